@@ -1,0 +1,34 @@
+"""An associative memory that learns from a stream: the Sparse Quantized Hopfield Network.
+
+>>> from sqhn import SQHN, Level
+>>> SQHN((28, 28), capacity=1000)
+SQHN((28, 28), 1 level, 0 of 1000 neurons, step 0)
+"""
+
+from sqhn.level import Level
+from sqhn.memory import EmptyMemoryError, Memory, MemoryFileError, Recalled, Recognized, Written
+
+__all__ = [
+    "SQHN",
+    "EmptyMemoryError",
+    "Level",
+    "Memory",
+    "MemoryFileError",
+    "Recalled",
+    "Recognized",
+    "Written",
+    "set_num_threads",
+]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    if name == "SQHN":  # compiled code is imported on first use
+        from sqhn.network import SQHN
+
+        return SQHN
+    if name == "set_num_threads":
+        from sqhn.banks.threads import set_num_threads
+
+        return set_num_threads
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

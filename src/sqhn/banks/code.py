@@ -1,0 +1,170 @@
+"""The code bank: the columns of levels above the first, as sparse integer counts.
+
+A step walks, for each child, the short list of neurons that know the child's value. Cost per sample and node: the
+lengths of those lists; memory: what was stored, never children x values x neurons.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks import code_kernels as kernels
+from sqhn.banks.neurons import WHEN_FULL, Codes, Neurons, Sent, Support, enlarge
+from sqhn.banks.threads import split_range
+from sqhn.level import Level, Options
+
+__all__ = ["CodeBank", "choose"]
+
+
+class CodeBank:
+    """Counts of `children.shape[0]` nodes; children (nodes, children per node) are rows of the level below."""
+
+    def __init__(self, children: NDArray[np.int32], level: Level, options: Options) -> None:
+        self.children, self.level, self.options = children, level, options
+        self.nodes, self.family = children.shape
+        self.neurons = Neurons(self.nodes, level)
+        self.pool = np.zeros((self.nodes, 0, 5), np.int32)
+        self.used = np.zeros(self.nodes, np.int64)
+        self.free = np.full(self.nodes, kernels.NONE, np.int64)
+        self.by_value = np.zeros((self.nodes, self.family, 0), np.int32)
+        self.by_neuron = np.zeros((self.nodes, 0, self.family), np.int32)
+        self.S = np.zeros((self.nodes, 0), np.int64)
+        self.rules = (options.hidden_similarity == "weighted_mean", options.norm == "heard")
+
+    @property
+    def grown(self) -> NDArray[np.int64]:
+        return self.neurons.grown
+
+    def reserve(self, more: int, values: int) -> None:
+        """Make room for what `more` samples may grow and count, with child values below `values`."""
+        room = self.neurons.wanted(more)
+        by_neuron, S = enlarge(self.by_neuron, 1, room, kernels.NONE), enlarge(self.S, 1, room)
+        by_value, pool = self.by_value, self.pool
+        if values > by_value.shape[2]:
+            by_value = enlarge(by_value, 2, max(values, by_value.shape[2] * 3 // 2), kernels.NONE)
+        entries = int(self.used.max()) + more * self.family
+        if entries > pool.shape[1]:
+            pool = enlarge(pool, 1, max(entries, pool.shape[1] * 3 // 2))
+        self.neurons.reserve(room)
+        self.by_neuron, self.S, self.by_value, self.pool = by_neuron, S, by_value, pool
+
+    @property
+    def lists(self) -> tuple[NDArray[Any], ...]:
+        return self.pool, self.used, self.free, self.by_value, self.by_neuron, self.S
+
+    # -- learning ------------------------------------------------------------------------------------------------
+
+    def learn(self, evidence: Codes) -> Sent:
+        """Online steps, one after another; room must have been reserved."""
+        batch = evidence.k.shape[1]
+        sent = Sent.empty(self.nodes, batch)
+        neurons = self.neurons
+        split_range(
+            kernels.learn, self.nodes, 64.0 * self.nodes * batch * self.family, self.children, *evidence, *self.lists,
+            neurons.c, neurons.mu, neurons.grown, neurons.thresholds(batch), self.level.capacity,
+            WHEN_FULL[self.level.when_full], int(self.options.mu == "pseudocount"),
+            self.options.update_order == "after", *self.rules, *sent,
+        )  # fmt: skip
+        neurons.step += batch
+        return sent
+
+    def hold(self, evidence: Codes, times: int, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
+        """Count the children's values (child nodes, 1) again for the neurons k (nodes,) that the first sample wrote."""
+        below = np.ascontiguousarray(evidence.k[:, 0])
+        kernels.hold(0, self.nodes, self.children, below, times, k, wrote, *self.lists, self.neurons.c)
+        self.neurons.step += times
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def best(self, evidence: Codes) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The winner and its activity at every node, for every sample; both (nodes, batch)."""
+        shape = (self.nodes, evidence.k.shape[1])
+        k, v = np.empty(shape, np.int32), np.empty(shape)
+        split_range(
+            kernels.best, k.size, 64.0 * k.size * self.family, self.children, *evidence, self.pool, self.by_value,
+            self.by_neuron, self.S, self.neurons.c, self.grown, *self.rules, k, v,
+        )  # fmt: skip
+        return k, v
+
+    def at(self, evidence: Codes, support: Support) -> NDArray[np.float64]:
+        """The activity of the neurons that a parent expects."""
+        h = np.empty(len(support.value))
+        split_range(
+            kernels.at, self.nodes, 32.0 * len(h) * self.family, self.children, *evidence, support.start, support.value,
+            self.pool, self.by_neuron, self.S, self.neurons.c, *self.rules, h,
+        )  # fmt: skip
+        return h
+
+    def max_sum(self, u: NDArray[np.float64], top: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The best sum that each neuron can reach with its children; u (child nodes, batch, values), top its maximum."""
+        out = np.empty((self.nodes, u.shape[1], int(self.grown.max())))
+        split_range(
+            kernels.max_sum, self.nodes * u.shape[1], float(out.size) * self.family, self.children, u, top, self.pool,
+            self.by_neuron, self.neurons.c, self.grown, out,
+        )  # fmt: skip
+        return out
+
+    def support(self, j: NDArray[np.int32]) -> Support:
+        """What the neurons j (nodes, batch) expect of every child."""
+        batch = j.shape[1]
+        start = np.zeros(self.children.size * batch + 1, np.int64)
+        work = 32.0 * j.size * self.family
+        split_range(kernels.support_sizes, self.nodes, work, self.children, j, self.pool, self.by_neuron, start)
+        np.cumsum(start, out=start)
+        value, probability = np.empty(start[-1], np.int32), np.empty(start[-1])
+        split_range(
+            kernels.support_entries, self.nodes, work, self.children, j, self.pool, self.by_neuron, self.neurons.c,
+            start, value, probability,
+        )  # fmt: skip
+        return Support(start, value, probability)
+
+    def probability(self, j: NDArray[np.int32], k: NDArray[np.int32]) -> NDArray[np.float64]:
+        """The probability that the neurons j (nodes, batch) give to their children's values k (child nodes, batch)."""
+        p = np.empty(k.shape)
+        split_range(
+            kernels.probability_of, self.nodes, 32.0 * k.size, self.children, j, k, self.pool, self.by_neuron,
+            self.neurons.c, p,
+        )  # fmt: skip
+        return p
+
+    # -- persistence ---------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What must be saved: rows (node, neuron, child, value, count), sorted."""
+        many = kernels.dump(self.pool, self.by_neuron, self.grown, np.empty((0, 5), np.int32))
+        rows = np.empty((many, 5), np.int32)
+        kernels.dump(self.pool, self.by_neuron, self.grown, rows)
+        return {"counts": rows[np.lexsort(rows.T[::-1])]}
+
+    def restore(self, state: dict[str, NDArray[Any]], values: int) -> None:
+        """Take over a saved state with child values below `values`; the neurons' own must be in place."""
+        rows = state["counts"]
+        if rows.ndim != 2 or rows.shape[1] != 5 or rows.dtype != np.int32:
+            raise ValueError(f"counts of shape {rows.shape} and dtype {rows.dtype}")
+        limits = (self.nodes, self.neurons.room, self.family, values)
+        if rows.min(initial=0) < 0 or any(rows[:, i].max(initial=0) >= max(1, top) for i, top in enumerate(limits)):
+            raise ValueError(f"counts outside the limits {limits}")
+        entries = np.bincount(rows[:, 0], minlength=self.nodes)
+        self.pool = np.zeros((self.nodes, int(entries.max()), 5), np.int32)
+        self.used[:], self.free[:] = 0, kernels.NONE
+        self.by_value = np.full((self.nodes, self.family, values), kernels.NONE, np.int32)
+        self.by_neuron = np.full((self.nodes, self.neurons.room, self.family), kernels.NONE, np.int32)
+        self.S = np.zeros((self.nodes, self.neurons.room), np.int64)
+        kernels.fill(rows, *self.lists)
+
+
+def choose(
+    k: NDArray[np.int32],
+    h: NDArray[np.float64],
+    support: Support,
+    value: NDArray[np.float64],
+    blend: float,
+) -> NDArray[np.int32]:
+    """The value of every node, given its bottom-up winner k with activity h and what its parent expects."""
+    out = np.empty(k.shape, np.int32)
+    start, candidate, probability = support
+    split_range(kernels.choose, k.size, 8.0 * len(value), k, h, start, candidate, value, probability, blend, out)
+    return out

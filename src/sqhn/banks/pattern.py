@@ -1,0 +1,277 @@
+"""The pattern bank: the prototypes of level 1, with exact chunked learning on a CPU.
+
+Few-valued nodes meet every sample with their prototypes in the cache. Nodes with many values see a whole chunk through
+two matrix products, of the samples with the prototypes and among themselves, and a walk over scalars keeps the products
+true while neurons change. Both end in the same two-step decision (`pattern_kernels`), so neither the path nor the
+chunk size shows in the result. Cost per sample: its share of the products, plus O(grown + chunk).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks import pattern_kernels as kernels
+from sqhn.banks.neurons import WHEN_FULL, Neurons, Patches, Sent, Support, enlarge
+from sqhn.banks.threads import split_range
+from sqhn.banks.view import View
+from sqhn.level import Level, Options
+
+__all__ = ["PatternBank"]
+
+SMALL = 64  # values per node up to which prototypes are met one sample at a time
+SCRATCH = 1 << 23  # float32 products held at once
+NEURON_BLOCK = 1024
+PATIENCE = 16  # chunks without the coarse view when it first did not pay; then twice as many each time
+NOTHING = np.ones((1, 1, 1), bool)
+
+
+class PatternBank:
+    """Prototype vectors of `nodes` nodes that each see `shape` values."""
+
+    def __init__(self, nodes: int, shape: tuple[int, ...], level: Level, options: Options) -> None:
+        self.nodes, self.size, self.level, self.options = nodes, math.prod(shape), level, options
+        self.neurons = Neurons(nodes, level)
+        self.m = np.zeros((nodes, 0, self.size), np.float32)
+        self.m2 = np.zeros((nodes, 0))
+        self.inv = np.zeros((nodes, 0), np.float32)
+        self.small = self.size <= SMALL
+        # Large nodes only: features of the prototypes in the coarse view, and which of them are out of date.
+        self.view = View(shape)
+        self.features = np.zeros((nodes, 0, self.view.size), np.float32)
+        self.v2 = np.zeros((nodes, 0))
+        self.stale = np.zeros((nodes, 0), bool)
+        self.blind: float = 0 if 2 * self.view.size <= self.size else math.inf  # chunks to go without the view
+        self.patience = PATIENCE
+
+    @property
+    def grown(self) -> NDArray[np.int64]:
+        return self.neurons.grown
+
+    def chunk(self, limit: int) -> int:
+        """How many samples to learn at once."""
+        if self.small:
+            return limit
+        width = self.nodes * min(self.level.capacity, int(self.grown.max()) + limit)
+        return max(1, min(limit, SCRATCH // max(1, width)))
+
+    def reserve(self, more: int) -> None:
+        """Make room for what `more` samples may grow; the only step of learning that can run out of memory."""
+        room = self.neurons.wanted(more)
+        if room == self.neurons.room:
+            return
+        m, m2, inv = enlarge(self.m, 1, room), enlarge(self.m2, 1, room), enlarge(self.inv, 1, room)
+        if not self.small:
+            self.features = enlarge(self.features, 1, room)
+            self.v2, self.stale = enlarge(self.v2, 1, room), enlarge(self.stale, 1, room)
+        self.neurons.reserve(room)
+        self.m, self.m2, self.inv = m, m2, inv
+
+    # -- learning ------------------------------------------------------------------------------------------------
+
+    def learn(self, evidence: Patches) -> Sent:
+        """Online steps, one after another; room must have been reserved."""
+        x = evidence.x
+        batch = x.shape[1]
+        sent = Sent.empty(self.nodes, batch)
+        neurons, centre = self.neurons, self.options.centre
+        state = (self.m, self.m2, self.inv)
+        rules = (
+            neurons.thresholds(batch),
+            self.level.capacity,
+            WHEN_FULL[self.level.when_full],
+            int(self.options.mu == "pseudocount"),
+            self.options.update_order == "after",
+            centre,
+        )
+        work = float(x.size) * max(1, int(self.grown.max()))
+        if self.small:
+            split_range(
+                kernels.learn_small, self.nodes, work, x, *state, neurons.c, neurons.mu, neurons.grown, *rules, *sent
+            )
+        else:
+            P, gram, error, outside = self.products(x)
+            evaluated = np.zeros(self.nodes, np.int64)
+            split_range(
+                kernels.learn_large, self.nodes, work, x, P, gram, error, outside, *state, self.v2, self.stale,
+                neurons.c, neurons.mu, neurons.grown, *rules, *sent, evaluated,
+            )  # fmt: skip
+            self.judge_view(evaluated.sum() / x.shape[1] / self.nodes)
+        neurons.step += batch
+        return sent
+
+    def products(self, x: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32], float, bool]:
+        """Products of samples with neurons (room left for those to be grown) and among samples, with their error."""
+        batch, width = x.shape[1], min(self.neurons.room, int(self.grown.max()) + x.shape[1])
+        P = np.empty((self.nodes, batch, width), np.float32)
+        gram = np.empty((self.nodes, batch, batch), np.float32)
+        worst = 0.0
+        for n in range(self.nodes):
+            y, error, outside = self.look(n, x[n], P[n])
+            np.matmul(y, y.T, out=gram[n])
+            worst = max(worst, error)
+        return P, gram, worst + 4 * batch * kernels.ULP, outside
+
+    def look(
+        self, n: int, x: NDArray[np.float32], P: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], float, bool]:
+        """Products of samples (batch, size) with the neurons of node n, into P.
+
+        Through the coarse view while it pays. Returns what was multiplied, the bound of the relative error of the
+        products, and whether something is left outside the view.
+        """
+        G = int(self.grown[n])
+        centre = np.float32(self.options.centre)
+        y = x - centre
+        if self.blind:
+            np.matmul(y, self.m[n, :G].T, out=P[:, :G])
+            P[:, :G] -= centre * y.sum(axis=1, dtype=np.float64).astype(np.float32)[:, None]
+            # The products are with m, not m - centre: |m| <= |m - centre| + centre * sqrt(size).
+            stretch = 1 + float(centre) * math.sqrt(self.size) * float(self.inv[n, :G].max(initial=0))
+            return y, 2 * (self.size + 16) * kernels.ULP * stretch, False
+        self.refresh_view(n)
+        seen = self.view(y)
+        np.matmul(seen, self.features[n, :G].T, out=P[:, :G])
+        return seen, 2 * ((self.view.size + 16) * kernels.ULP + 2 * self.view.error), True
+
+    def refresh_view(self, n: int) -> None:
+        """Bring the features of the prototypes of node n up to date."""
+        rows = np.flatnonzero(self.stale[n])
+        if len(rows):
+            features = self.view(self.m[n, rows] - np.float32(self.options.centre))
+            self.features[n, rows] = features
+            self.v2[n, rows] = np.einsum("ij,ij->i", features, features, dtype=np.float64)
+            self.stale[n, rows] = False
+
+    def judge_view(self, evaluated: float) -> None:
+        """Go without the coarse view for a while if it left too many neurons to be evaluated one by one."""
+        if self.blind:
+            self.blind -= 1
+            return
+        if 8 * evaluated > max(64, float(self.grown.max())):
+            self.blind = self.patience
+            self.patience *= 2
+
+    def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
+        """Average further samples of one thing into the neurons k (nodes,) that its first sample wrote."""
+        x = evidence.x
+        split_range(
+            kernels.hold, self.nodes, x.size, x, k, wrote, self.m, self.m2, self.inv, self.neurons.c, self.options.centre
+        )
+        if not self.small:
+            self.stale[np.arange(self.nodes), k] = True
+        self.neurons.step += x.shape[1]
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def best(self, evidence: Patches) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The winner and its similarity at every node, for every sample; both (nodes, batch)."""
+        x, seen = evidence
+        k, v = np.empty(x.shape[:2], np.int32), np.empty(x.shape[:2])
+        if self.small:
+            split_range(
+                kernels.best_small, self.nodes, float(x.size) * int(self.grown.max()), x, *self.mask(evidence),
+                self.m, self.m2, self.inv, self.grown, self.options.centre, k, v,
+            )  # fmt: skip
+            return k, v
+        rows = max(1, SCRATCH // int(self.grown.max()))
+        for n in range(self.nodes):
+            for lo in range(0, x.shape[1], rows):
+                part = slice(lo, lo + rows)
+                look = self.best_of_large if seen is None else self.best_of_observed
+                look(n, x[n, part], seen[n, part] if seen is not None else NOTHING[0], k[n, part], v[n, part])
+        return k, v
+
+    def best_of_large(
+        self, n: int, x: NDArray[np.float32], _: NDArray[np.bool_], k: NDArray[np.int32], v: NDArray[np.float64]
+    ) -> None:
+        G, batch = int(self.grown[n]), len(x)
+        P = np.empty((batch, G), np.float32)
+        y, error, outside = self.look(n, x, P)
+        y2 = np.einsum("ij,ij->i", y, y, dtype=np.float64)
+        evaluated = np.empty(batch, np.int64)
+        split_range(
+            kernels.best_large, batch, float(batch) * G + x.size, x, P, y2, error, outside, self.m[n], self.m2[n],
+            self.inv[n], self.v2[n], G, self.options.centre, k, v, evaluated,
+        )  # fmt: skip
+        self.judge_view(float(evaluated.mean()))
+
+    def best_of_observed(
+        self,
+        n: int,
+        x: NDArray[np.float32],
+        seen: NDArray[np.bool_],
+        k: NDArray[np.int32],
+        v: NDArray[np.float64],
+    ) -> None:
+        G, batch = int(self.grown[n]), len(x)
+        centre = np.float32(self.options.centre)
+        P, lengths = np.empty((batch, G), np.float32), np.empty((batch, G), np.float32)
+        mask = seen.astype(np.float32)
+        y = (x - centre) * mask
+        for lo in range(0, G, NEURON_BLOCK):
+            block = slice(lo, min(lo + NEURON_BLOCK, G))
+            u = self.m[n, block] - centre
+            np.matmul(y, u.T, out=P[:, block])
+            np.matmul(mask, np.square(u).T, out=lengths[:, block])
+        error = 4 * (self.size + 16) * kernels.ULP
+        split_range(
+            kernels.best_observed, batch, float(x.size) + float(batch) * G, x, seen, P, lengths, error, self.m[n],
+            self.m2[n], G, self.options.centre, k, v,
+        )  # fmt: skip
+
+    def activity(self, evidence: Patches) -> NDArray[np.float64]:
+        """The similarity of every neuron: (nodes, batch, most grown), minus infinity where a node has fewer."""
+        x = evidence.x
+        s = np.empty((*x.shape[:2], int(self.grown.max())))
+        split_range(
+            kernels.activity, self.nodes, float(s.size) * self.size, x, *self.mask(evidence), self.m, self.m2, self.grown,
+            self.options.centre, s,
+        )  # fmt: skip
+        return s
+
+    def at(self, evidence: Patches, support: Support) -> NDArray[np.float64]:
+        """The similarity of the neurons that a parent expects."""
+        s = np.empty(len(support.value))
+        split_range(
+            kernels.at, self.nodes, float(len(s)) * self.size, evidence.x, *self.mask(evidence), support.start,
+            support.value, self.m, self.m2, self.options.centre, s,
+        )  # fmt: skip
+        return s
+
+    def vectors(self, k: NDArray[np.int32]) -> NDArray[np.float32]:
+        """The prototypes of neurons k (nodes, batch): (nodes, batch, size)."""
+        out = np.empty((*k.shape, self.size), np.float32)
+        split_range(kernels.gather, self.nodes, out.size, k, self.m, out)
+        return out
+
+    @staticmethod
+    def mask(evidence: Patches) -> tuple[NDArray[np.bool_], bool]:
+        return (NOTHING, False) if evidence.seen is None else (evidence.seen, True)
+
+    # -- persistence ---------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What must be saved: the grown prototypes of all nodes, one after another."""
+        return {"prototypes": np.concatenate([self.m[n, :G] for n, G in enumerate(self.grown)])}
+
+    def restore(self, state: dict[str, NDArray[Any]], values: int) -> None:  # noqa: ARG002
+        """Take over a saved state; the neurons' own (counts and growth) must be in place."""
+        room = self.neurons.room
+        if state["prototypes"].shape != (self.grown.sum(), self.size) or state["prototypes"].dtype != np.float32:
+            raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {self.grown.sum()} neurons")
+        self.m = np.zeros((self.nodes, room, self.size), np.float32)
+        ends = np.cumsum(self.grown)
+        for n, G in enumerate(self.grown):
+            self.m[n, :G] = state["prototypes"][ends[n] - G : ends[n]]
+        self.m2, self.inv = np.zeros((self.nodes, room)), np.zeros((self.nodes, room), np.float32)
+        split_range(
+            kernels.refresh_all, self.nodes, self.m.size, self.m, self.m2, self.inv, self.grown, self.options.centre
+        )
+        if not self.small:
+            self.features = np.zeros((self.nodes, room, self.view.size), np.float32)
+            self.v2 = np.zeros((self.nodes, room))
+            self.stale = np.arange(room) < self.grown[:, None]

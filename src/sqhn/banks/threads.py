@@ -1,0 +1,58 @@
+"""A level's nodes, or a batch's samples, divided among threads.
+
+Kernels release the GIL and work on a range, so plain Python threads do: no fork or nesting hazards of a threading layer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+__all__ = ["get_num_threads", "set_num_threads", "split_range"]
+
+_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+_pool: ThreadPoolExecutor | None = None
+
+
+def get_num_threads() -> int:
+    """How many threads this process uses for its own loops (matrix products follow the BLAS library's setting)."""
+    return _threads
+
+
+def set_num_threads(n: int) -> None:
+    """Use n threads; results never depend on n."""
+    global _threads
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise ValueError(f"the number of threads must be an int of at least 1; got {n!r}")
+    _threads = n
+    _forget_pool()
+
+
+def _forget_pool() -> None:
+    global _pool
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
+
+
+def split_range(kernel: Callable[..., None], count: int, work: float, *args: Any) -> None:
+    """Run `kernel(lo, hi, *args)` over a partition of range(count).
+
+    work: rough number of elementary operations in all; little work stays on the calling thread.
+    """
+    global _pool
+    parts = min(_threads, count) if work > 200_000 else 1
+    if parts <= 1:
+        kernel(0, count, *args)
+        return
+    if _pool is None:
+        _pool = ThreadPoolExecutor(max_workers=_threads - 1, thread_name_prefix="sqhn")
+    edges = [count * i // parts for i in range(parts + 1)]
+    rest = [_pool.submit(kernel, lo, hi, *args) for lo, hi in zip(edges[1:], edges[2:])]
+    kernel(edges[0], edges[1], *args)
+    for future in rest:
+        future.result()

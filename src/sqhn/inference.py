@@ -1,0 +1,117 @@
+"""What travels through the tree when something is recalled.
+
+A rule says what a level sends up, how good each neuron looks from there, and how that is weighed against what the parent
+expects on the way down. The sweeps themselves (`network`) know nothing of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks.code import CodeBank
+from sqhn.banks.neurons import Codes, Patches, Support
+from sqhn.banks.pattern import PatternBank
+from sqhn.level import TIE, check_word
+
+__all__ = ["INFERENCES", "Exact", "Inference", "Message", "Paper", "by_name"]
+
+Bank = PatternBank | CodeBank
+
+
+class Message(NamedTuple):
+    """What a level found on the way up: each node's best neuron, its value, and what the rule wants to keep."""
+
+    k: NDArray[np.int32]
+    value: NDArray[np.float64]
+    evidence: Any
+
+
+class Inference(Protocol):
+    """One way to recall: an upward message, the values it leaves for the way down, and their weight there."""
+
+    samples: int
+    """How many samples to handle at once."""
+
+    def look(self, bank: PatternBank, patches: Patches) -> Message:
+        """The message of level 1."""
+
+    def up(self, bank: CodeBank, below: Message) -> Message:
+        """The message of a level from that of the level below."""
+
+    def score(self, root: Message, terms: int) -> NDArray[np.float64]:
+        """The score of what was recalled; terms is the number of terms of the energy."""
+
+    def at(self, bank: Bank, message: Message, support: Support) -> NDArray[np.float64]:
+        """The values of the neurons that a parent expects."""
+
+    def blend(self, blend: float) -> float:
+        """The weight of those values against the parent's probabilities."""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The paper's rule: each child sends its winner with its strength; one sweep up, one down."""
+
+    samples: int = 256
+
+    def look(self, bank: PatternBank, patches: Patches) -> Message:
+        return Message(*bank.best(patches), patches)
+
+    def up(self, bank: CodeBank, below: Message) -> Message:
+        codes = Codes(below.k, below.value)
+        return Message(*bank.best(codes), codes)
+
+    def score(self, root: Message, terms: int) -> NDArray[np.float64]:  # noqa: ARG002
+        return root.value[0]
+
+    def at(self, bank: Bank, message: Message, support: Support) -> NDArray[np.float64]:
+        return bank.at(message.evidence, support)
+
+    def blend(self, blend: float) -> float:
+        return blend
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Max-sum: each neuron sends the best energy reachable below it, so the result is the maximum of the energy."""
+
+    samples: int = 16
+
+    def look(self, bank: PatternBank, patches: Patches) -> Message:
+        return self.message(bank.activity(patches))
+
+    def up(self, bank: CodeBank, below: Message) -> Message:
+        return self.message(bank.max_sum(below.evidence, below.value))
+
+    @staticmethod
+    def message(u: NDArray[np.float64]) -> Message:
+        """u (nodes, batch, neurons)."""
+        top = u.max(axis=2)
+        return Message((u >= top[:, :, None] - TIE).argmax(axis=2).astype(np.int32), top, u)
+
+    def score(self, root: Message, terms: int) -> NDArray[np.float64]:
+        return root.value[0] / terms
+
+    def at(self, bank: Bank, message: Message, support: Support) -> NDArray[np.float64]:  # noqa: ARG002
+        u = message.evidence
+        which = np.repeat(np.arange(len(support.start) - 1), np.diff(support.start))
+        values: NDArray[np.float64] = u.reshape(-1, u.shape[2])[which, support.value]
+        return values
+
+    def blend(self, blend: float) -> float:  # noqa: ARG002
+        return 0.5
+
+
+INFERENCES: dict[str, Inference] = {"paper": Paper(), "exact": Exact()}
+
+
+def by_name(inference: str | Inference) -> Inference:
+    """A rule from its word; a rule of one's own is taken as it is."""
+    if not isinstance(inference, str):
+        return inference
+    check_word("inference", inference, tuple(INFERENCES))
+    return INFERENCES[inference]

@@ -1,0 +1,131 @@
+"""Memories in files: safetensors with a versioned JSON header.
+
+A file is written beside its final place and moved there when it is complete, so a crash or a full disk leaves an old file
+as it was. The header carries a digest of everything, so a damaged file is an error and never a wrong memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as serialize
+
+from sqhn.level import Level
+from sqhn.memory import MemoryFileError
+
+if TYPE_CHECKING:
+    from sqhn.network import SQHN
+
+__all__ = ["FORMAT", "load", "save"]
+
+FORMAT = 1
+Tensors = dict[str, NDArray[Any]]
+Network = TypeVar("Network", bound="SQHN")
+
+
+def save(memory: SQHN, path: str | os.PathLike[str]) -> None:
+    """Write a memory to `path`, atomically."""
+    header = {
+        "format": FORMAT,
+        "input_shape": list(memory.input_shape),
+        "levels": [_finite(asdict(level)) for level in memory.levels],
+        "options": asdict(memory.options),
+        "steps": [bank.neurons.step for bank in memory.banks],
+    }
+    text = json.dumps(header, sort_keys=True, allow_nan=False)
+    tensors: Tensors = {}
+    for number, bank in enumerate(memory.banks, start=1):
+        grown = np.arange(bank.neurons.room) < bank.grown[:, None]
+        parts = {"grown": bank.grown, "c": bank.neurons.c[grown], "mu": bank.neurons.mu[grown], **bank.state()}
+        tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in parts.items()}
+    _replace(Path(path), serialize(tensors, {"sqhn": text, "sha256": _digest(text, tensors)}))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file beside its place, then move it there."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with draft.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def load(kind: type[Network], path: str | os.PathLike[str]) -> Network:
+    """Read a memory of class `kind`."""
+    try:
+        with safe_open(path, "numpy") as file:
+            metadata = file.metadata() or {}
+            _check_version(path, metadata)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise MemoryFileError(f"{path} is not a memory, or is truncated: {error}") from error
+    text = metadata["sqhn"]
+    if metadata.get("sha256") != _digest(text, tensors):
+        raise MemoryFileError(f"{path} is damaged: its content does not match its digest")
+    try:
+        return _build(kind, json.loads(text), tensors)
+    except (KeyError, TypeError, ValueError) as error:
+        raise MemoryFileError(f"{path} does not hold a consistent memory: {error}") from error
+
+
+def _check_version(path: str | os.PathLike[str], metadata: dict[str, str]) -> None:
+    try:
+        version = json.loads(metadata["sqhn"])["format"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise MemoryFileError(f"{path} is a safetensors file, but not a memory of this package") from error
+    if version != FORMAT:
+        raise MemoryFileError(f"{path} has format {version}; this version of sqhn reads format {FORMAT}: upgrade sqhn")
+
+
+def _build(kind: type[Network], header: dict[str, Any], tensors: Tensors) -> Network:
+    memory = kind(header["input_shape"], [Level(**_infinite(level)) for level in header["levels"]], **header["options"])
+    values = 0
+    for number, (bank, step) in enumerate(zip(memory.banks, header["steps"], strict=True), start=1):
+        prefix = f"level{number}."
+        state = {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
+        grown, c, mu = state["grown"], state["c"], state["mu"]
+        total = int(grown.sum())
+        if grown.shape != (bank.nodes,) or grown.min() < 0 or grown.max() > bank.level.capacity:
+            raise ValueError(f"level {number} has wrong numbers of neurons")
+        if c.shape != (total,) or mu.shape != (total,):
+            raise ValueError(f"level {number} has counts of shape {c.shape} for {total} neurons")
+        bank.neurons.grown[:] = grown
+        bank.neurons.step = int(step)
+        bank.neurons.reserve(int(grown.max()))
+        there = np.arange(bank.neurons.room) < grown[:, None]
+        bank.neurons.c[there], bank.neurons.mu[there] = c, mu
+        bank.restore(state, values)
+        values = bank.neurons.room
+    return memory
+
+
+def _digest(header: str, tensors: Tensors) -> str:
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(tensors):
+        array = tensors[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.data)
+    return digest.hexdigest()
+
+
+def _finite(fields: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no infinity: alpha may be one."""
+    return {name: "inf" if value == math.inf else value for name, value in fields.items()}
+
+
+def _infinite(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: math.inf if value == "inf" else value for name, value in fields.items()}

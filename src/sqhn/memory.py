@@ -1,0 +1,61 @@
+"""What every memory does: three verbs, their results, their errors.
+
+A memory learns samples one at a time, recalls the stored sample nearest to a corrupted or partial one, and
+recognizes whether it has met a sample before. Samples are arrays of one fixed shape; a batch has one more leading
+axis, and the results then carry that axis too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["EmptyMemoryError", "Memory", "MemoryFileError", "Recalled", "Recognized", "Written"]
+
+Index = int | NDArray[np.int32]
+Flag = bool | NDArray[np.bool_]
+Score = float | NDArray[np.float64]
+
+
+class Written(NamedTuple):
+    """What `learn` did at the memory node: the neuron written, whether it is new, and how well it matched before."""
+
+    index: Index
+    grew: Flag
+    score: Score
+
+
+class Recalled(NamedTuple):
+    """What `recall` found: the completed sample, the neuron of the memory node it came from, and that neuron's score."""
+
+    x: NDArray[np.float32]
+    index: Index
+    score: Score
+
+
+class Recognized(NamedTuple):
+    """What `recognize` judged: `old` is `score >= threshold`."""
+
+    old: Flag
+    score: Score
+    threshold: Score
+
+
+class Memory(Protocol):
+    """The verbs that every memory of this package answers."""
+
+    def learn(self, x: ArrayLike) -> Written: ...
+
+    def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled: ...
+
+    def recognize(self, x: ArrayLike) -> Recognized: ...
+
+
+class EmptyMemoryError(ValueError):
+    """Something was asked of a memory that has not learned anything yet."""
+
+
+class MemoryFileError(ValueError):
+    """A file is not a memory, is damaged, or was written by a newer version."""

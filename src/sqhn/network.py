@@ -1,0 +1,294 @@
+"""The SQHN: a tree of banks and the sweeps through it. Read it beside the paper.
+
+Learning goes up once: level l at a step needs only level l - 1 at that step, so a chunk of samples is learned level by
+level. Recall goes up and down once. Every node sends up its winner and how strongly it won.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sqhn import io
+from sqhn.banks.code import CodeBank, choose
+from sqhn.banks.neurons import Codes, Patches, Sent, Support
+from sqhn.banks.pattern import PatternBank
+from sqhn.inference import Inference, Message, by_name
+from sqhn.interrupt import deferred
+from sqhn.level import TIE, Level, Options
+from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Written
+from sqhn.patches import plan
+from sqhn.validate import as_levels, as_samples, as_shape
+
+__all__ = ["SQHN"]
+
+CHUNK = 256
+
+
+class SQHN:
+    """An associative memory for arrays of shape `input_shape`.
+
+    With `capacity` it has one level, the memory node; with `levels` it is a tree from the input up to the memory node.
+    The other arguments are described in `Options`; their defaults are the paper's model.
+
+    learn: O(capacity * values) per sample at each node; recall the same. Memory grows with what is stored.
+
+    >>> import numpy as np
+    >>> pictures = np.random.default_rng(0).random((10, 8, 8))
+    >>> memory = SQHN((8, 8), capacity=100)
+    >>> memory.learn(pictures).grew.all()
+    np.True_
+    >>> half = np.broadcast_to(np.arange(8) < 4, (8, 8))
+    >>> np.abs(memory.recall(pictures * half, observed=half).x - pictures).max() < 1e-6
+    np.True_
+    >>> memory.recognize(pictures[3]).old, memory.recognize(1 - pictures[3]).old
+    (True, False)
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        levels: Sequence[Level] | None = None,
+        *,
+        capacity: int | None = None,
+        similarity: Literal["shifted_cosine", "cosine"] = "shifted_cosine",
+        hidden_similarity: Literal["cosine", "weighted_mean"] = "cosine",
+        blend: float = 0.5,
+        rho: float | None = None,
+        propagation: Literal["argmax", "max"] = "argmax",
+        mu: Literal["mean", "pseudocount"] = "mean",
+        norm: Literal["all", "heard"] = "all",
+        update_order: Literal["layerwise", "after"] = "layerwise",
+    ) -> None:
+        self.input_shape = as_shape(input_shape)
+        self.levels = as_levels(levels, capacity)
+        self.options = Options(similarity, hidden_similarity, blend, rho, propagation, mu, norm, update_order)
+        self.rho = rho if rho is not None else (0.99999 if len(self.levels) == 1 else 0.999)
+        self._tilings = plan(self.input_shape, self.levels)
+        self._chunk = CHUNK
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        first, *above = self._tilings
+        self._patterns = PatternBank(first.nodes, first.kernel + first.shape[len(first.kernel) :], self.levels[0], self.options)
+        self._codes = [
+            CodeBank(tiling.children(), level, self.options) for tiling, level in zip(above, self.levels[1:])
+        ]
+
+    @property
+    def banks(self) -> tuple[PatternBank | CodeBank, ...]:
+        """The banks of neurons, from level 1 up."""
+        return (self._patterns, *self._codes)
+
+    @property
+    def _root(self) -> PatternBank | CodeBank:
+        return self.banks[-1]
+
+    def __len__(self) -> int:
+        """How many neurons the memory node has grown."""
+        return int(self._root.grown[0])
+
+    @property
+    def capacity(self) -> int:
+        """The most neurons the memory node can grow."""
+        return self.levels[-1].capacity
+
+    @property
+    def step(self) -> int:
+        """How many samples were learned."""
+        return self._root.neurons.step
+
+    def __repr__(self) -> str:
+        levels = "1 level" if len(self.levels) == 1 else f"{len(self.levels)} levels"
+        return f"SQHN({self.input_shape}, {levels}, {len(self)} of {self.capacity} neurons, step {self.step})"
+
+    # -- learn ---------------------------------------------------------------------------------------------------
+
+    def learn(self, x: ArrayLike, hold: bool = False) -> Written:
+        """Learn one sample, or a batch as if one after another.
+
+        hold: the batch is samples of ONE thing: the first is learned, the others are averaged into what it wrote
+            (the paper's SQHN+).
+        """
+        samples, single, _ = as_samples(x, self.input_shape)
+        if hold and single:
+            raise ValueError(f"hold=True needs a batch of samples of one thing, of shape (n, {self._shape_text()})")
+        sent = self._learn_held(samples) if hold else self._learn_each(samples)
+        return Written(*_results(single, sent.k, sent.grew, sent.score))
+
+    def _learn_each(self, samples: NDArray[Any]) -> Sent:
+        done: list[Sent] = []
+        start = 0
+        while start < len(samples):
+            size = self._patterns.chunk(self._chunk)
+            with deferred():
+                done.append(self._learn_chunk(samples[start : start + size])[-1])
+            start += size
+        return done[0] if len(done) == 1 else Sent(*(np.concatenate(field, axis=1) for field in zip(*done)))
+
+    def _learn_chunk(self, samples: NDArray[Any]) -> list[Sent]:
+        """One chunk, level by level; all that can fail comes before the first change."""
+        patches = self._split(samples)
+        self._reserve(len(samples))
+        sent = [self._patterns.learn(patches)]
+        for bank in self._codes:
+            sent.append(bank.learn(Codes(sent[-1].k, sent[-1].v)))
+        return sent
+
+    def _reserve(self, more: int) -> None:
+        self._patterns.reserve(more)
+        values = self._patterns.neurons.room
+        for bank in self._codes:
+            bank.reserve(more, values)
+            values = bank.neurons.room
+
+    def _learn_held(self, samples: NDArray[Any]) -> Sent:
+        with deferred():
+            others = self._split(samples[1:])
+            sent = self._learn_chunk(samples[:1])
+            more = len(samples) - 1
+            self._patterns.hold(others, sent[0].k[:, 0].copy(), sent[0].wrote[:, 0].copy())
+            for below, bank, own in zip(sent, self._codes, sent[1:]):
+                bank.hold(Codes(below.k, below.v), more, own.k[:, 0].copy(), own.wrote[:, 0].copy())
+        first = sent[-1]
+        grew = np.zeros((1, len(samples)), bool)
+        grew[0, 0] = first.grew[0, 0]
+        return Sent(*(np.repeat(field, len(samples), axis=1) for field in first))._replace(grew=grew)
+
+    def _split(self, samples: NDArray[Any], seen: NDArray[np.bool_] | None = None) -> Patches:
+        split = self._tilings[0].split
+        return Patches(_writable(split(_as_values(samples))), None if seen is None else _writable(split(seen)))
+
+    # -- recall --------------------------------------------------------------------------------------------------
+
+    def recall(
+        self, x: ArrayLike, observed: ArrayLike | None = None, *, inference: str | Inference = "paper"
+    ) -> Recalled:
+        """The stored sample that x reminds of, with missing and corrupted values filled in.
+
+        observed: True where a value was seen; of x's shape, or of one sample's shape for all. Values elsewhere are
+            ignored, whatever they are.
+        inference: "paper" (score: activity of the memory node's winner) or "exact", the true maximum of the energy
+            (score: that energy).
+        """
+        rule = by_name(inference)
+        samples, single, seen = self._question(x, observed)
+        out = np.empty(samples.shape, np.float32)
+        index, score = np.empty(len(samples), np.int32), np.empty(len(samples))
+        for part, patches in self._parts(samples, seen, rule.samples):
+            messages = self._up(patches, rule)
+            k = self._down(messages, rule)
+            out[part] = self._tilings[0].join(self._patterns.vectors(k[0]))
+            index[part], score[part] = k[-1][0], rule.score(messages[-1], self._terms)
+        return Recalled(out[0] if single else out, *_results(single, index[None], score[None]))
+
+    def _up(self, patches: Patches, rule: Inference) -> list[Message]:
+        """The feed-forward sweep: what each level found."""
+        messages = [rule.look(self._patterns, patches)]
+        for bank in self._codes:
+            messages.append(rule.up(bank, messages[-1]))
+        return messages
+
+    def _down(self, messages: list[Message], rule: Inference) -> list[NDArray[np.int32]]:
+        """The feedback sweep: the value of every node, level by level."""
+        k = [messages[-1].k]
+        blend = rule.blend(self.options.blend)
+        for parent, bank, message in zip(reversed(self._codes), self.banks[-2::-1], messages[-2::-1]):
+            support = parent.support(k[0])
+            k.insert(0, choose(message.k, message.value, support, rule.at(bank, message, support), blend))
+        return k
+
+    # -- energy and recognition ----------------------------------------------------------------------------------
+
+    @property
+    def _terms(self) -> int:
+        """The number of terms of the energy: nodes of level 1, plus hidden nodes other than the root."""
+        return self._patterns.nodes + sum(tiling.nodes for tiling in self._tilings) - 1
+
+    def energy(self, x: ArrayLike, *, inference: str | Inference = "paper") -> float | NDArray[np.float64]:
+        """The energy of the recalled state, in [0, 1]: how well the tree explains x."""
+        rule = by_name(inference)
+        samples, single, _ = self._question(x, None)
+        energy = np.empty(len(samples))
+        for part, patches in self._parts(samples, None, rule.samples):
+            k = self._down(self._up(patches, rule), rule)
+            energy[part] = self._energy(patches, k)
+        return float(energy[0]) if single else energy
+
+    def _energy(self, patches: Patches, k: list[NDArray[np.int32]]) -> NDArray[np.float64]:
+        """E of the values k, for every sample."""
+        visible = self._patterns.at(patches, Support.single(k[0])).reshape(k[0].shape)
+        total = visible.sum(axis=0)
+        for bank, own, below in zip(self._codes, k[1:], k):
+            total += bank.probability(own, below).sum(axis=0)
+        result: NDArray[np.float64] = total / self._terms
+        return result
+
+    def recognize(self, x: ArrayLike) -> Recognized:
+        """Was this sample learned before? Old iff the memory node's best match reaches rho times its mean activity."""
+        samples, single, _ = as_samples(x, self.input_shape)
+        score, threshold = np.full(len(samples), -np.inf), np.full(len(samples), float(self.rho))
+        if len(self):
+            for part, patches in self._parts(samples, None, CHUNK):
+                k, h = self._patterns.best(patches)
+                for bank in self._codes:
+                    strength = (h != 0).astype(np.float64) if self.options.propagation == "argmax" else h
+                    k, h = bank.best(Codes(k, strength))
+                score[part], threshold[part] = h[0], self.rho * self._root.neurons.mu[0, k[0]]
+        return Recognized(*_results(single, (score >= threshold - TIE)[None], score[None], threshold[None]))
+
+    # -- doors ---------------------------------------------------------------------------------------------------
+
+    def _question(
+        self, x: ArrayLike, observed: ArrayLike | None
+    ) -> tuple[NDArray[Any], bool, NDArray[np.bool_] | None]:
+        """Checked samples and mask for a question that an empty memory cannot answer."""
+        question = as_samples(x, self.input_shape, observed)
+        if not len(self):
+            raise EmptyMemoryError("this memory is empty: learn something before asking it")
+        return question
+
+    def _parts(
+        self, samples: NDArray[Any], seen: NDArray[np.bool_] | None, size: int
+    ) -> Iterator[tuple[slice, Patches]]:
+        """A batch in parts of `size` samples, cut into patches."""
+        for start in range(0, len(samples), size):
+            part = slice(start, start + size)
+            yield part, self._split(samples[part], None if seen is None else seen[part])
+
+    def _shape_text(self) -> str:
+        return ", ".join(map(str, self.input_shape))
+
+    # -- persistence ---------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the memory to a file, atomically: on any failure an old file of that name is as it was."""
+        io.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a memory; it continues exactly where the saved one stopped."""
+        return io.load(cls, path)
+
+
+def _as_values(samples: NDArray[Any]) -> NDArray[np.float32]:
+    """Samples as float32; uint8 is read as /255."""
+    if samples.dtype == np.uint8:
+        return samples.astype(np.float32) / np.float32(255)
+    return samples.astype(np.float32, copy=False)
+
+
+def _writable(array: NDArray[Any]) -> NDArray[Any]:
+    """The array, or a copy if it is read-only: compiled code is made once, for writable arrays."""
+    return array if array.flags.writeable else array.copy()
+
+
+def _results(single: bool, *fields: NDArray[Any]) -> tuple[Any, ...]:
+    """Root results (1, batch): arrays for a batch, plain Python values for one sample."""
+    return tuple(field[0, 0].item() if single else field[0] for field in fields)

@@ -1,0 +1,108 @@
+"""From one array to the views that the nodes of a level have of it, and exactly back.
+
+A tiling cuts the leading axes of a shape into blocks and takes the trailing axes whole. The same code cuts an image
+into patches for level 1 and the grid of one level's nodes into families of children for the level above.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.level import Level
+
+__all__ = ["Tiling", "plan"]
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Blocks of size `kernel` over the leading axes of `shape`.
+
+    >>> tiling = Tiling((4, 6), (2, 3))
+    >>> tiling.grid, tiling.nodes, tiling.size
+    ((2, 2), 4, 6)
+    """
+
+    shape: tuple[int, ...]
+    kernel: tuple[int, ...]
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Nodes along each tiled axis."""
+        return tuple(n // k for n, k in zip(self.shape, self.kernel, strict=False))
+
+    @property
+    def nodes(self) -> int:
+        return math.prod(self.grid)
+
+    @property
+    def size(self) -> int:
+        """Values that one node sees."""
+        return math.prod(self.shape) // self.nodes
+
+    def split(self, x: NDArray[Any]) -> NDArray[Any]:
+        """`(batch, *shape)` to `(nodes, batch, size)`, nodes in row-major order of the grid; contiguous."""
+        r = len(self.kernel)
+        pairs = [n for pair in zip(self.grid, self.kernel, strict=True) for n in pair]
+        blocks = x.reshape(len(x), *pairs, *self.shape[r:])
+        order = [1 + 2 * i for i in range(r)] + [0] + [2 + 2 * i for i in range(r)]
+        order += list(range(1 + 2 * r, blocks.ndim))
+        return np.ascontiguousarray(blocks.transpose(order)).reshape(self.nodes, len(x), self.size)
+
+    def join(self, patches: NDArray[Any]) -> NDArray[Any]:
+        """The inverse of `split`: `(nodes, batch, size)` to `(batch, *shape)`."""
+        r = len(self.kernel)
+        batch = patches.shape[1]
+        blocks = patches.reshape(*self.grid, batch, *self.kernel, *self.shape[r:])
+        order = [r] + [axis for i in range(r) for axis in (i, r + 1 + i)]
+        order += list(range(2 * r + 1, blocks.ndim))
+        return np.ascontiguousarray(blocks.transpose(order)).reshape(batch, *self.shape)
+
+    def children(self) -> NDArray[np.int32]:
+        """`(nodes, size)`: which entries of the flattened shape each node sees."""
+        ids = np.arange(math.prod(self.shape), dtype=np.int32).reshape(1, *self.shape)
+        return self.split(ids)[:, 0, :]
+
+
+def plan(input_shape: Sequence[int], levels: Sequence[Level]) -> tuple[Tiling, ...]:
+    """The tiling of every level, from the input up to the single memory node.
+
+    >>> [t.nodes for t in plan((32, 32, 3), [Level(2), Level(4), Level()])]
+    [256, 16, 1]
+    """
+    tilings: list[Tiling] = []
+    shape = tuple(input_shape)
+    for number, level in enumerate(levels, start=1):
+        tiling = Tiling(shape, _sides(level, shape, number, len(levels)))
+        tilings.append(tiling)
+        shape = tiling.grid
+    if math.prod(shape) != 1:
+        raise ValueError(
+            f"level {len(levels)} has {math.prod(shape)} nodes in a grid of {shape}, but the last level must have one: "
+            f"give it kernel {tilings[-1].shape} or None"
+        )
+    return tuple(tilings)
+
+
+def _sides(level: Level, shape: tuple[int, ...], number: int, depth: int) -> tuple[int, ...]:
+    """The kernel of a level as a tuple that is known to divide the shape."""
+    if level.kernel is None:
+        if number != depth:
+            raise ValueError(f"level {number} of {depth} has no kernel; only the last level may take all that is left")
+        return shape
+    sides = level.kernel if isinstance(level.kernel, tuple) else (level.kernel,) * min(2, len(shape))
+    if len(sides) > len(shape):
+        raise ValueError(f"level {number}: kernel {sides} has more axes than the shape {shape} below it")
+    for axis, (n, k) in enumerate(zip(shape, sides, strict=False)):
+        if n % k:
+            fits = [d for d in range(1, n + 1) if n % d == 0]
+            raise ValueError(
+                f"level {number}: kernel {sides} does not divide the shape {shape} below it: "
+                f"axis {axis} has length {n}, so its side can be one of {fits}, not {k}"
+            )
+    return sides

@@ -1,0 +1,321 @@
+"""The paper in plain NumPy, one sample at a time, with no tricks: what every fast path is compared with.
+
+Read it beside the paper. Prototypes are kept in float32, as they are in a file; all arithmetic on them is float64.
+A node keeps one row per grown neuron, so a column m[j] of the paper is the row `m[j]` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sqhn.level import DELTA, TIE, Level, Options
+from sqhn.memory import Recalled, Recognized, Written
+from sqhn.patches import plan
+
+__all__ = ["Node", "ReferenceSQHN", "winner"]
+
+Vector = NDArray[np.float64]
+Codes = list[NDArray[np.int64]]
+Ablation = Literal["none", "constant_threshold", "constant_step", "no_growth", "no_averaging"]
+
+CONSTANT_THRESHOLD = 0.9
+CONSTANT_STEP = 0.5
+
+
+def winner(h: Vector) -> int:
+    """The lowest index whose value is the maximum, rounding apart."""
+    return int(np.flatnonzero(h >= h.max() - TIE)[0])
+
+
+class Node:
+    """The neurons of one node: rows m[j], counts c[j] and mean activities mu[j] for j < grown."""
+
+    def __init__(self, level: Level, sections: Sequence[int], visible: bool, options: Options) -> None:
+        self.level, self.options, self.visible = level, options, visible
+        self.edges = np.cumsum([0, *sections])  # child q owns entries edges[q]:edges[q + 1] of a row
+        self.m: NDArray[Any] = np.zeros((level.capacity, self.edges[-1]), np.float32 if visible else np.float64)
+        self.c = np.zeros(level.capacity, np.int64)
+        self.mu = np.zeros(level.capacity)
+        self.grown = self.step = 0
+
+    # -- bottom-up activity (2.2, 2.5) ---------------------------------------------------------------------------
+
+    def activity(self, x: NDArray[Any], observed: NDArray[np.bool_] | None = None) -> Vector:
+        """h over the grown neurons, for a patch (level 1) or the children's one-hots times their strengths."""
+        return self.patch_activity(x, observed) if self.visible else self.code_activity(x)
+
+    def patch_activity(self, x: NDArray[Any], observed: NDArray[np.bool_] | None) -> Vector:
+        seen = np.ones(len(x), bool) if observed is None else observed
+        if not seen.any():
+            return np.zeros(self.grown)  # silent
+        centre = self.options.centre
+        y = x[seen].astype(np.float64) - centre
+        u = self.m[: self.grown, seen].astype(np.float64) - centre
+        cosine = u @ y / (np.linalg.norm(u, axis=1) * np.linalg.norm(y) + DELTA)
+        return centre + (1 - centre) * cosine
+
+    def code_activity(self, y: Vector) -> Vector:
+        m = self.m[: self.grown]
+        if self.options.hidden_similarity == "weighted_mean":
+            return m @ y / y.sum() if y.sum() else np.zeros(self.grown)
+        if self.options.norm == "heard":
+            heard = np.repeat([y[a:b].any() for a, b in zip(self.edges, self.edges[1:])], np.diff(self.edges))
+            lengths = np.linalg.norm(m[:, heard], axis=1)
+        else:
+            lengths = np.linalg.norm(m, axis=1)
+        return m @ y / (lengths * np.linalg.norm(y) + DELTA)
+
+    # -- learning (2.3, 2.4, 2.9, 2.11) --------------------------------------------------------------------------
+
+    def learn(self, x: NDArray[Any], target: NDArray[Any], ablation: Ablation) -> tuple[int, float, float, bool, bool]:
+        """One step; returns the neuron written, its strength, its activity before, whether it grew, whether it wrote."""
+        h = self.activity(x)
+        j = winner(h) if self.grown else -1
+        a = float(h[j]) if self.grown else -np.inf
+        full = self.grown == self.level.capacity
+        eps = CONSTANT_THRESHOLD if ablation == "constant_threshold" else self.level.threshold(self.step)
+        below = a < eps - TIE
+        wrote, grew = True, False
+        if below and not full:
+            j, grew = self.grown, True
+            self.grown += 1
+            self.assign(j, target)
+        elif below and self.level.when_full == "overwrite":
+            j, grew = int(self.c.argmin()), True
+            self.assign(j, target)
+        elif (full and self.level.when_full == "freeze") or ablation == "no_averaging":
+            wrote = False
+        else:
+            self.average(j, target, ablation)
+            self.mu[j] += (a - self.mu[j]) / (self.c[j] + (self.options.mu == "pseudocount"))
+        self.step += 1
+        if self.options.update_order == "after":
+            strength = 1.0 if grew else a
+        else:
+            strength = float(self.activity(x)[j])
+        return j, strength, a, grew, wrote
+
+    def assign(self, j: int, target: NDArray[Any]) -> None:
+        self.m[j], self.c[j], self.mu[j] = target, 1, 1.0
+
+    def average(self, j: int, target: NDArray[Any], ablation: Ablation) -> None:
+        self.c[j] += 1
+        if ablation == "constant_step" and self.c[j] > 1:
+            self.m[j] += self.m.dtype.type(CONSTANT_STEP) * (target - self.m[j])
+        else:
+            self.m[j] += (target - self.m[j]) / self.m.dtype.type(self.c[j])
+
+
+class ReferenceSQHN:
+    """The tree of section 2, for samples of shape `input_shape`.
+
+    ablation: leave one thing out (2.11): "constant_threshold" (-Dir), "constant_step" (-lrDecay), "no_growth" (-Grw,
+        random weights drawn with `seed`), "no_averaging" (-Avg).
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        levels: Sequence[Level],
+        options: Options | None = None,
+        ablation: Ablation = "none",
+        seed: int = 0,
+    ) -> None:
+        self.input_shape = tuple(input_shape)
+        self.options = options or Options()
+        self.ablation = ablation
+        self.tilings = plan(self.input_shape, levels)
+        self.rho = self.options.rho if self.options.rho is not None else (0.99999 if len(levels) == 1 else 0.999)
+        self.levels: list[list[Node]] = []
+        self.children: list[NDArray[np.int32]] = []  # self.children[l][n]: nodes of level l - 1 below node n
+        for number, (level, tiling) in enumerate(zip(levels, self.tilings)):
+            sections = [tiling.size] if number == 0 else [levels[number - 1].capacity] * tiling.size
+            self.levels.append([Node(level, sections, number == 0, self.options) for _ in range(tiling.nodes)])
+            self.children.append(tiling.children())
+        if ablation == "no_growth":
+            rng = np.random.default_rng(seed)
+            for node in self.nodes():
+                bound = node.level.capacity**-0.5
+                node.m[:] = rng.uniform(-bound, bound, node.m.shape)
+                node.grown = node.level.capacity
+
+    def nodes(self) -> Iterable[Node]:
+        return (node for level in self.levels for node in level)
+
+    @property
+    def root(self) -> Node:
+        return self.levels[-1][0]
+
+    def patches(self, x: ArrayLike) -> NDArray[Any]:
+        """`(nodes of level 1, size)`."""
+        return self.tilings[0].split(np.asarray(x)[None])[:, 0, :]
+
+    def concatenate(self, number: int, n: int, k: NDArray[np.int64], v: Vector) -> Vector:
+        """The children's values as one vector: v[q] at position k[q] of child q's section, 0 elsewhere."""
+        y = np.zeros(self.levels[number][n].edges[-1])
+        below = self.children[number][n]
+        y[self.levels[number][n].edges[:-1] + k[below]] = v[below]
+        return y
+
+    # -- learn ---------------------------------------------------------------------------------------------------
+
+    def learn(self, x: ArrayLike) -> Written:
+        """One online step on one sample (2.3)."""
+        return self.learn_samples(np.asarray(x)[None])
+
+    def learn_samples(self, samples: ArrayLike) -> Written:
+        """Samples of one thing (2.9): the first is learned, the others are averaged into the neurons it wrote."""
+        first, *others = np.asarray(samples)
+        k, v, wrote = [], [], []
+        for number, level in enumerate(self.levels):
+            inputs = self.patches(first) if number == 0 else [
+                self.concatenate(number, n, k[-1], v[-1]) for n in range(len(level))
+            ]
+            targets = inputs if number == 0 else [
+                self.concatenate(number, n, k[-1], np.ones_like(v[-1])) for n in range(len(level))
+            ]
+            steps = [node.learn(x, y, self.ablation) for node, x, y in zip(level, inputs, targets)]
+            k.append(np.array([step[0] for step in steps]))
+            v.append(np.array([step[1] for step in steps]))
+            wrote.append([step[4] for step in steps])
+        for sample in others:
+            for number, level in enumerate(self.levels):
+                for n, node in enumerate(level):
+                    ones = np.ones(len(k[number - 1]))
+                    y = self.patches(sample)[n] if number == 0 else self.concatenate(number, n, k[number - 1], ones)
+                    if wrote[number][n]:
+                        node.average(k[number][n], y, self.ablation)
+                    node.step += 1
+        return Written(steps[0][0], steps[0][3], steps[0][2])
+
+    def memorize(self, samples: ArrayLike) -> None:
+        """Batch memorization of as many samples as there are neurons (2.10); the net must be empty."""
+        below: list[list[tuple[int, float]]] = []  # below[i][n]: value and strength of node n for sample i
+        for number, level in enumerate(self.levels):
+            targets = [
+                self.patches(x) if number == 0 else [
+                    self.concatenate(number, n, np.array([k for k, _ in below[i]]), np.array([v for _, v in below[i]]))
+                    for n in range(len(level))
+                ]
+                for i, x in enumerate(np.asarray(samples))
+            ]
+            for target in targets:
+                for node, y in zip(level, target):
+                    node.assign(node.grown, y)
+                    node.grown += 1
+                    node.step += 1
+            below = [[(winner(node.activity(y)), 1.0) for node, y in zip(level, target)] for target in targets]
+
+    # -- inference -----------------------------------------------------------------------------------------------
+
+    def up(self, x: ArrayLike, observed: ArrayLike | None, propagation: str = "max") -> list[list[Vector]]:
+        """The feed-forward sweep: h of every node."""
+        seen = [None] * len(self.levels[0]) if observed is None else list(self.patches(observed))
+        h = [[node.activity(patch, o) for node, patch, o in zip(self.levels[0], self.patches(x), seen)]]
+        for number in range(1, len(self.levels)):
+            h.append(self.above(number, h[-1], propagation))
+        return h
+
+    def above(self, number: int, h: list[Vector], propagation: str = "max") -> list[Vector]:
+        """h of a level from the h of the level below it."""
+        k = np.array([winner(hn) for hn in h])
+        v = np.array([hn[kn] for hn, kn in zip(h, k)])
+        if propagation == "argmax":
+            v = (v != 0).astype(np.float64)
+        return [node.activity(self.concatenate(number, n, k, v)) for n, node in enumerate(self.levels[number])]
+
+    def expectation(self, number: int, n: int, q: int, j: int) -> Vector:
+        """M_q[:, j] of node n of a level: the distribution it expects of its q-th child when its own value is j."""
+        node = self.levels[number][n]
+        child = self.levels[number - 1][self.children[number][n][q]]
+        return node.m[j, node.edges[q] : node.edges[q] + child.grown]
+
+    def families(self, number: int) -> Iterable[tuple[int, int, int]]:
+        """(parent, which child, node of the level below) over a level."""
+        for n, below in enumerate(self.children[number]):
+            for q, child in enumerate(below):
+                yield n, q, int(child)
+
+    def infer(self, x: ArrayLike, observed: ArrayLike | None = None, rule: str = "paper", sweeps: int = 1) -> Codes:
+        """The value of every node, level by level.
+
+        rule: "feedforward" (argmax of every h), "paper" (up and down, `sweeps` times: 2.5, 2.7) or "exact" (2.8).
+        """
+        if rule == "exact":
+            return self.exact(x, observed)[0]
+        u = self.up(x, observed)
+        seen = [None] * len(self.levels[0]) if observed is None else list(self.patches(observed))
+        blend = self.options.blend
+        for sweep in range(sweeps if rule == "paper" else 0):
+            if sweep:
+                for number, level in enumerate(self.levels):
+                    if number == 0:
+                        h = [node.activity(p, o) for node, p, o in zip(level, self.patches(x), seen)]
+                    else:
+                        h = self.above(number, u[number - 1])
+                    u[number] = [blend * un + (1 - blend) * hn for un, hn in zip(u[number], h)]
+            for number in range(len(self.levels) - 1, 0, -1):
+                for n, q, child in self.families(number):
+                    p = self.expectation(number, n, q, winner(u[number][n]))
+                    u[number - 1][child] = blend * u[number - 1][child] + (1 - blend) * p
+        return [np.array([winner(un) for un in level]) for level in u]
+
+    def exact(self, x: ArrayLike, observed: ArrayLike | None = None) -> tuple[Codes, float]:
+        """Max-sum (2.8): the assignment of maximal energy, and that energy."""
+        u = [self.up(x, observed)[0]]
+        for number, level in enumerate(self.levels[1:], start=1):
+            u.append([np.zeros(node.grown) for node in level])
+            for n, q, child in self.families(number):
+                for j in range(level[n].grown):
+                    u[number][n][j] += (self.expectation(number, n, q, j) + u[number - 1][child]).max()
+        k = [np.zeros(len(level), np.int64) for level in self.levels]
+        k[-1][0] = winner(u[-1][0])
+        for number in range(len(self.levels) - 1, 0, -1):
+            for n, q, child in self.families(number):
+                k[number - 1][child] = winner(self.expectation(number, n, q, k[number][n]) + u[number - 1][child])
+        return k, float(u[-1][0].max()) / self.terms
+
+    def random(self, rng: np.random.Generator) -> Codes:
+        """A value for every node, uniform over its grown neurons."""
+        return [np.array([rng.integers(node.grown) for node in level]) for level in self.levels]
+
+    # -- energy (2.7) --------------------------------------------------------------------------------------------
+
+    @property
+    def terms(self) -> int:
+        """K: nodes of level 1, plus hidden nodes other than the root."""
+        return len(self.levels[0]) + sum(map(len, self.levels)) - 1
+
+    def energy(self, x: ArrayLike, codes: Codes | None = None) -> float:
+        """E of an assignment, by default of the recalled one."""
+        k = self.infer(x) if codes is None else codes
+        visible = [node.activity(p)[kn] for node, p, kn in zip(self.levels[0], self.patches(x), k[0])]
+        hidden = [
+            self.expectation(number, n, q, k[number][n])[k[number - 1][child]]
+            for number in range(1, len(self.levels))
+            for n, q, child in self.families(number)
+        ]
+        return float(sum(visible) + sum(hidden)) / self.terms
+
+    # -- recall and recognize ------------------------------------------------------------------------------------
+
+    def recall(self, x: ArrayLike, observed: ArrayLike | None = None, inference: str = "paper") -> Recalled:
+        """The completed sample (2.5), the memory node's value and its activity (its energy with "exact")."""
+        k = self.infer(x, observed, inference)
+        patches = np.stack([node.m[kn] for node, kn in zip(self.levels[0], k[0])])
+        index = int(k[-1][0])
+        score = self.exact(x, observed)[1] if inference == "exact" else float(self.up(x, observed)[-1][0][index])
+        return Recalled(self.tilings[0].join(patches[:, None, :])[0], index, score)
+
+    def recognize(self, x: ArrayLike) -> Recognized:
+        """Old or new (2.6)."""
+        if not self.root.grown:
+            return Recognized(False, -np.inf, self.rho)
+        h = self.up(x, None, self.options.propagation)[-1][0]
+        j = winner(h)
+        threshold = self.rho * float(self.root.mu[j])
+        return Recognized(bool(h[j] >= threshold - TIE), float(h[j]), threshold)

@@ -1,0 +1,95 @@
+"""The door: everything a user hands in is checked here once, before anything changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sqhn.level import Level
+
+__all__ = ["LARGEST", "as_levels", "as_samples", "as_shape"]
+
+LARGEST = 1e15
+"""Values beyond this are refused: their float32 products overflow."""
+
+
+def as_shape(shape: object) -> tuple[int, ...]:
+    """The shape of one sample."""
+    sides = (shape,) if isinstance(shape, Integral) else shape
+    if not isinstance(sides, Sequence) or isinstance(sides, str) or not sides:
+        raise TypeError(f"input_shape must be a tuple of positive ints such as (28, 28); got {shape!r}")
+    if not all(isinstance(n, Integral) and not isinstance(n, bool) and n >= 1 for n in sides):
+        raise ValueError(f"input_shape must be a tuple of positive ints such as (28, 28); got {shape!r}")
+    return tuple(int(n) for n in sides)
+
+
+def as_levels(levels: Sequence[Level] | None, capacity: int | None) -> tuple[Level, ...]:
+    """The levels of a tree, or the one level that a capacity stands for."""
+    if (levels is None) == (capacity is None):
+        raise ValueError("give either capacity=N for one level, or a list of Levels; not both, not neither")
+    if levels is None:
+        assert capacity is not None
+        return (Level(capacity=capacity),)
+    if isinstance(levels, Level) or not isinstance(levels, Sequence) or not levels:
+        raise TypeError(f"levels must be a list of at least one Level; got {levels!r}")
+    for number, level in enumerate(levels, start=1):
+        if not isinstance(level, Level):
+            raise TypeError(f"levels must be a list of Levels; entry {number} is {level!r}")
+    return tuple(levels)
+
+
+def as_samples(
+    x: ArrayLike, shape: tuple[int, ...], observed: ArrayLike | None = None
+) -> tuple[NDArray[Any], bool, NDArray[np.bool_] | None]:
+    """A batch of uint8 or float samples, whether x was a single one, and which values were seen (None: all).
+
+    Values that were not seen may be anything.
+    """
+    array = np.asarray(x)
+    if array.dtype != np.uint8 and not np.issubdtype(array.dtype, np.floating):
+        raise TypeError(
+            f"samples must be floats, taken as they are, or uint8, read as /255; got dtype {array.dtype} "
+            f"with shape {array.shape}"
+        )
+    single = array.shape == shape
+    batch = array[None] if single else array
+    if batch.ndim != len(shape) + 1 or batch.shape[1:] != shape:
+        raise ValueError(
+            f"expected one sample of shape {shape} or a batch of shape (n, {', '.join(map(str, shape))}); "
+            f"got shape {array.shape}"
+        )
+    if len(batch) == 0:
+        raise ValueError(f"the batch is empty: got shape {array.shape}")
+    seen = None if observed is None else _mask(observed, array.shape, batch.shape)
+    if array.dtype != np.uint8:
+        batch = _finite(batch, single, seen)
+    return batch, single, seen
+
+
+def _mask(observed: ArrayLike, given: tuple[int, ...], batch: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Which values were seen: of the shape of the samples, or of one sample for all of them."""
+    mask = np.asarray(observed)
+    if mask.dtype != np.bool_:
+        raise TypeError(f"observed must be boolean, True where a value was seen; got dtype {mask.dtype}")
+    if mask.shape not in (given, batch[1:]):
+        choices = " or ".join(dict.fromkeys(str(shape) for shape in (given, batch[1:])))
+        raise ValueError(f"observed must have shape {choices}; got {mask.shape}")
+    return np.broadcast_to(mask, batch)
+
+
+def _finite(batch: NDArray[Any], single: bool, seen: NDArray[np.bool_] | None) -> NDArray[Any]:
+    """Raise unless every observed value is finite and not enormous; unobserved values are replaced where they are not."""
+    if -LARGEST <= batch.min() and batch.max() <= LARGEST:  # false for NaN too
+        return batch
+    bad = ~(np.abs(batch) <= LARGEST)
+    if seen is None or (bad & seen).any():
+        where = np.argwhere(bad if seen is None else bad & seen)[0]
+        value = batch[tuple(where)]
+        place = tuple(int(i) for i in (where[1:] if single else where))
+        reason = f"beyond +-{LARGEST:g}" if np.isfinite(value) else "not finite"
+        raise ValueError(f"the value at {place} of an array of shape {batch.shape[single:]} is {value}: {reason}")
+    return np.where(bad, batch.dtype.type(0), batch)
