@@ -104,7 +104,7 @@ def _build(kind: type[Network], header: dict[str, Any], tensors: Tensors) -> Net
         if c.shape != (total,) or mu.shape != (total,):
             raise ValueError(f"level {number} has counts of shape {c.shape} for {total} neurons")
         bank.neurons.grown[:] = grown
-        bank.neurons.step = int(step)
+        bank.neurons.steps[0] = int(step)
         bank.neurons.reserve(int(grown.max()))
         there = np.arange(bank.neurons.room) < grown[:, None]
         bank.neurons.c[there], bank.neurons.mu[there] = c, mu

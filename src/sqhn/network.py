@@ -6,9 +6,9 @@ level. Recall goes up and down once. Every node sends up its winner and how stro
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -76,9 +76,11 @@ class SQHN:
     def reset(self) -> None:
         """Forget everything."""
         first, *above = self._tilings
-        self._patterns = PatternBank(first.nodes, first.kernel + first.shape[len(first.kernel) :], self.levels[0], self.options)
+        seen = first.kernel + first.shape[len(first.kernel) :]
+        self._patterns = PatternBank(first.nodes, seen, self.levels[0], self.options, top=not above)
         self._codes = [
-            CodeBank(tiling.children(), level, self.options) for tiling, level in zip(above, self.levels[1:])
+            CodeBank(tiling.children(), level, self.options, top=tiling is above[-1])
+            for tiling, level in zip(above, self.levels[1:])
         ]
 
     @property
@@ -123,13 +125,12 @@ class SQHN:
         return Written(*_results(single, sent.k, sent.grew, sent.score))
 
     def _learn_each(self, samples: NDArray[Any]) -> Sent:
-        done: list[Sent] = []
-        start = 0
-        while start < len(samples):
-            size = self._patterns.chunk(self._chunk)
-            with deferred():
+        size = self._patterns.chunk_size(self._chunk)
+        whole = deferred if self._codes else nullcontext  # one level is one call: there is no halfway
+        done = []
+        for start in range(0, len(samples), size):
+            with whole():
                 done.append(self._learn_chunk(samples[start : start + size])[-1])
-            start += size
         return done[0] if len(done) == 1 else Sent(*(np.concatenate(field, axis=1) for field in zip(*done)))
 
     def _learn_chunk(self, samples: NDArray[Any]) -> list[Sent]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,22 +32,24 @@ class Tiling:
     shape: tuple[int, ...]
     kernel: tuple[int, ...]
 
-    @property
+    @cached_property
     def grid(self) -> tuple[int, ...]:
         """Nodes along each tiled axis."""
         return tuple(n // k for n, k in zip(self.shape, self.kernel, strict=False))
 
-    @property
+    @cached_property
     def nodes(self) -> int:
         return math.prod(self.grid)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Values that one node sees."""
         return math.prod(self.shape) // self.nodes
 
     def split(self, x: NDArray[Any]) -> NDArray[Any]:
         """`(batch, *shape)` to `(nodes, batch, size)`, nodes in row-major order of the grid; contiguous."""
+        if self.nodes == 1:
+            return np.ascontiguousarray(x).reshape(1, len(x), self.size)
         r = len(self.kernel)
         pairs = [n for pair in zip(self.grid, self.kernel, strict=True) for n in pair]
         blocks = x.reshape(len(x), *pairs, *self.shape[r:])
@@ -56,8 +59,10 @@ class Tiling:
 
     def join(self, patches: NDArray[Any]) -> NDArray[Any]:
         """The inverse of `split`: `(nodes, batch, size)` to `(batch, *shape)`."""
-        r = len(self.kernel)
         batch = patches.shape[1]
+        if self.nodes == 1:
+            return np.ascontiguousarray(patches).reshape(batch, *self.shape)
+        r = len(self.kernel)
         blocks = patches.reshape(*self.grid, batch, *self.kernel, *self.shape[r:])
         order = [r] + [axis for i in range(r) for axis in (i, r + 1 + i)]
         order += list(range(2 * r + 1, blocks.ndim))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks import code_kernels as kernels
-from sqhn.banks.neurons import WHEN_FULL, Codes, Neurons, Sent, Support, enlarge
+from sqhn.banks.neurons import Codes, Neurons, Sent, Support, enlarge, learning_rules
 from sqhn.banks.threads import split_range
 from sqhn.level import Level, Options
 
@@ -22,7 +22,7 @@ __all__ = ["CodeBank", "choose"]
 class CodeBank:
     """Counts of `children.shape[0]` nodes; children (nodes, children per node) are rows of the level below."""
 
-    def __init__(self, children: NDArray[np.int32], level: Level, options: Options) -> None:
+    def __init__(self, children: NDArray[np.int32], level: Level, options: Options, top: bool) -> None:
         self.children, self.level, self.options = children, level, options
         self.nodes, self.family = children.shape
         self.neurons = Neurons(self.nodes, level)
@@ -32,7 +32,8 @@ class CodeBank:
         self.by_value = np.zeros((self.nodes, self.family, 0), np.int32)
         self.by_neuron = np.zeros((self.nodes, 0, self.family), np.int32)
         self.S = np.zeros((self.nodes, 0), np.int64)
-        self.rules = (options.hidden_similarity == "weighted_mean", options.norm == "heard")
+        self.how = (options.hidden_similarity == "weighted_mean", options.norm == "heard")
+        self.rules = (*learning_rules(level, options, top), *self.how)
 
     @property
     def grown(self) -> NDArray[np.int64]:
@@ -64,18 +65,15 @@ class CodeBank:
         neurons = self.neurons
         split_range(
             kernels.learn, self.nodes, 64.0 * self.nodes * batch * self.family, self.children, *evidence, *self.lists,
-            neurons.c, neurons.mu, neurons.grown, neurons.thresholds(batch), self.level.capacity,
-            WHEN_FULL[self.level.when_full], int(self.options.mu == "pseudocount"),
-            self.options.update_order == "after", *self.rules, *sent,
+            neurons.c, neurons.mu, neurons.grown, neurons.steps, neurons.thresholds(batch), *self.rules, *sent,
         )  # fmt: skip
-        neurons.step += batch
         return sent
 
     def hold(self, evidence: Codes, times: int, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
         """Count the children's values (child nodes, 1) again for the neurons k (nodes,) that the first sample wrote."""
         below = np.ascontiguousarray(evidence.k[:, 0])
         kernels.hold(0, self.nodes, self.children, below, times, k, wrote, *self.lists, self.neurons.c)
-        self.neurons.step += times
+        self.neurons.steps += times
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -85,7 +83,7 @@ class CodeBank:
         k, v = np.empty(shape, np.int32), np.empty(shape)
         split_range(
             kernels.best, k.size, 64.0 * k.size * self.family, self.children, *evidence, self.pool, self.by_value,
-            self.by_neuron, self.S, self.neurons.c, self.grown, *self.rules, k, v,
+            self.by_neuron, self.S, self.neurons.c, self.grown, *self.how, k, v,
         )  # fmt: skip
         return k, v
 
@@ -94,7 +92,7 @@ class CodeBank:
         h = np.empty(len(support.value))
         split_range(
             kernels.at, self.nodes, 32.0 * len(h) * self.family, self.children, *evidence, support.start, support.value,
-            self.pool, self.by_neuron, self.S, self.neurons.c, *self.rules, h,
+            self.pool, self.by_neuron, self.S, self.neurons.c, *self.how, h,
         )  # fmt: skip
         return h
 

@@ -200,7 +200,7 @@ def best(lo, hi, children, k, v, pool, by_value, by_neuron, S, c, grown, mean, h
 
 @njit(cache=True, nogil=True)
 def learn(
-    lo, hi, children, k, v, pool, used, free, by_value, by_neuron, S, c, mu, grown, eps, capacity, when_full, pseudo,
+    lo, hi, children, k, v, pool, used, free, by_value, by_neuron, S, c, mu, grown, steps, eps, capacity, when_full, pseudo,
     after, mean, heard, out_k, out_v, a, grew, wrote,
 ):
     """A chunk of online steps at nodes lo..hi."""
@@ -234,6 +234,8 @@ def learn(
                 out_v[n, t] = 1.0 if new else h
             else:
                 out_v[n, t] = activity_at(n, j, below, k, v, t, pool, by_neuron, S, c, mean, heard)
+    if lo == 0:
+        steps[0] += k.shape[1]
 
 
 @njit(cache=True, nogil=True)

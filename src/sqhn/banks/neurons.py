@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.level import Level
+from sqhn.level import Level, Options
 
-__all__ = ["Codes", "Neurons", "Patches", "Sent", "Support", "enlarge"]
+__all__ = ["Codes", "Neurons", "Patches", "Sent", "Support", "enlarge", "learning_rules"]
 
 WHEN_FULL = {"average": 0, "overwrite": 1, "freeze": 2}
 
@@ -64,7 +64,12 @@ class Neurons:
         self.c = np.zeros((nodes, 0), np.int64)
         self.mu = np.zeros((nodes, 0))
         self.grown = np.zeros(nodes, np.int64)
-        self.step = 0
+        self.steps = np.zeros(1, np.int64)  # an array, so that learning and counting are one call
+
+    @property
+    def step(self) -> int:
+        """How many samples were learned."""
+        return int(self.steps[0])
 
     @property
     def room(self) -> int:
@@ -82,6 +87,15 @@ class Neurons:
         """The growth thresholds of the next steps."""
         eps: NDArray[np.float64] = np.asarray(self.level.threshold(self.step + np.arange(batch)))
         return eps
+
+
+def learning_rules(level: Level, options: Options, top: bool) -> tuple[int, int, int, bool]:
+    """Capacity, policy, pseudocount, and whether the strength sent up is the match before the update.
+
+    Nobody hears what the top level sends, so there the cheaper one will do.
+    """
+    before = top or options.update_order == "after"
+    return level.capacity, WHEN_FULL[level.when_full], int(options.mu == "pseudocount"), before
 
 
 def enlarge(array: NDArray[Any], axis: int, length: int, fill: int = 0) -> NDArray[Any]:

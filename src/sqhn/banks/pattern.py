@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks import pattern_kernels as kernels
-from sqhn.banks.neurons import WHEN_FULL, Neurons, Patches, Sent, Support, enlarge
+from sqhn.banks.neurons import Neurons, Patches, Sent, Support, enlarge, learning_rules
 from sqhn.banks.threads import split_range
 from sqhn.banks.view import View
 from sqhn.level import Level, Options
@@ -32,18 +32,19 @@ NOTHING = np.ones((1, 1, 1), bool)
 class PatternBank:
     """Prototype vectors of `nodes` nodes that each see `shape` values."""
 
-    def __init__(self, nodes: int, shape: tuple[int, ...], level: Level, options: Options) -> None:
+    def __init__(self, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool) -> None:
         self.nodes, self.size, self.level, self.options = nodes, math.prod(shape), level, options
         self.neurons = Neurons(nodes, level)
         self.m = np.zeros((nodes, 0, self.size), np.float32)
         self.m2 = np.zeros((nodes, 0))
         self.inv = np.zeros((nodes, 0), np.float32)
         self.small = self.size <= SMALL
-        # Large nodes only: features of the prototypes in the coarse view, and which of them are out of date.
+        self.rules = (*learning_rules(level, options, top), options.centre)
+        # Large nodes only: features of the prototypes in the coarse view, and updates since they were computed.
         self.view = View(shape)
         self.features = np.zeros((nodes, 0, self.view.size), np.float32)
         self.v2 = np.zeros((nodes, 0))
-        self.stale = np.zeros((nodes, 0), bool)
+        self.drift = np.zeros((nodes, 0), np.int64)
         self.blind: float = 0 if 2 * self.view.size <= self.size else math.inf  # chunks to go without the view
         self.patience = PATIENCE
 
@@ -51,7 +52,7 @@ class PatternBank:
     def grown(self) -> NDArray[np.int64]:
         return self.neurons.grown
 
-    def chunk(self, limit: int) -> int:
+    def chunk_size(self, limit: int) -> int:
         """How many samples to learn at once."""
         if self.small:
             return limit
@@ -66,7 +67,7 @@ class PatternBank:
         m, m2, inv = enlarge(self.m, 1, room), enlarge(self.m2, 1, room), enlarge(self.inv, 1, room)
         if not self.small:
             self.features = enlarge(self.features, 1, room)
-            self.v2, self.stale = enlarge(self.v2, 1, room), enlarge(self.stale, 1, room)
+            self.v2, self.drift = enlarge(self.v2, 1, room), enlarge(self.drift, 1, room)
         self.neurons.reserve(room)
         self.m, self.m2, self.inv = m, m2, inv
 
@@ -77,74 +78,67 @@ class PatternBank:
         x = evidence.x
         batch = x.shape[1]
         sent = Sent.empty(self.nodes, batch)
-        neurons, centre = self.neurons, self.options.centre
-        state = (self.m, self.m2, self.inv)
-        rules = (
-            neurons.thresholds(batch),
-            self.level.capacity,
-            WHEN_FULL[self.level.when_full],
-            int(self.options.mu == "pseudocount"),
-            self.options.update_order == "after",
-            centre,
-        )
+        neurons = self.neurons
         work = float(x.size) * max(1, int(self.grown.max()))
+        state = (neurons.c, neurons.mu, neurons.grown, neurons.steps)
+        rules = (neurons.thresholds(batch), *self.rules)
         if self.small:
             split_range(
-                kernels.learn_small, self.nodes, work, x, *state, neurons.c, neurons.mu, neurons.grown, *rules, *sent
+                kernels.learn_small, self.nodes, work, x, self.m, self.m2, self.inv, *state, *rules, *sent
             )
         else:
-            P, gram, error, outside = self.products(x)
+            coarse = not self.blind
             evaluated = np.zeros(self.nodes, np.int64)
             split_range(
-                kernels.learn_large, self.nodes, work, x, P, gram, error, outside, *state, self.v2, self.stale,
-                neurons.c, neurons.mu, neurons.grown, *rules, *sent, evaluated,
+                kernels.learn_large, self.nodes, work, x, *self.products(x, coarse), coarse, self.m, self.m2, self.inv,
+                self.features, self.v2, self.drift, *state, *rules, *sent, evaluated,
             )  # fmt: skip
-            self.judge_view(evaluated.sum() / x.shape[1] / self.nodes)
-        neurons.step += batch
+            self.judge_view(int(evaluated.sum()) / batch / self.nodes)
         return sent
 
-    def products(self, x: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32], float, bool]:
-        """Products of samples with neurons (room left for those to be grown) and among samples, with their error."""
-        batch, width = x.shape[1], min(self.neurons.room, int(self.grown.max()) + x.shape[1])
-        P = np.empty((self.nodes, batch, width), np.float32)
+    def products(
+        self, x: NDArray[np.float32], coarse: bool
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], float]:
+        """Products of samples with neurons, among samples, what was multiplied, and a bound of the relative error."""
+        batch = x.shape[1]
+        seen = np.empty((self.nodes, batch, self.view.size if coarse else self.size), np.float32)
         gram = np.empty((self.nodes, batch, batch), np.float32)
-        worst = 0.0
+        P = np.empty((self.nodes, batch, min(self.neurons.room, int(self.grown.max()) + batch)), np.float32)
+        error = 0.0
         for n in range(self.nodes):
-            y, error, outside = self.look(n, x[n], P[n])
-            np.matmul(y, y.T, out=gram[n])
-            worst = max(worst, error)
-        return P, gram, worst + 4 * batch * kernels.ULP, outside
+            seen[n] = self.see(x[n], coarse)
+            np.matmul(seen[n], seen[n].T, out=gram[n])
+            error = max(error, self.multiply(n, seen[n], coarse, P[n]))
+        return P, gram, seen, error + 4 * batch * kernels.ULP
 
-    def look(
-        self, n: int, x: NDArray[np.float32], P: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], float, bool]:
-        """Products of samples (batch, size) with the neurons of node n, into P.
+    def see(self, x: NDArray[np.float32], coarse: bool) -> NDArray[np.float32]:
+        """Samples (batch, size) less the centre, through the coarse view or whole."""
+        y = x - np.float32(self.options.centre)
+        return self.view(y) if coarse else y
 
-        Through the coarse view while it pays. Returns what was multiplied, the bound of the relative error of the
-        products, and whether something is left outside the view.
-        """
+    def multiply(self, n: int, seen: NDArray[np.float32], coarse: bool, P: NDArray[np.float32]) -> float:
+        """Products of samples with the neurons of node n, into P; returns a bound of their relative error."""
         G = int(self.grown[n])
-        centre = np.float32(self.options.centre)
-        y = x - centre
-        if self.blind:
-            np.matmul(y, self.m[n, :G].T, out=P[:, :G])
-            P[:, :G] -= centre * y.sum(axis=1, dtype=np.float64).astype(np.float32)[:, None]
-            # The products are with m, not m - centre: |m| <= |m - centre| + centre * sqrt(size).
-            stretch = 1 + float(centre) * math.sqrt(self.size) * float(self.inv[n, :G].max(initial=0))
-            return y, 2 * (self.size + 16) * kernels.ULP * stretch, False
-        self.refresh_view(n)
-        seen = self.view(y)
-        np.matmul(seen, self.features[n, :G].T, out=P[:, :G])
-        return seen, 2 * ((self.view.size + 16) * kernels.ULP + 2 * self.view.error), True
+        if coarse:
+            self.refresh_view(n)
+            np.matmul(seen, self.features[n, :G].T, out=P[:, :G])
+            drift = (kernels.STALE + len(seen)) * 2 * kernels.ULP
+            return 2 * ((self.view.size + 16) * kernels.ULP + 2 * self.view.error + drift)
+        centre = self.options.centre
+        np.matmul(seen, self.m[n, :G].T, out=P[:, :G])
+        P[:, :G] -= (centre * seen.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
+        # The products are with m, not m - centre: |m| <= |m - centre| + centre * sqrt(size).
+        stretch = 1 + centre * math.sqrt(self.size) * float(self.inv[n, :G].max(initial=0))
+        return 2 * (self.size + 16) * kernels.ULP * stretch
 
     def refresh_view(self, n: int) -> None:
-        """Bring the features of the prototypes of node n up to date."""
-        rows = np.flatnonzero(self.stale[n])
+        """Compute the features of the prototypes of node n anew where rounding may have added up."""
+        rows = np.flatnonzero(self.drift[n] >= kernels.STALE)
         if len(rows):
             features = self.view(self.m[n, rows] - np.float32(self.options.centre))
             self.features[n, rows] = features
             self.v2[n, rows] = np.einsum("ij,ij->i", features, features, dtype=np.float64)
-            self.stale[n, rows] = False
+            self.drift[n, rows] = 0
 
     def judge_view(self, evaluated: float) -> None:
         """Go without the coarse view for a while if it left too many neurons to be evaluated one by one."""
@@ -162,8 +156,8 @@ class PatternBank:
             kernels.hold, self.nodes, x.size, x, k, wrote, self.m, self.m2, self.inv, self.neurons.c, self.options.centre
         )
         if not self.small:
-            self.stale[np.arange(self.nodes), k] = True
-        self.neurons.step += x.shape[1]
+            self.drift[np.arange(self.nodes), k] = kernels.STALE
+        self.neurons.steps += x.shape[1]
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -190,14 +184,15 @@ class PatternBank:
     ) -> None:
         G, batch = int(self.grown[n]), len(x)
         P = np.empty((batch, G), np.float32)
-        y, error, outside = self.look(n, x, P)
-        y2 = np.einsum("ij,ij->i", y, y, dtype=np.float64)
+        coarse = not self.blind
+        seen = self.see(x, coarse)
+        error = self.multiply(n, seen, coarse, P)
         evaluated = np.empty(batch, np.int64)
         split_range(
-            kernels.best_large, batch, float(batch) * G + x.size, x, P, y2, error, outside, self.m[n], self.m2[n],
+            kernels.best_large, batch, float(batch) * G + x.size, x, P, seen, error, coarse, self.m[n], self.m2[n],
             self.inv[n], self.v2[n], G, self.options.centre, k, v, evaluated,
         )  # fmt: skip
-        self.judge_view(float(evaluated.mean()))
+        self.judge_view(int(evaluated.sum()) / batch)
 
     def best_of_observed(
         self,
@@ -274,4 +269,4 @@ class PatternBank:
         if not self.small:
             self.features = np.zeros((self.nodes, room, self.view.size), np.float32)
             self.v2 = np.zeros((self.nodes, room))
-            self.stale = np.arange(room) < self.grown[:, None]
+            self.drift = np.where(np.arange(room) < self.grown[:, None], kernels.STALE, 0)

@@ -18,9 +18,11 @@ from sqhn.level import DELTA, TIE
 
 SUM = {"reassoc", "contract", "nsz", "arcp"}  # sums may be reordered: their rounding never decides
 ULP = 2.0**-24
-BLOCK = 64
+BLOCK = 128
+STALE = 64  # updates after which the features of a neuron are computed anew
 
 AVERAGE, OVERWRITE, FREEZE = 0, 1, 2
+NOTHING = np.ones(1, np.bool_)  # stands for a mask where there is none
 
 
 # -- float64 from the stored vectors ---------------------------------------------------------------------------------
@@ -37,91 +39,145 @@ def squared(x, centre):
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)
-def inner(x, m, centre):
-    """<x - centre, m - centre>."""
+def shift(x, centre, y):
+    """y = x - centre in float64; returns |y|^2."""
     total = 0.0
     for i in range(x.shape[0]):
-        total += (np.float64(x[i]) - centre) * (np.float64(m[i]) - centre)
+        y[i] = np.float64(x[i]) - centre
+        total += y[i] * y[i]
     return total
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)
-def inner_observed(x, m, seen, centre):
-    """The inner product and both squared lengths over the observed values."""
-    xm = xx = mm = 0.0
+def inner(y, m, centre):
+    """<y, m - centre>."""
+    total = 0.0
+    for i in range(y.shape[0]):
+        total += y[i] * (np.float64(m[i]) - centre)
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=SUM)
+def length_observed(m, seen, centre):
+    """|m - centre|^2 over the observed values."""
+    total = 0.0
+    for i in range(m.shape[0]):
+        d = (np.float64(m[i]) - centre) * np.float64(seen[i])
+        total += d * d
+    return total
+
+
+@njit(cache=True, nogil=True)
+def shift_observed(x, seen, centre, y):
+    """y = x - centre where observed, 0 elsewhere; returns |y|^2."""
+    total = 0.0
     for i in range(x.shape[0]):
-        o = np.float64(seen[i])
-        a = (np.float64(x[i]) - centre) * o
-        b = (np.float64(m[i]) - centre) * o
-        xm += a * b
-        xx += a * a
-        mm += b * b
-    return xm, xx, mm
+        y[i] = np.float64(x[i]) - centre if seen[i] else 0.0
+        total += y[i] * y[i]
+    return total
 
 
 @njit(cache=True, nogil=True)
-def cosine(xm, xx, mm):
-    """The cosine from an inner product and squared lengths."""
-    return xm / (np.sqrt(xx) * np.sqrt(mm) + DELTA)
-
-
-@njit(cache=True, nogil=True)
-def similarity_at(x, xx, seen, masked, m, mm, centre):
-    """s of one neuron; 0 where nothing was observed."""
+def similarity(y, yy, seen, masked, m, mm, centre):
+    """s of one neuron, for y = x - centre with squared length yy; over the observed values if masked."""
     if masked:
-        if not seen.any():
-            return 0.0
-        xm, xx, mm = inner_observed(x, m, seen, centre)
-        return centre + (1 - centre) * cosine(xm, xx, mm)
-    return centre + (1 - centre) * cosine(inner(x, m, centre), xx, mm)
+        mm = length_observed(m, seen, centre)
+    return centre + (1 - centre) * inner(y, m, centre) / (np.sqrt(yy) * np.sqrt(mm) + DELTA)
 
 
 # -- the two-step decision -------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
-def upper_bounds(p, inv, ratio, yb, G, upper, peak):
-    """upper[j] = p[j] inv[j] + yb ratio[j], and its maximum over each block of neurons."""
-    for b in range(0, G, BLOCK):
-        top = np.float32(-np.inf)
-        for j in range(b, min(b + BLOCK, G)):
-            u = p[j] * inv[j] + yb * ratio[j]
-            upper[j] = u
-            top = max(top, u)
-        peak[b // BLOCK] = top
+@njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
+def upper_bounds(p, inv, ratio, yb, G, upper):
+    """upper[j] = p[j] inv[j] + yb ratio[j]."""
+    for j in range(G):
+        upper[j] = p[j] * inv[j] + yb * ratio[j]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
+def scaled(p, inv, G, upper):
+    """upper[j] = p[j] inv[j]."""
+    for j in range(G):
+        upper[j] = p[j] * inv[j]
 
 
 @njit(cache=True, nogil=True)
-def decide(upper, peak, G, slack, x, xx, seen, masked, m, m2, centre, index, value):
-    """The winning neuron and its similarity.
+def highest(upper, G):
+    """The neuron with the highest upper bound, if any is positive.
+
+    Positive floats are ordered as their bits are, and a maximum of integers is what compilers know how to vectorize.
+    """
+    bits = upper[:G].view(np.int32)
+    top, at = np.int32(-(2**31)), 0
+    for b in range(0, G, BLOCK):
+        block = bits[b : b + BLOCK]
+        local = np.int32(-(2**31))
+        for j in range(block.shape[0]):
+            local = max(local, block[j])
+        if local > top:
+            top, at = local, b
+    block = bits[at : at + BLOCK]
+    for j in range(block.shape[0]):
+        if block[j] == top:
+            return at + j
+    return at
+
+
+@njit(cache=True, nogil=True)
+def reaching(upper, G, bar):
+    """How many upper bounds reach the bar."""
+    many = np.int32(0)
+    for j in range(G):
+        many += np.int32(upper[j] >= bar)
+    return many
+
+
+@njit(cache=True, nogil=True)
+def decide(upper, G, slack, y, yy, seen, masked, m, m2, centre, index, value):
+    """The winning neuron, its similarity, and how many neurons had to be evaluated.
 
     upper[j] + slack is an upper bound of cosine times |y|. index and value are scratch, one entry per neuron.
     """
-    length = np.sqrt(xx)
-    b = np.argmax(peak[: (G + BLOCK - 1) // BLOCK])
-    first = b * BLOCK + np.argmax(upper[b * BLOCK : min((b + 1) * BLOCK, G)])
-    best = similarity_at(x, xx, seen, masked, m[first], m2[first], centre)
-    index[0], value[0], n = first, best, 1
-    # Below zero the bound does not hold (DELTA then raises a cosine); with no length at all everything ties.
-    reached = (best - centre) / (1 - centre) * length - slack if best > centre and length > 0 else -np.inf
-    for b in range((G + BLOCK - 1) // BLOCK):
-        if peak[b] < reached:
-            continue
-        for j in range(b * BLOCK, min((b + 1) * BLOCK, G)):
-            if upper[j] < reached or j == first:
-                continue
-            s = similarity_at(x, xx, seen, masked, m[j], m2[j], centre)
-            index[n], value[n] = j, s
+    length = np.sqrt(yy)
+    first = highest(upper, G)
+    best = similarity(y, yy, seen, masked, m[first], m2[first], centre)
+    reached = reach(best, centre, length, slack)
+    if upper[first] >= reached and reaching(upper, G, np.float32(reached)) == 1:
+        return first, best, 1
+    index[0], value[0], done, n = first, best, 1, 1
+    for j in range(G):
+        if upper[j] >= reached and j != first:
+            index[n] = j
             n += 1
-            if s > best:
-                best = s
-                if reached > -np.inf:
-                    reached = (best - centre) / (1 - centre) * length - slack
+    while done < n:  # the most promising first
+        at = done
+        for i in range(done + 1, n):
+            if upper[index[i]] > upper[index[at]]:
+                at = i
+        j = index[at]
+        if upper[j] < reached:
+            break
+        index[at], index[done] = index[done], j
+        value[done] = similarity(y, yy, seen, masked, m[j], m2[j], centre)
+        if value[done] > best:
+            best = value[done]
+            reached = reach(best, centre, length, slack)
+        done += 1
     winner, s = G, best
-    for i in range(n):
+    for i in range(done):
         if value[i] >= best - TIE and index[i] < winner:
             winner, s = index[i], value[i]
-    return winner, s, n
+    return winner, s, done
+
+
+@njit(cache=True, nogil=True)
+def reach(best, centre, length, slack):
+    """What an upper bound must reach for its neuron to be as good as the best so far.
+
+    Below zero the bound does not hold (DELTA then raises a cosine); with no length at all everything ties.
+    """
+    return (best - centre) / (1 - centre) * length - slack if best > centre and length > 0 else -np.inf
 
 
 # -- one learning step -----------------------------------------------------------------------------------------------
@@ -197,27 +253,34 @@ def refresh_all(lo, hi, m, m2, inv, grown, centre):
 @njit(cache=True, nogil=True)
 def transpose(m, G, centre, ut):
     """ut[i, j] = m[j, i] - centre, so that the product below runs over neurons."""
-    shift = np.float32(centre)
     for j in range(G):
         for i in range(m.shape[1]):
-            ut[i, j] = m[j, i] - shift
+            ut[i, j] = m[j, i] - np.float32(centre)
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)
 def product(ut, y, G, p):
-    """p[j] = <y, u_j>, four inputs at a time."""
+    """p[j] = <y, u_j>, eight inputs at a time."""
     d = y.shape[0]
     for j in range(G):
         p[j] = 0
     i = 0
+    while i + 8 <= d:
+        a, b, c, e = np.float32(y[i]), np.float32(y[i + 1]), np.float32(y[i + 2]), np.float32(y[i + 3])
+        f, g, h, o = np.float32(y[i + 4]), np.float32(y[i + 5]), np.float32(y[i + 6]), np.float32(y[i + 7])
+        ua, ub, uc, ue = ut[i], ut[i + 1], ut[i + 2], ut[i + 3]
+        uf, ug, uh, uo = ut[i + 4], ut[i + 5], ut[i + 6], ut[i + 7]
+        for j in range(G):
+            p[j] += (a * ua[j] + b * ub[j] + c * uc[j] + e * ue[j]) + (f * uf[j] + g * ug[j] + h * uh[j] + o * uo[j])
+        i += 8
     while i + 4 <= d:
-        a, b, c, e = y[i], y[i + 1], y[i + 2], y[i + 3]
+        a, b, c, e = np.float32(y[i]), np.float32(y[i + 1]), np.float32(y[i + 2]), np.float32(y[i + 3])
         ua, ub, uc, ue = ut[i], ut[i + 1], ut[i + 2], ut[i + 3]
         for j in range(G):
             p[j] += a * ua[j] + b * ub[j] + c * uc[j] + e * ue[j]
         i += 4
     while i < d:
-        a = y[i]
+        a = np.float32(y[i])
         ua = ut[i]
         for j in range(G):
             p[j] += a * ua[j]
@@ -225,53 +288,43 @@ def product(ut, y, G, p):
 
 
 @njit(cache=True, nogil=True)
-def shifted(x, centre, y):
-    """y = x - centre."""
-    shift = np.float32(centre)
-    for i in range(x.shape[0]):
-        y[i] = x[i] - shift
-
-
-@njit(cache=True, nogil=True)
-def learn_small(lo, hi, x, m, m2, inv, c, mu, grown, eps, capacity, when_full, pseudo, after, centre, k, v, a, grew, wrote):
+def learn_small(lo, hi, x, m, m2, inv, c, mu, grown, steps, eps, capacity, when_full, pseudo, after, centre, k, v, a, grew, wrote):
     """A chunk of online steps at nodes lo..hi."""
     room, d = m.shape[1], m.shape[2]
     ut = np.empty((d, room), np.float32)
-    y = np.empty(d, np.float32)
-    p, upper, flat = np.empty(room, np.float32), np.empty(room, np.float32), np.zeros(room, np.float32)
-    peak = np.empty(room // BLOCK + 1, np.float32)
+    y = np.empty(d)
+    p, upper = np.empty(room, np.float32), np.empty(room, np.float32)
     index, value = np.empty(room, np.int64), np.empty(room, np.float64)
-    seen = np.ones(1, np.bool_)
     for n in range(lo, hi):
         G = grown[n]
         transpose(m[n], G, centre, ut)
         for t in range(x.shape[1]):
-            xt = x[n, t]
-            xx = squared(xt, centre)
+            yy = shift(x[n, t], centre, y)
             j, s = -1, -np.inf
             if G:
-                shifted(xt, centre, y)
                 product(ut, y, G, p)
-                upper_bounds(p, inv[n], flat, np.float32(0), G, upper, peak)
-                slack = (2 * d + 16) * ULP * np.sqrt(xx)
-                j, s, _ = decide(upper, peak, G, slack, xt, xx, seen, False, m[n], m2[n], centre, index, value)
+                scaled(p, inv[n], G, upper)
+                slack = (2 * d + 16) * ULP * np.sqrt(yy)
+                j, s, _ = decide(upper, G, slack, y, yy, NOTHING, False, m[n], m2[n], centre, index, value)
             j, new, writes = fate(j, s, eps[t], c[n], G, capacity, when_full)
             if writes:
-                write(j, new, s, xt, m[n], m2[n], inv[n], c[n], mu[n], pseudo, centre)
+                write(j, new, s, x[n, t], m[n], m2[n], inv[n], c[n], mu[n], pseudo, centre)
                 G = max(G, j + 1)
                 for i in range(d):
                     ut[i, j] = m[n, j, i] - np.float32(centre)
             k[n, t], a[n, t], grew[n, t], wrote[n, t] = j, s, new, writes
-            v[n, t] = strength(new, s, xt, xx, m[n, j], m2[n, j], centre, after)
+            v[n, t] = strength(new, s, y, yy, m[n, j], m2[n, j], centre, after)
         grown[n] = G
+    if lo == 0:
+        steps[0] += x.shape[1]
 
 
 @njit(cache=True, nogil=True)
-def strength(grew, before, x, xx, m, mm, centre, after):
+def strength(grew, before, y, yy, m, mm, centre, after):
     """What a node sends up: its match after the update, or before it."""
     if after:
         return 1.0 if grew else before
-    return centre + (1 - centre) * cosine(inner(x, m, centre), xx, mm)
+    return similarity(y, yy, NOTHING, False, m, mm, centre)
 
 
 @njit(cache=True, nogil=True)
@@ -282,7 +335,7 @@ def product_observed(ut, y, seen, G, p, inv):
         inv[j] = 0
     for i in range(y.shape[0]):
         if seen[i]:
-            a, u = y[i], ut[i]
+            a, u = np.float32(y[i]), ut[i]
             for j in range(G):
                 p[j] += a * u[j]
                 inv[j] += u[j] * u[j]
@@ -295,40 +348,33 @@ def best_small(lo, hi, x, seen, masked, m, m2, inv, grown, centre, k, v):
     """The winner and its similarity at nodes lo..hi, for every sample."""
     room, d = m.shape[1], m.shape[2]
     ut = np.empty((d, room), np.float32)
-    y = np.empty(d, np.float32)
-    p, upper, flat = np.empty(room, np.float32), np.empty(room, np.float32), np.zeros(room, np.float32)
+    y = np.empty(d)
+    p, upper = np.empty(room, np.float32), np.empty(room, np.float32)
     partial = np.empty(room, np.float32)
-    peak = np.empty(room // BLOCK + 1, np.float32)
     index, value = np.empty(room, np.int64), np.empty(room, np.float64)
-    none = np.ones(1, np.bool_)
     for n in range(lo, hi):
         G = grown[n]
         transpose(m[n], G, centre, ut)
         for t in range(x.shape[1]):
-            xt = x[n, t]
-            shifted(xt, centre, y)
             if masked and not seen[n, t].all():
                 st = seen[n, t]
                 if not st.any():
                     k[n, t], v[n, t] = 0, 0.0
                     continue
-                xx = 0.0
-                for i in range(d):
-                    if st[i]:
-                        xx += (np.float64(xt[i]) - centre) ** 2
+                yy = shift_observed(x[n, t], st, centre, y)
                 product_observed(ut, y, st, G, p, partial)
-                upper_bounds(p, partial, flat, np.float32(0), G, upper, peak)
-                slack = (4 * d + 32) * ULP * np.sqrt(xx)
+                scaled(p, partial, G, upper)
+                slack = (4 * d + 32) * ULP * np.sqrt(yy)
                 k[n, t], v[n, t], _ = decide(
-                    upper, peak, G, slack, xt, xx, st, True, m[n], m2[n], centre, index, value
+                    upper, G, slack, y, yy, st, True, m[n], m2[n], centre, index, value
                 )
             else:
-                xx = squared(xt, centre)
+                yy = shift(x[n, t], centre, y)
                 product(ut, y, G, p)
-                upper_bounds(p, inv[n], flat, np.float32(0), G, upper, peak)
-                slack = (2 * d + 16) * ULP * np.sqrt(xx)
+                scaled(p, inv[n], G, upper)
+                slack = (2 * d + 16) * ULP * np.sqrt(yy)
                 k[n, t], v[n, t], _ = decide(
-                    upper, peak, G, slack, xt, xx, none, False, m[n], m2[n], centre, index, value
+                    upper, G, slack, y, yy, NOTHING, False, m[n], m2[n], centre, index, value
                 )
 
 
@@ -343,23 +389,23 @@ def residual(outside, mm, vv, scale, margin):
 
 @njit(cache=True, nogil=True)
 def learn_large(
-    lo, hi, x, P, gram, error, outside, m, m2, inv, v2, stale, c, mu, grown, eps, capacity, when_full, pseudo, after, centre,
-    k, v, a, grew, wrote, evaluated,
+    lo, hi, x, P, gram, seen, error, outside, m, m2, inv, features, v2, drift, c, mu, grown, steps, eps, capacity, when_full,
+    pseudo, after, centre, k, v, a, grew, wrote, evaluated,
 ):
     """A chunk of online steps at nodes lo..hi.
 
-    P (nodes, batch, room) holds the products of the samples with the neurons in the coarse view, gram (nodes, batch,
-    batch) those among the samples; v2 the squared lengths of the neurons in the view; error bounds the relative error
-    of all of them, outside says whether the view leaves anything out, and stale[n, j] is set where a neuron changes.
+    seen (nodes, batch, view) are the samples in the coarse view, features those of the neurons, v2 their squared
+    lengths and drift how often they were updated since they were computed. P (nodes, batch, room) holds the products
+    of samples with neurons in the view, gram (nodes, batch, batch) those among samples; error bounds the relative
+    error of all of them. outside is False where the view is everything; then there are no features.
     A step changes one neuron, so it changes one column of P, by a combination of what is already known.
     """
-    room, batch = m.shape[1], x.shape[1]
+    room, d, batch = m.shape[1], m.shape[2], x.shape[1]
+    y = np.empty(d)
     upper = np.empty(room, np.float32)
     ratio = np.empty(room, np.float32)
     scale = np.empty(room, np.float64)
-    peak = np.empty(room // BLOCK + 1, np.float32)
     index, value = np.empty(room, np.int64), np.empty(room, np.float64)
-    seen = np.ones(1, np.bool_)
     margin = 8 * error
     for n in range(lo, hi):
         G = grown[n]
@@ -368,37 +414,35 @@ def learn_large(
             scale[j] = np.sqrt(m2[n, j])
             ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], margin) * inv[n, j]
         for t in range(batch):
-            xt = x[n, t]
-            xx = squared(xt, centre)
-            length = np.sqrt(xx)
-            yb = residual(outside, xx, np.float64(gram[n, t, t]), length, margin)
+            yy = shift(x[n, t], centre, y)
+            length = np.sqrt(yy)
             j, s = -1, -np.inf
             if G:
-                upper_bounds(P[n, t], inv[n], ratio, np.float32(yb), G, upper, peak)
+                yb = residual(outside, yy, np.float64(gram[n, t, t]), length, margin)
+                upper_bounds(P[n, t], inv[n], ratio, np.float32(yb), G, upper)
                 slack = error * length * spread
-                j, s, count = decide(upper, peak, G, slack, xt, xx, seen, False, m[n], m2[n], centre, index, value)
+                j, s, count = decide(upper, G, slack, y, yy, NOTHING, False, m[n], m2[n], centre, index, value)
                 evaluated[n] += count
             j, new, writes = fate(j, s, eps[t], c[n], G, capacity, when_full)
             if writes:
-                write(j, new, s, xt, m[n], m2[n], inv[n], c[n], mu[n], pseudo, centre)
+                write(j, new, s, x[n, t], m[n], m2[n], inv[n], c[n], mu[n], pseudo, centre)
                 G = max(G, j + 1)
                 step = 1.0 if new else 1.0 / c[n, j]
-                if new:
-                    v2[n, j], scale[j] = gram[n, t, t], length
-                else:
-                    v2[n, j] = (
-                        (1 - step) ** 2 * v2[n, j]
-                        + 2 * step * (1 - step) * np.float64(P[n, t, j])
-                        + step * step * np.float64(gram[n, t, t])
-                    )
-                    scale[j] = (1 - step) * scale[j] + step * length
+                scale[j] = length if new else (1 - step) * scale[j] + step * length
                 correct(P[n], gram[n, t], t, j, np.float32(step))
+                if outside:
+                    follow(features[n, j], seen[n, t], np.float32(step))
+                    v2[n, j] = squared(features[n, j], 0.0)
+                    drift[n, j] = 0 if new else drift[n, j] + 1
+                else:
+                    drift[n, j] = STALE
                 ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], margin) * inv[n, j]
                 spread = max(spread, scale[j] * inv[n, j])
-                stale[n, j] = True
             k[n, t], a[n, t], grew[n, t], wrote[n, t] = j, s, new, writes
-            v[n, t] = strength(new, s, xt, xx, m[n, j], m2[n, j], centre, after)
+            v[n, t] = strength(new, s, y, yy, m[n, j], m2[n, j], centre, after)
         grown[n] = G
+    if lo == 0:
+        steps[0] += x.shape[1]
 
 
 @njit(cache=True, nogil=True)
@@ -413,44 +457,51 @@ def correct(P, gram, t, j, step):
 
 
 @njit(cache=True, nogil=True)
-def best_large(lo, hi, x, P, y2, error, outside, m, m2, inv, v2, G, centre, k, v, evaluated):
+def follow(features, seen, step):
+    """The features of a neuron that a sample has moved by `step`."""
+    if step == 1:
+        features[:] = seen
+    else:
+        for i in range(seen.shape[0]):
+            features[i] += step * (seen[i] - features[i])
+
+
+@njit(cache=True, nogil=True)
+def best_large(lo, hi, x, P, seen, error, outside, m, m2, inv, v2, G, centre, k, v, evaluated):
     """The winner and its similarity at one node for samples lo..hi, from products P (batch, G) in the coarse view."""
+    y = np.empty(x.shape[1])
     ratio = np.empty(G, np.float32)
     upper = np.empty(G, np.float32)
-    peak = np.empty(G // BLOCK + 1, np.float32)
     index, value = np.empty(G, np.int64), np.empty(G, np.float64)
-    seen = np.ones(1, np.bool_)
     margin = 8 * error
     for j in range(G):
         ratio[j] = residual(outside, m2[j], v2[j], np.sqrt(m2[j]), margin) * inv[j]
     for t in range(lo, hi):
-        xx = squared(x[t], centre)
-        length = np.sqrt(xx)
-        yb = residual(outside, xx, y2[t], length, margin)
-        upper_bounds(P[t], inv, ratio, np.float32(yb), G, upper, peak)
-        k[t], v[t], count = decide(
-            upper, peak, G, error * length, x[t], xx, seen, False, m, m2, centre, index, value
+        yy = shift(x[t], centre, y)
+        length = np.sqrt(yy)
+        yb = residual(outside, yy, squared(seen[t], 0.0), length, margin)
+        upper_bounds(P[t], inv, ratio, np.float32(yb), G, upper)
+        k[t], v[t], evaluated[t] = decide(
+            upper, G, error * length, y, yy, NOTHING, False, m, m2, centre, index, value
         )
-        evaluated[t] = count
 
 
 @njit(cache=True, nogil=True)
 def best_observed(lo, hi, x, seen, P, lengths, error, m, m2, G, centre, k, v):
     """As `best_large`, with missing values: P and the squared lengths (batch, G) run over observed ones."""
-    flat, inv = np.zeros(G, np.float32), np.empty(G, np.float32)
-    upper = np.empty(G, np.float32)
-    peak = np.empty(G // BLOCK + 1, np.float32)
+    y = np.empty(x.shape[1])
+    inv, upper = np.empty(G, np.float32), np.empty(G, np.float32)
     index, value = np.empty(G, np.int64), np.empty(G, np.float64)
     for t in range(lo, hi):
         if not seen[t].any():
             k[t], v[t] = 0, 0.0
             continue
-        xx = inner_observed(x[t], x[t], seen[t], centre)[1]
+        yy = shift_observed(x[t], seen[t], centre, y)
         for j in range(G):
             inv[j] = np.float32(1.0) / np.sqrt(max(lengths[t, j], np.float32(1e-30)))
-        upper_bounds(P[t], inv, flat, np.float32(0), G, upper, peak)
+        scaled(P[t], inv, G, upper)
         k[t], v[t], _ = decide(
-            upper, peak, G, error * np.sqrt(xx), x[t], xx, seen[t], True, m, m2, centre, index, value
+            upper, G, error * np.sqrt(yy), y, yy, seen[t], True, m, m2, centre, index, value
         )
 
 
@@ -470,16 +521,23 @@ def hold(lo, hi, x, k, wrote, m, m2, inv, c, centre):
 
 
 @njit(cache=True, nogil=True)
+def regard(x, seen, masked, centre, y):
+    """y = x - centre over what was observed; |y|^2, whether something is missing, and whether everything is."""
+    if masked and not seen.all():
+        return shift_observed(x, seen, centre, y), True, not seen.any()
+    return shift(x, centre, y), False, False
+
+
+@njit(cache=True, nogil=True)
 def activity(lo, hi, x, seen, masked, m, m2, grown, centre, s):
     """s (nodes, batch, room) of every neuron; minus infinity beyond the grown ones."""
-    none = np.ones(1, np.bool_)
+    y = np.empty(x.shape[2])
     for n in range(lo, hi):
         for t in range(x.shape[1]):
-            xx = squared(x[n, t], centre)
-            st = seen[n, t] if masked else none
-            partial = masked and not st.all()
+            st = seen[n, t] if masked else NOTHING
+            yy, partial, silent = regard(x[n, t], st, masked, centre, y)
             for j in range(grown[n]):
-                s[n, t, j] = similarity_at(x[n, t], xx, st, partial, m[n, j], m2[n, j], centre)
+                s[n, t, j] = 0.0 if silent else similarity(y, yy, st, partial, m[n, j], m2[n, j], centre)
             for j in range(grown[n], s.shape[2]):
                 s[n, t, j] = -np.inf
 
@@ -488,15 +546,14 @@ def activity(lo, hi, x, seen, masked, m, m2, grown, centre, s):
 def at(lo, hi, x, seen, masked, start, candidate, m, m2, centre, s):
     """s of the candidates start[n, t] .. start[n, t + 1] of each node and sample."""
     batch = x.shape[1]
-    none = np.ones(1, np.bool_)
+    y = np.empty(x.shape[2])
     for n in range(lo, hi):
         for t in range(batch):
-            xx = squared(x[n, t], centre)
-            st = seen[n, t] if masked else none
-            partial = masked and not st.all()
+            st = seen[n, t] if masked else NOTHING
+            yy, partial, silent = regard(x[n, t], st, masked, centre, y)
             for i in range(start[n * batch + t], start[n * batch + t + 1]):
                 j = candidate[i]
-                s[i] = similarity_at(x[n, t], xx, st, partial, m[n, j], m2[n, j], centre)
+                s[i] = 0.0 if silent else similarity(y, yy, st, partial, m[n, j], m2[n, j], centre)
 
 
 @njit(cache=True, nogil=True)

@@ -12,6 +12,8 @@ from typing import Any
 
 __all__ = ["get_num_threads", "set_num_threads", "split_range"]
 
+LITTLE = 200_000
+
 _threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 _pool: ThreadPoolExecutor | None = None
 
@@ -39,20 +41,25 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
+def _workers() -> ThreadPoolExecutor:
+    global _pool
+    if _pool is None:
+        _pool = ThreadPoolExecutor(max_workers=_threads - 1, thread_name_prefix="sqhn")
+    return _pool
+
+
 def split_range(kernel: Callable[..., None], count: int, work: float, *args: Any) -> None:
     """Run `kernel(lo, hi, *args)` over a partition of range(count).
 
     work: rough number of elementary operations in all; little work stays on the calling thread.
     """
-    global _pool
-    parts = min(_threads, count) if work > 200_000 else 1
+    parts = min(_threads, count) if work > LITTLE else 1
     if parts <= 1:
         kernel(0, count, *args)
         return
-    if _pool is None:
-        _pool = ThreadPoolExecutor(max_workers=_threads - 1, thread_name_prefix="sqhn")
     edges = [count * i // parts for i in range(parts + 1)]
-    rest = [_pool.submit(kernel, lo, hi, *args) for lo, hi in zip(edges[1:], edges[2:])]
+    rest = [_workers().submit(kernel, lo, hi, *args) for lo, hi in zip(edges[1:], edges[2:])]
     kernel(edges[0], edges[1], *args)
     for future in rest:
         future.result()
+

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 __all__ = ["View"]
 
-KEPT = 3 / 8  # of the frequencies along each axis
+KEPT = 7 / 16  # of the frequencies along each axis
 LONGEST = 64  # longer axes are transformed in blocks
 WIDEST = 2 * LONGEST  # short trailing axes are transformed together
 
