@@ -7,7 +7,7 @@ A node keeps one row per grown neuron, so a column m[j] of the paper is the row 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from sqhn.level import DELTA, TIE, Level, Options
 from sqhn.memory import Recalled, Recognized, Written
 from sqhn.patches import plan
+
+if TYPE_CHECKING:
+    from sqhn.network import SQHN
 
 __all__ = ["Node", "ReferenceSQHN", "winner"]
 
@@ -142,6 +145,24 @@ class ReferenceSQHN:
                 bound = node.level.capacity**-0.5
                 node.m[:] = rng.uniform(-bound, bound, node.m.shape)
                 node.grown = node.level.capacity
+
+    @classmethod
+    def of(cls, memory: SQHN) -> ReferenceSQHN:
+        """The same memory, in plain NumPy."""
+        reference = cls(memory.input_shape, memory.levels, memory.options)
+        for bank, level in zip(memory.banks, reference.levels):
+            state = bank.state()
+            ends = np.cumsum(bank.grown)
+            for n, node in enumerate(level):
+                node.grown, node.step = int(bank.grown[n]), bank.neurons.step
+                node.c[: node.grown] = bank.neurons.c[n, : node.grown]
+                node.mu[: node.grown] = bank.neurons.mu[n, : node.grown]
+                if node.visible:
+                    node.m[: node.grown] = state["prototypes"][ends[n] - node.grown : ends[n]]
+                else:
+                    _, j, q, k, count = state["counts"][state["counts"][:, 0] == n].T
+                    node.m[j, node.edges[q] + k] = count / node.c[j]
+        return reference
 
     def nodes(self) -> Iterable[Node]:
         return (node for level in self.levels for node in level)

@@ -113,8 +113,7 @@ class PatternBank:
 
     def see(self, x: NDArray[np.float32], coarse: bool) -> NDArray[np.float32]:
         """Samples (batch, size) less the centre, through the coarse view or whole."""
-        y = x - np.float32(self.options.centre)
-        return self.view(y) if coarse else y
+        return self.view(x, self.options.centre) if coarse else x - np.float32(self.options.centre)
 
     def multiply(self, n: int, seen: NDArray[np.float32], coarse: bool, P: NDArray[np.float32]) -> float:
         """Products of samples with the neurons of node n, into P; returns a bound of their relative error."""
@@ -135,7 +134,7 @@ class PatternBank:
         """Compute the features of the prototypes of node n anew where rounding may have added up."""
         rows = np.flatnonzero(self.drift[n] >= kernels.STALE)
         if len(rows):
-            features = self.view(self.m[n, rows] - np.float32(self.options.centre))
+            features = self.view(self.m[n, rows], self.options.centre)
             self.features[n, rows] = features
             self.v2[n, rows] = np.einsum("ij,ij->i", features, features, dtype=np.float64)
             self.drift[n, rows] = 0

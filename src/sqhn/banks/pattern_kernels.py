@@ -58,6 +58,15 @@ def inner(y, m, centre):
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)
+def inner_single(y, m, centre):
+    """<y, m - centre> in float32."""
+    total, shift = np.float32(0), np.float32(centre)
+    for i in range(y.shape[0]):
+        total += y[i] * (m[i] - shift)
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=SUM)
 def length_observed(m, seen, centre):
     """|m - centre|^2 over the observed values."""
     total = 0.0
@@ -135,9 +144,10 @@ def reaching(upper, G, bar):
 
 @njit(cache=True, nogil=True)
 def decide(upper, G, slack, y, yy, seen, masked, m, m2, centre, index, value):
-    """The winning neuron, its similarity, and how many neurons had to be evaluated.
+    """The winning neuron, its similarity, and how many neurons were evaluated.
 
-    upper[j] + slack is an upper bound of cosine times |y|. index and value are scratch, one entry per neuron.
+    upper[j] + slack is an upper bound of cosine times |y|. Those that reach the best value so far are evaluated, the
+    most promising first. index and value are scratch, one entry per neuron.
     """
     length = np.sqrt(yy)
     first = highest(upper, G)
@@ -145,20 +155,12 @@ def decide(upper, G, slack, y, yy, seen, masked, m, m2, centre, index, value):
     reached = reach(best, centre, length, slack)
     if upper[first] >= reached and reaching(upper, G, np.float32(reached)) == 1:
         return first, best, 1
-    index[0], value[0], done, n = first, best, 1, 1
-    for j in range(G):
-        if upper[j] >= reached and j != first:
-            index[n] = j
-            n += 1
-    while done < n:  # the most promising first
-        at = done
-        for i in range(done + 1, n):
-            if upper[index[i]] > upper[index[at]]:
-                at = i
-        j = index[at]
+    index[0], value[0], done = first, best, 1
+    n = contenders(upper, G, reached, first, index)
+    while done < n:
+        j = take_best(upper, index, done, n)
         if upper[j] < reached:
             break
-        index[at], index[done] = index[done], j
         value[done] = similarity(y, yy, seen, masked, m[j], m2[j], centre)
         if value[done] > best:
             best = value[done]
@@ -169,6 +171,55 @@ def decide(upper, G, slack, y, yy, seen, masked, m, m2, centre, index, value):
         if value[i] >= best - TIE and index[i] < winner:
             winner, s = index[i], value[i]
     return winner, s, done
+
+
+@njit(cache=True, nogil=True)
+def contenders(upper, G, reached, first, index):
+    """The neurons other than `first` whose upper bound reaches a value, into index[1:n]; returns n."""
+    n = 1
+    for b in range(0, G, BLOCK):
+        stop = min(b + BLOCK, G)
+        if reaching(upper[b:stop], stop - b, np.float32(reached)):
+            for j in range(b, stop):
+                if upper[j] >= reached and j != first:
+                    index[n] = j
+                    n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def take_best(upper, index, start, stop):
+    """Move the neuron with the highest upper bound to the front of index[start:stop]."""
+    at = start
+    for i in range(start + 1, stop):
+        if upper[index[i]] > upper[index[at]]:
+            at = i
+    index[at], index[start] = index[start], index[at]
+    return index[start]
+
+
+@njit(cache=True, nogil=True)
+def tighten(upper, G, slack, length, single, m, inv, centre, index):
+    """Tight upper bounds, by whole products in float32, for the neurons that may be best; returns how many.
+
+    upper[j] + slack is an upper bound before and after. Float32 touches half the bytes of float64, and most of the
+    neurons that the coarse view could not tell apart need no more than this.
+    """
+    error = 2 * (single.shape[0] + 16) * ULP * length
+    j, n, reached = highest(upper, G), 0, -np.inf
+    done = 0
+    while True:
+        near = inner_single(single, m[j], centre) * np.float64(inv[j])
+        upper[j] = near + error - slack
+        reached = max(reached, near - error - slack)
+        done += 1
+        if done == 1:
+            n = contenders(upper, G, reached, j, index)
+        if done == n:
+            return done
+        j = take_best(upper, index, done, n)
+        if upper[j] < reached:
+            return done
 
 
 @njit(cache=True, nogil=True)
@@ -382,9 +433,12 @@ def best_small(lo, hi, x, seen, masked, m, m2, inv, grown, centre, k, v):
 
 
 @njit(cache=True, nogil=True)
-def residual(outside, mm, vv, scale, margin):
-    """An upper bound of the length of a vector outside the coarse view, from both squared lengths."""
-    return np.sqrt(max(mm - vv, 0.0) + margin * scale * scale) if outside else 0.0
+def residual(outside, mm, vv, scale, error):
+    """An upper bound of the length of a vector outside the coarse view, from both squared lengths.
+
+    A feature vector is wrong by less than half the error of products, so its squared length by less than that error.
+    """
+    return np.sqrt(max(mm - vv, 0.0) + error * scale * scale) if outside else 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -401,28 +455,28 @@ def learn_large(
     A step changes one neuron, so it changes one column of P, by a combination of what is already known.
     """
     room, d, batch = m.shape[1], m.shape[2], x.shape[1]
-    y = np.empty(d)
-    upper = np.empty(room, np.float32)
-    ratio = np.empty(room, np.float32)
-    scale = np.empty(room, np.float64)
+    y, single = np.empty(d), np.empty(d, np.float32)
+    upper, ratio = np.empty(room, np.float32), np.empty(room, np.float32)
+    scale = np.empty(room)
     index, value = np.empty(room, np.int64), np.empty(room, np.float64)
-    margin = 8 * error
     for n in range(lo, hi):
         G = grown[n]
         spread = 1.0  # the largest scale[j] / |u_j|: how far averaging has cancelled
         for j in range(G):
             scale[j] = np.sqrt(m2[n, j])
-            ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], margin) * inv[n, j]
+            ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], error) * inv[n, j]
         for t in range(batch):
             yy = shift(x[n, t], centre, y)
             length = np.sqrt(yy)
             j, s = -1, -np.inf
             if G:
-                yb = residual(outside, yy, np.float64(gram[n, t, t]), length, margin)
+                yb = residual(outside, yy, np.float64(gram[n, t, t]), length, error)
                 upper_bounds(P[n, t], inv[n], ratio, np.float32(yb), G, upper)
                 slack = error * length * spread
-                j, s, count = decide(upper, G, slack, y, yy, NOTHING, False, m[n], m2[n], centre, index, value)
-                evaluated[n] += count
+                for i in range(d):
+                    single[i] = y[i]
+                evaluated[n] += tighten(upper, G, slack, length, single, m[n], inv[n], centre, index)
+                j, s, _ = decide(upper, G, slack, y, yy, NOTHING, False, m[n], m2[n], centre, index, value)
             j, new, writes = fate(j, s, eps[t], c[n], G, capacity, when_full)
             if writes:
                 write(j, new, s, x[n, t], m[n], m2[n], inv[n], c[n], mu[n], pseudo, centre)
@@ -436,7 +490,7 @@ def learn_large(
                     drift[n, j] = 0 if new else drift[n, j] + 1
                 else:
                     drift[n, j] = STALE
-                ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], margin) * inv[n, j]
+                ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], error) * inv[n, j]
                 spread = max(spread, scale[j] * inv[n, j])
             k[n, t], a[n, t], grew[n, t], wrote[n, t] = j, s, new, writes
             v[n, t] = strength(new, s, y, yy, m[n, j], m2[n, j], centre, after)
@@ -469,21 +523,21 @@ def follow(features, seen, step):
 @njit(cache=True, nogil=True)
 def best_large(lo, hi, x, P, seen, error, outside, m, m2, inv, v2, G, centre, k, v, evaluated):
     """The winner and its similarity at one node for samples lo..hi, from products P (batch, G) in the coarse view."""
-    y = np.empty(x.shape[1])
+    y, single = np.empty(x.shape[1]), np.empty(x.shape[1], np.float32)
     ratio = np.empty(G, np.float32)
     upper = np.empty(G, np.float32)
     index, value = np.empty(G, np.int64), np.empty(G, np.float64)
-    margin = 8 * error
     for j in range(G):
-        ratio[j] = residual(outside, m2[j], v2[j], np.sqrt(m2[j]), margin) * inv[j]
+        ratio[j] = residual(outside, m2[j], v2[j], np.sqrt(m2[j]), error) * inv[j]
     for t in range(lo, hi):
         yy = shift(x[t], centre, y)
         length = np.sqrt(yy)
-        yb = residual(outside, yy, squared(seen[t], 0.0), length, margin)
+        yb = residual(outside, yy, squared(seen[t], 0.0), length, error)
         upper_bounds(P[t], inv, ratio, np.float32(yb), G, upper)
-        k[t], v[t], evaluated[t] = decide(
-            upper, G, error * length, y, yy, NOTHING, False, m, m2, centre, index, value
-        )
+        for i in range(y.shape[0]):
+            single[i] = y[i]
+        evaluated[t] = tighten(upper, G, error * length, length, single, m, inv, centre, index)
+        k[t], v[t] = decide(upper, G, error * length, y, yy, NOTHING, False, m, m2, centre, index, value)[:2]
 
 
 @njit(cache=True, nogil=True)
@@ -503,6 +557,35 @@ def best_observed(lo, hi, x, seen, P, lengths, error, m, m2, G, centre, k, v):
         k[t], v[t], _ = decide(
             upper, G, error * np.sqrt(yy), y, yy, seen[t], True, m, m2, centre, index, value
         )
+
+
+@njit(cache=True, nogil=True, fastmath=SUM)
+def pool(x, centre, rows, columns, out):
+    """Sums of x - centre over blocks of rows x columns (1 or 2), scaled to keep lengths.
+
+    x (count, a, b * c) and out (count, a / rows, b / columns, c).
+    """
+    scale, shift = np.float32(1 / np.sqrt(rows * columns)), np.float32(centre)
+    width, c = x.shape[2], out.shape[3]
+    line = np.empty(width, np.float32)
+    for t in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            above, below = x[t, i * rows], x[t, i * rows + rows - 1]
+            if rows == 2:
+                for k in range(width):
+                    line[k] = ((above[k] - shift) + (below[k] - shift)) * scale
+            else:
+                for k in range(width):
+                    line[k] = (above[k] - shift) * scale
+            target = out[t, i]
+            if columns == 2:
+                for j in range(target.shape[0]):
+                    for r in range(c):
+                        target[j, r] = line[2 * j * c + r] + line[2 * j * c + c + r]
+            else:
+                for j in range(target.shape[0]):
+                    for r in range(c):
+                        target[j, r] = line[j * c + r]
 
 
 # -- other questions -------------------------------------------------------------------------------------------------

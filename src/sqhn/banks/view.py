@@ -1,8 +1,9 @@
 """A coarse view of vectors: few features that hold most of their length, for a cheap first look.
 
-The features are the low frequencies of a cosine transform along every axis. The transform is orthonormal, so for two
-vectors with parts a inside the view and b outside it, |<y, u> - <y_a, u_a>| <= |y_b| |u_b|. Neighbouring values of
-pictures and signals resemble each other, so little is left outside; where that is not so, the bound is wide, never wrong.
+The features are the low frequencies along every axis: neighbours are added up in pairs, then a cosine transform keeps
+the slow part. All of it is orthonormal, so for two vectors with parts a inside the view and b outside it,
+|<y, u> - <y_a, u_a>| <= |y_b| |u_b|. Neighbouring values of pictures and signals resemble each other, so little is left
+outside; where that is not so, the bound is wide, never wrong.
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.banks.pattern_kernels import ULP, pool
+
 __all__ = ["View"]
 
-KEPT = 7 / 16  # of the frequencies along each axis
+KEPT = 3 / 8  # of the frequencies along an axis
+SHORT = 8  # axes below this length (colours, say) are kept whole
 LONGEST = 64  # longer axes are transformed in blocks
-WIDEST = 2 * LONGEST  # short trailing axes are transformed together
+WIDEST = 128  # short trailing axes are transformed together
 
 
-def cosines(n: int) -> NDArray[np.float64]:
-    """`(block, kept)` lowest frequencies of the orthonormal cosine transform of a block; n is a multiple of block."""
+def cosines(n: int, kept: float) -> NDArray[np.float64]:
+    """`(block, kept of block)` lowest frequencies of the orthonormal cosine transform; n is a multiple of block."""
     block = max(b for b in range(1, min(n, LONGEST) + 1) if n % b == 0)
-    kept = math.ceil(KEPT * block)
-    angles = np.pi / block * np.outer(np.arange(block) + 0.5, np.arange(kept))
-    basis = np.cos(angles) * np.sqrt(2 / block)
+    columns = math.ceil(kept * block)
+    basis = np.cos(np.pi / block * np.outer(np.arange(block) + 0.5, np.arange(columns))) * np.sqrt(2 / block)
     basis[:, 0] /= np.sqrt(2)
     return basis
 
@@ -33,32 +36,37 @@ class View:
     """The coarse view of vectors with the given shape; `size` features each."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        axes = [n for n in shape if n > 1]
+        first, second, *rest = (*shape, 1, 1)
+        self.shape = (first, second, math.prod(rest))
+        self.pairs = tuple(2 if n >= 2 * SHORT and n % 2 == 0 else 1 for n in self.shape[:2])
+        axes = (first // self.pairs[0], second // self.pairs[1], *rest)
+        kept = [KEPT * pair if n >= SHORT else 1.0 for n, pair in zip(axes, (*self.pairs, *[1] * len(rest)))]
         factors: list[NDArray[np.float64]] = []
         lengths: list[int] = []
-        for n in reversed(axes):  # merge short trailing axes into one transform
-            basis = cosines(n)
+        for n, part in zip(reversed(axes), reversed(kept)):
+            if n == 1:
+                continue
+            basis = cosines(n, part)
             if len(lengths) == 1 and max(lengths[0], n) <= LONGEST and lengths[0] * n <= WIDEST:
-                factors[0], lengths[0] = np.kron(basis, factors[0]), lengths[0] * n
+                factors[0], lengths[0] = np.kron(basis, factors[0]), lengths[0] * n  # short trailing axes as one
             else:
                 factors.append(basis)
                 lengths.append(n)
         self.factors = [np.ascontiguousarray(f, np.float32) for f in factors]
         self.lengths = lengths
-        self.d = math.prod(shape)
         self.size = math.prod(n // len(f) * f.shape[1] for n, f in zip(lengths, factors))
-        self.error = sum(len(f) * math.sqrt(len(f)) for f in factors) * 2.0**-24
+        self.error = (16 + sum(len(f) * math.sqrt(len(f)) for f in factors)) * ULP
         """Bound of the error of a feature vector relative to the length of the vector."""
 
-    def __call__(self, y: NDArray[np.float32]) -> NDArray[np.float32]:
-        """`(count, d)` to `(count, size)`."""
+    def __call__(self, x: NDArray[np.float32], centre: float) -> NDArray[np.float32]:
+        """`(count, values)` to `(count, size)`: the features of x - centre."""
+        rows, columns = self.pairs
+        a, b, c = self.shape
+        z = np.empty((len(x), a // rows, b // columns, c), np.float32)
+        pool(x.reshape(len(x), a, b * c), centre, rows, columns, z)
         after = 1  # features of the axes already transformed
-        z = y
         for n, basis in zip(self.lengths, self.factors):
             block, kept = basis.shape
-            if after == 1:
-                z = z.reshape(-1, block) @ basis
-            else:
-                z = np.matmul(basis.T, z.reshape(-1, block, after))
+            z = z.reshape(-1, block) @ basis if after == 1 else np.matmul(basis.T, z.reshape(-1, block, after))
             after *= n // block * kept
-        return z.reshape(len(y), -1)
+        return z.reshape(len(x), -1)

@@ -1,0 +1,249 @@
+"""How fast, against what: throughput of the standard cases with their comparators in the same run.
+
+Ratios are the result; seconds are not. The pictures are crops of photographs and handwritten digits (built-in data). Every
+time is the best of several runs, taking turns with its comparator.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks.threads import get_num_threads
+from sqhn.data import digits, random_crops
+from sqhn.level import Level
+from sqhn.network import CHUNK, SQHN
+from sqhn.reference import ReferenceSQHN
+
+__all__ = ["CASES", "pictures", "run"]
+
+Result = dict[str, Any]
+COLOUR = (32, 32, 3)
+TREE = (Level(kernel=2, capacity=600), Level(kernel=4, capacity=600), Level(capacity=600))
+
+
+def pictures(count: int) -> NDArray[np.float32]:
+    """Crops of photographs, `(count, 32, 32, 3)` in [0, 1]."""
+    return random_crops(count).astype(np.float32) / np.float32(255)
+
+
+def fastest(*calls: Callable[[], object], rounds: int = 5) -> list[float]:
+    """The shortest time of each call, taking turns after a warm-up."""
+    best = [np.inf] * len(calls)
+    for turn in range(rounds + 1):
+        for i, call in enumerate(calls):
+            start = time.perf_counter()
+            call()
+            if turn:
+                best[i] = min(best[i], time.perf_counter() - start)
+    return best
+
+
+def learn_one_level() -> Result:
+    """One level, 3,072 inputs, 1,000 neurons, 4,000 pictures: four times over capacity."""
+    x = pictures(4000)
+    flat = x.reshape(len(x), -1)
+    W = flat[:1000].copy()
+
+    def learn() -> None:
+        SQHN(COLOUR, capacity=1000).learn(x)
+
+    def loop() -> None:
+        for sample in flat:
+            (W @ sample).argmax()
+
+    def products() -> None:
+        for start in range(0, len(flat), CHUNK):
+            y = flat[start : start + CHUNK]
+            y @ W.T
+            y @ y.T
+
+    own, bare, gemm = fastest(learn, loop, products)
+    return {
+        "images_per_s": len(x) / own,
+        "times_numpy_loop": bare / own,
+        "time_over_bare_products": own / gemm,
+        "floor": {"times_numpy_loop": 5, "time_over_bare_products": 1.5},
+        "met": bare / own >= 5 and own / gemm <= 1.5,
+    }
+
+
+def _reference_rate(x: NDArray[np.float32], points: tuple[int, ...], act: Callable[[ReferenceSQHN, Any], object]) -> float:
+    """Samples per second of the reference, timed at several points of the stream."""
+    spent, done = 0.0, 0
+    memory = SQHN(COLOUR, TREE)
+    for point in points:
+        memory.learn(x[memory.step : point])
+        reference = ReferenceSQHN.of(memory)
+        for sample in x[point : point + 2]:
+            start = time.perf_counter()
+            act(reference, sample)
+            spent += time.perf_counter() - start
+            done += 1
+    return done / spent
+
+
+def learn_three_levels() -> Result:
+    """Three levels (2, 4, 4), 600 neurons per node, 4,000 pictures; the reference is timed at points of the stream."""
+    x = pictures(4000)
+    (own,) = fastest(lambda: SQHN(COLOUR, TREE).learn(x), rounds=3)
+    rate = len(x) / own
+    reference = _reference_rate(x, (250, 750, 2000, 3500), ReferenceSQHN.learn)
+    return {
+        "images_per_s": rate,
+        "reference_images_per_s": reference,
+        "times_reference": rate / reference,
+        "floor": {"times_reference": 300, "images_per_s": 1500},
+        "met": rate / reference >= 300 and rate >= 1500,
+    }
+
+
+def recall_three_levels() -> Result:
+    """Recall of 1,024 noisy pictures from that net."""
+    x = pictures(4000)
+    memory = SQHN(COLOUR, TREE)
+    memory.learn(x)
+    rng = np.random.default_rng(1)
+    noisy = np.clip(x[:1024] + rng.normal(0, 0.2, (1024, *COLOUR)), 0, 1).astype(np.float32)
+    (own,) = fastest(lambda: memory.recall(noisy), rounds=3)
+    rate = len(noisy) / own
+    reference = _reference_rate(x, (3990,), ReferenceSQHN.recall)
+    return {
+        "images_per_s": rate,
+        "reference_images_per_s": reference,
+        "times_reference": rate / reference,
+        "floor": {"times_reference": 300},
+        "met": rate / reference >= 300,
+    }
+
+
+def recall_one_level() -> Result:
+    """Recall of batches of 256 noisy pictures, 3,072 inputs, 1,000 neurons, against FAISS flat search."""
+    x = pictures(1000)
+    memory = SQHN(COLOUR, capacity=1000)
+    memory.learn(x)
+    rng = np.random.default_rng(1)
+    noisy = np.clip(x[:256] + rng.normal(0, 0.2, (256, *COLOUR)), 0, 1).astype(np.float32)
+    result: Result = {"floor": {"times_faiss": 0.9}}
+    try:
+        import faiss
+    except ImportError:
+        (own,) = fastest(lambda: memory.recall(noisy))
+        return result | {"images_per_s": len(noisy) / own, "times_faiss": None, "met": None}
+    unit = (x - 0.5).reshape(len(x), -1)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    index = faiss.IndexFlatIP(unit.shape[1])
+    index.add(unit)
+    queries = np.ascontiguousarray((noisy - 0.5).reshape(len(noisy), -1))
+    own, other = fastest(lambda: memory.recall(noisy), lambda: index.search(queries, 1), rounds=20)
+    agree = float((memory.recall(noisy).index == index.search(queries, 1)[1][:, 0]).mean())
+    return result | {
+        "images_per_s": len(noisy) / own,
+        "times_faiss": other / own,
+        "same_answers": agree,
+        "met": other / own >= 0.9,
+    }
+
+
+def one_at_a_time() -> Result:
+    """`learn(x)` and `recall(x)` of single samples, 784 inputs, 1,000 neurons, full."""
+    x = digits()[0][:2000].astype(np.float32) / np.float32(255)
+    memory = SQHN((28, 28), capacity=1000)
+    memory.learn(x)
+    W = x[:1000].reshape(1000, -1).copy()
+    samples, flat = list(x[:500]), list(x[:500].reshape(500, -1))
+    learn, recall, bare = (
+        seconds / len(samples) * 1e6
+        for seconds in fastest(
+            lambda: [memory.learn(s) for s in samples],
+            lambda: [memory.recall(s) for s in samples],
+            lambda: [W @ s for s in flat],
+        )
+    )
+    limit = 2 * bare + 60
+    return {
+        "learn_us": learn,
+        "recall_us": recall,
+        "bare_product_us": bare,
+        "floor": {"at_most_us": limit},
+        "met": max(learn, recall) <= limit,
+    }
+
+
+_RESIDENT = """
+import sqhn
+def resident():
+    for line in open("/proc/self/status"):
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+before = resident()
+import numpy as np
+rng = np.random.default_rng(0)
+levels = [sqhn.Level(kernel=2, capacity=1000), sqhn.Level(kernel=4, capacity=1000), sqhn.Level(capacity=1000)]
+memory = sqhn.SQHN((32, 32, 3), levels)
+for _ in range(20):
+    memory.learn(rng.random((100, 32, 32, 3), np.float32))
+print(resident() - before)
+"""
+
+_FIRST_USE = """
+import numpy as np, sqhn
+levels = [sqhn.Level(kernel=2, capacity=100), sqhn.Level(kernel=4, capacity=100), sqhn.Level(capacity=100)]
+sqhn.SQHN((32, 32, 3), levels).learn(np.zeros((32, 32, 3)))
+"""
+
+
+def _in_a_new_process(program: str) -> tuple[str, float]:
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout, time.perf_counter() - start
+
+
+def resident_memory() -> Result:
+    """Resident memory of three levels, capacity 1,000, after 2,000 pictures, above an interpreter with sqhn imported."""
+    if not sys.platform.startswith("linux"):
+        return {"megabytes": None, "floor": {"at_most_megabytes": 200}, "met": None}
+    megabytes = float(_in_a_new_process(_RESIDENT)[0])
+    return {"megabytes": megabytes, "floor": {"at_most_megabytes": 200}, "met": megabytes < 200}
+
+
+def first_use() -> Result:
+    """From the start of a process to its first learned picture, compiled code cached by an earlier one."""
+    seconds = [_in_a_new_process(_FIRST_USE)[1] for _ in range(3)][1:]
+    return {"seconds": min(seconds), "floor": {"at_most_seconds": 2}, "met": min(seconds) <= 2}
+
+
+CASES: dict[str, Callable[[], Result]] = {
+    "learn-1": learn_one_level,
+    "learn-3": learn_three_levels,
+    "recall-3": recall_three_levels,
+    "recall-1": recall_one_level,
+    "single": one_at_a_time,
+    "memory": resident_memory,
+    "first-use": first_use,
+}
+
+
+def run(names: list[str], report: Callable[[str], None]) -> str:
+    """The named cases as one JSON document; `report` is told of each case as it starts."""
+    results = {}
+    for name in names:
+        report(f"{name}: {(CASES[name].__doc__ or '').strip()}")
+        results[name] = {"case": (CASES[name].__doc__ or "").strip()} | CASES[name]()
+    machine = {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": get_num_threads(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+    return json.dumps({"machine": machine, "cases": results}, indent=2, default=float)
