@@ -5,8 +5,14 @@
 SQHN((28, 28), 1 level, 0 of 1000 neurons, step 0)
 """
 
+from typing import TYPE_CHECKING
+
 from sqhn.level import Level
 from sqhn.memory import EmptyMemoryError, Memory, MemoryFileError, Recalled, Recognized, Written
+
+if TYPE_CHECKING:
+    from sqhn.banks.threads import set_num_threads
+    from sqhn.network import SQHN
 
 __all__ = [
     "SQHN",

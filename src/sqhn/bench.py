@@ -1,7 +1,7 @@
 """How fast, against what: throughput of the standard cases with their comparators in the same run.
 
-Ratios are the result; seconds are not. The pictures are crops of photographs and handwritten digits (built-in data). Every
-time is the best of several runs, taking turns with its comparator.
+Ratios are the result; seconds are not. The pictures are crops of photographs and handwritten digits (built-in data).
+Every time is the best of several runs, taking turns with its comparator.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def learn_one_level() -> Result:
     }
 
 
-def _reference_rate(x: NDArray[np.float32], points: tuple[int, ...], act: Callable[[ReferenceSQHN, Any], object]) -> float:
+def _reference_rate(
+    x: NDArray[np.float32], points: tuple[int, ...], act: Callable[[ReferenceSQHN, Any], object]
+) -> float:
     """Samples per second of the reference, timed at several points of the stream."""
     spent, done = 0.0, 0
     memory = SQHN(COLOUR, TREE)
@@ -209,7 +211,7 @@ def _in_a_new_process(program: str) -> tuple[str, float]:
 
 
 def resident_memory() -> Result:
-    """Resident memory of three levels, capacity 1,000, after 2,000 pictures, above an interpreter with sqhn imported."""
+    """Resident memory of three levels, capacity 1,000, after 2,000 pictures, above that of importing sqhn."""
     if not sys.platform.startswith("linux"):
         return {"megabytes": None, "floor": {"at_most_megabytes": 200}, "met": None}
     megabytes = float(_in_a_new_process(_RESIDENT)[0])

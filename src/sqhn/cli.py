@@ -29,7 +29,7 @@ def bench(
 def reproduce(
     out: Annotated[Path, typer.Option(help="Where pictures go.")] = Path("out"),
 ) -> None:
-    """Memorize built-in pictures online, recall them from corrupted ones, tell old from new; needs `sqhn[experiments]`."""
+    """Memorize built-in pictures online, recall them from corrupted ones, tell old from new (`sqhn[experiments]`)."""
     from sqhn.demo import demonstrate
 
     demonstrate(out, progress)

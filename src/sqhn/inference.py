@@ -1,7 +1,7 @@
 """What travels through the tree when something is recalled.
 
-A rule says what a level sends up, how good each neuron looks from there, and how that is weighed against what the parent
-expects on the way down. The sweeps themselves (`network`) know nothing of it.
+A rule says what a level sends up, how good each neuron looks from there, and how that is weighed against what the
+parent expects on the way down. The sweeps themselves (`network`) know nothing of it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class Message(NamedTuple):
 class Inference(Protocol):
     """One way to recall: an upward message, the values it leaves for the way down, and their weight there."""
 
-    samples: int
-    """How many samples to handle at once."""
+    @property
+    def samples(self) -> int:
+        """How many samples to handle at once."""
 
     def look(self, bank: PatternBank, patches: Patches) -> Message:
         """The message of level 1."""
@@ -66,7 +67,8 @@ class Paper:
         return Message(*bank.best(codes), codes)
 
     def score(self, root: Message, terms: int) -> NDArray[np.float64]:  # noqa: ARG002
-        return root.value[0]
+        score: NDArray[np.float64] = root.value[0]
+        return score
 
     def at(self, bank: Bank, message: Message, support: Support) -> NDArray[np.float64]:
         return bank.at(message.evidence, support)
@@ -94,7 +96,8 @@ class Exact:
         return Message((u >= top[:, :, None] - TIE).argmax(axis=2).astype(np.int32), top, u)
 
     def score(self, root: Message, terms: int) -> NDArray[np.float64]:
-        return root.value[0] / terms
+        score: NDArray[np.float64] = root.value[0] / terms
+        return score
 
     def at(self, bank: Bank, message: Message, support: Support) -> NDArray[np.float64]:  # noqa: ARG002
         u = message.evidence

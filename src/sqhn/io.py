@@ -1,7 +1,7 @@
 """Memories in files: safetensors with a versioned JSON header.
 
-A file is written beside its final place and moved there when it is complete, so a crash or a full disk leaves an old file
-as it was. The header carries a digest of everything, so a damaged file is an error and never a wrong memory.
+A file is written beside its final place and moved there when it is complete, so a crash or a full disk leaves an old
+file as it was. The header carries a digest of everything, so a damaged file is an error and never a wrong memory.
 """
 
 from __future__ import annotations

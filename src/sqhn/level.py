@@ -43,7 +43,7 @@ class Level:
     def __post_init__(self) -> None:
         if isinstance(self.kernel, list):
             object.__setattr__(self, "kernel", tuple(self.kernel))
-        sides = (self.kernel,) if not isinstance(self.kernel, tuple) else self.kernel
+        sides: tuple[Any, ...] = self.kernel if isinstance(self.kernel, tuple) else (self.kernel,)
         if self.kernel is not None and not (sides and all(_whole(k) and k >= 1 for k in sides)):
             raise ValueError(f"kernel must be a positive int, a tuple of them, or None; got {self.kernel!r}")
         if not _whole(self.capacity) or self.capacity < 1:

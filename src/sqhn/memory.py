@@ -7,16 +7,17 @@ axis, and the results then carry that axis too.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["EmptyMemoryError", "Memory", "MemoryFileError", "Recalled", "Recognized", "Written"]
 
-Index = int | NDArray[np.int32]
-Flag = bool | NDArray[np.bool_]
-Score = float | NDArray[np.float64]
+# Plain Python values for one sample, arrays for a batch.
+Index = Any  # int or int32
+Flag = Any  # bool
+Score = Any  # float or float64
 
 
 class Written(NamedTuple):
@@ -28,7 +29,7 @@ class Written(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """What `recall` found: the completed sample, the neuron of the memory node it came from, and that neuron's score."""
+    """What `recall` found: the completed sample, the memory node's neuron that it came from, and its score."""
 
     x: NDArray[np.float32]
     index: Index

@@ -21,7 +21,7 @@ from sqhn.banks.pattern import PatternBank
 from sqhn.inference import Inference, Message, by_name
 from sqhn.interrupt import deferred
 from sqhn.level import TIE, Level, Options
-from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Written
+from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Score, Written
 from sqhn.patches import plan
 from sqhn.validate import as_levels, as_samples, as_shape
 
@@ -160,7 +160,8 @@ class SQHN:
         first = sent[-1]
         grew = np.zeros((1, len(samples)), bool)
         grew[0, 0] = first.grew[0, 0]
-        return Sent(*(np.repeat(field, len(samples), axis=1) for field in first))._replace(grew=grew)
+        repeated: list[Any] = [np.repeat(field, len(samples), axis=1) for field in first]
+        return Sent(*repeated)._replace(grew=grew)
 
     def _split(self, samples: NDArray[Any], seen: NDArray[np.bool_] | None = None) -> Patches:
         split = self._tilings[0].split
@@ -212,7 +213,7 @@ class SQHN:
         """The number of terms of the energy: nodes of level 1, plus hidden nodes other than the root."""
         return self._patterns.nodes + sum(tiling.nodes for tiling in self._tilings) - 1
 
-    def energy(self, x: ArrayLike, *, inference: str | Inference = "paper") -> float | NDArray[np.float64]:
+    def energy(self, x: ArrayLike, *, inference: str | Inference = "paper") -> Score:
         """The energy of the recalled state, in [0, 1]: how well the tree explains x."""
         rule = by_name(inference)
         samples, single, _ = self._question(x, None)

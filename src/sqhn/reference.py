@@ -59,23 +59,23 @@ class Node:
         y = x[seen].astype(np.float64) - centre
         u = self.m[: self.grown, seen].astype(np.float64) - centre
         cosine = u @ y / (np.linalg.norm(u, axis=1) * np.linalg.norm(y) + DELTA)
-        return centre + (1 - centre) * cosine
+        return np.asarray(centre + (1 - centre) * cosine)
 
     def code_activity(self, y: Vector) -> Vector:
         m = self.m[: self.grown]
         if self.options.hidden_similarity == "weighted_mean":
-            return m @ y / y.sum() if y.sum() else np.zeros(self.grown)
+            return np.asarray(m @ y / y.sum()) if y.sum() else np.zeros(self.grown)
         if self.options.norm == "heard":
             heard = np.repeat([y[a:b].any() for a, b in zip(self.edges, self.edges[1:])], np.diff(self.edges))
             lengths = np.linalg.norm(m[:, heard], axis=1)
         else:
             lengths = np.linalg.norm(m, axis=1)
-        return m @ y / (lengths * np.linalg.norm(y) + DELTA)
+        return np.asarray(m @ y / (lengths * np.linalg.norm(y) + DELTA))
 
     # -- learning (2.3, 2.4, 2.9, 2.11) --------------------------------------------------------------------------
 
     def learn(self, x: NDArray[Any], target: NDArray[Any], ablation: Ablation) -> tuple[int, float, float, bool, bool]:
-        """One step; returns the neuron written, its strength, its activity before, whether it grew, whether it wrote."""
+        """One step; returns the neuron, its strength, its activity before, whether it grew, and whether it wrote."""
         h = self.activity(x)
         j = winner(h) if self.grown else -1
         a = float(h[j]) if self.grown else -np.inf
@@ -96,10 +96,8 @@ class Node:
             self.average(j, target, ablation)
             self.mu[j] += (a - self.mu[j]) / (self.c[j] + (self.options.mu == "pseudocount"))
         self.step += 1
-        if self.options.update_order == "after":
-            strength = 1.0 if grew else a
-        else:
-            strength = float(self.activity(x)[j])
+        before = 1.0 if grew else a
+        strength = before if self.options.update_order == "after" else float(self.activity(x)[j])
         return j, strength, a, grew, wrote
 
     def assign(self, j: int, target: NDArray[Any]) -> None:
@@ -191,14 +189,20 @@ class ReferenceSQHN:
     def learn_samples(self, samples: ArrayLike) -> Written:
         """Samples of one thing (2.9): the first is learned, the others are averaged into the neurons it wrote."""
         first, *others = np.asarray(samples)
-        k, v, wrote = [], [], []
+        k: list[Any] = []  # what each level sends up, and whether it wrote
+        v: list[Any] = []
+        wrote: list[Any] = []
         for number, level in enumerate(self.levels):
-            inputs = self.patches(first) if number == 0 else [
-                self.concatenate(number, n, k[-1], v[-1]) for n in range(len(level))
-            ]
-            targets = inputs if number == 0 else [
-                self.concatenate(number, n, k[-1], np.ones_like(v[-1])) for n in range(len(level))
-            ]
+            inputs = (
+                self.patches(first)
+                if number == 0
+                else [self.concatenate(number, n, k[-1], v[-1]) for n in range(len(level))]
+            )
+            targets = (
+                inputs
+                if number == 0
+                else [self.concatenate(number, n, k[-1], np.ones_like(v[-1])) for n in range(len(level))]
+            )
             steps = [node.learn(x, y, self.ablation) for node, x, y in zip(level, inputs, targets)]
             k.append(np.array([step[0] for step in steps]))
             v.append(np.array([step[1] for step in steps]))
@@ -218,7 +222,9 @@ class ReferenceSQHN:
         below: list[list[tuple[int, float]]] = []  # below[i][n]: value and strength of node n for sample i
         for number, level in enumerate(self.levels):
             targets = [
-                self.patches(x) if number == 0 else [
+                self.patches(x)
+                if number == 0
+                else [
                     self.concatenate(number, n, np.array([k for k, _ in below[i]]), np.array([v for _, v in below[i]]))
                     for n in range(len(level))
                 ]

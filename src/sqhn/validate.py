@@ -19,10 +19,10 @@ LARGEST = 1e15
 
 def as_shape(shape: object) -> tuple[int, ...]:
     """The shape of one sample."""
-    sides = (shape,) if isinstance(shape, Integral) else shape
+    sides: Any = (shape,) if isinstance(shape, Integral) else shape
     if not isinstance(sides, Sequence) or isinstance(sides, str) or not sides:
         raise TypeError(f"input_shape must be a tuple of positive ints such as (28, 28); got {shape!r}")
-    if not all(isinstance(n, Integral) and not isinstance(n, bool) and n >= 1 for n in sides):
+    if not all(isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 1 for n in sides):
         raise ValueError(f"input_shape must be a tuple of positive ints such as (28, 28); got {shape!r}")
     return tuple(int(n) for n in sides)
 
@@ -82,8 +82,8 @@ def _mask(observed: ArrayLike, given: tuple[int, ...], batch: tuple[int, ...]) -
 
 
 def _finite(batch: NDArray[Any], single: bool, seen: NDArray[np.bool_] | None) -> NDArray[Any]:
-    """Raise unless every observed value is finite and not enormous; unobserved values are replaced where they are not."""
-    if -LARGEST <= batch.min() and batch.max() <= LARGEST:  # false for NaN too
+    """Raise unless every observed value is finite and not enormous; replace other values that are not."""
+    if batch.min() >= -LARGEST and batch.max() <= LARGEST:  # false for NaN too
         return batch
     bad = ~(np.abs(batch) <= LARGEST)
     if seen is None or (bad & seen).any():

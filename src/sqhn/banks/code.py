@@ -6,6 +6,7 @@ lengths of those lists; memory: what was stored, never children x values x neuro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,8 @@ class CodeBank:
     def hold(self, evidence: Codes, times: int, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
         """Count the children's values (child nodes, 1) again for the neurons k (nodes,) that the first sample wrote."""
         below = np.ascontiguousarray(evidence.k[:, 0])
-        kernels.hold(0, self.nodes, self.children, below, times, k, wrote, *self.lists, self.neurons.c)
+        hold: Callable[..., None] = kernels.hold
+        hold(0, self.nodes, self.children, below, times, k, wrote, *self.lists, self.neurons.c)
         self.neurons.steps += times
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -97,7 +99,7 @@ class CodeBank:
         return h
 
     def max_sum(self, u: NDArray[np.float64], top: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The best sum that each neuron can reach with its children; u (child nodes, batch, values), top its maximum."""
+        """The best sum each neuron can reach with its children; u (child nodes, batch, values), top its maximum."""
         out = np.empty((self.nodes, u.shape[1], int(self.grown.max())))
         split_range(
             kernels.max_sum, self.nodes * u.shape[1], float(out.size) * self.family, self.children, u, top, self.pool,

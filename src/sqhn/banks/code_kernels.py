@@ -5,10 +5,10 @@ an entry (j, k, n) of child q stands in two linked lists, one over the neurons t
 upward, from what the children say to the neurons that agree) and one over the values of child q that neuron j knows
 (walked downward, from a neuron to what it expects). Memory is bounded by what was stored.
 
-Arrays: `pool` (nodes, entries, 5) with the fields below, `used` entries per node, `free` head of the list of freed ones,
-`by_value` (nodes, children, values) and `by_neuron` (nodes, neurons, children) heads of the lists, `S` sums of squared
-counts, `c` counts, `mu` mean activities, `grown` neurons per node, `children` (nodes, children) rows of `k` and `v`
-(child nodes, batch), which are the children's values and strengths.
+Arrays: `pool` (nodes, entries, 5) with the fields below, `used` entries per node, `free` head of the list of freed
+ones, `by_value` (nodes, children, values) and `by_neuron` (nodes, neurons, children) heads of the lists, `S` sums of
+squared counts, `c` counts, `mu` mean activities, `grown` neurons per node, `children` (nodes, children) rows of `k` and
+`v` (child nodes, batch), which are the children's values and strengths.
 """
 
 from __future__ import annotations
@@ -200,8 +200,33 @@ def best(lo, hi, children, k, v, pool, by_value, by_neuron, S, c, grown, mean, h
 
 @njit(cache=True, nogil=True)
 def learn(
-    lo, hi, children, k, v, pool, used, free, by_value, by_neuron, S, c, mu, grown, steps, eps, capacity, when_full, pseudo,
-    after, mean, heard, out_k, out_v, a, grew, wrote,
+    lo,
+    hi,
+    children,
+    k,
+    v,
+    pool,
+    used,
+    free,
+    by_value,
+    by_neuron,
+    S,
+    c,
+    mu,
+    grown,
+    steps,
+    eps,
+    capacity,
+    when_full,
+    pseudo,
+    after,
+    mean,
+    heard,
+    out_k,
+    out_v,
+    a,
+    grew,
+    wrote,
 ):
     """A chunk of online steps at nodes lo..hi."""
     room = S.shape[1]
@@ -213,7 +238,22 @@ def learn(
             j, h = -1, -np.inf
             if G:
                 j, h = decide(
-                    n, G, below, k, v, t, pool, by_value, by_neuron, S, c, mean, heard, overlap, touched, mark,
+                    n,
+                    G,
+                    below,
+                    k,
+                    v,
+                    t,
+                    pool,
+                    by_value,
+                    by_neuron,
+                    S,
+                    c,
+                    mean,
+                    heard,
+                    overlap,
+                    touched,
+                    mark,
                     n * k.shape[1] + t,
                 )
             j, new, writes = fate(j, h, eps[t], c[n], G, capacity, when_full)

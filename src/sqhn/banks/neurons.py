@@ -40,7 +40,9 @@ class Sent(NamedTuple):
     @classmethod
     def empty(cls, nodes: int, batch: int) -> Sent:
         shape = (nodes, batch)
-        return cls(np.empty(shape, np.int32), np.empty(shape), np.empty(shape), np.empty(shape, bool), np.empty(shape, bool))
+        return cls(
+            np.empty(shape, np.int32), np.empty(shape), np.empty(shape), np.empty(shape, bool), np.empty(shape, bool)
+        )
 
 
 class Support(NamedTuple):

@@ -83,9 +83,7 @@ class PatternBank:
         state = (neurons.c, neurons.mu, neurons.grown, neurons.steps)
         rules = (neurons.thresholds(batch), *self.rules)
         if self.small:
-            split_range(
-                kernels.learn_small, self.nodes, work, x, self.m, self.m2, self.inv, *state, *rules, *sent
-            )
+            split_range(kernels.learn_small, self.nodes, work, x, self.m, self.m2, self.inv, *state, *rules, *sent)
         else:
             coarse = not self.blind
             evaluated = np.zeros(self.nodes, np.int64)
@@ -122,7 +120,7 @@ class PatternBank:
             self.refresh_view(n)
             np.matmul(seen, self.features[n, :G].T, out=P[:, :G])
             drift = (kernels.STALE + len(seen)) * 2 * kernels.ULP
-            return 2 * ((self.view.size + 16) * kernels.ULP + 2 * self.view.error + drift)
+            return float(2 * ((self.view.size + 16) * kernels.ULP + 2 * self.view.error + drift))
         centre = self.options.centre
         np.matmul(seen, self.m[n, :G].T, out=P[:, :G])
         P[:, :G] -= (centre * seen.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
@@ -152,7 +150,17 @@ class PatternBank:
         """Average further samples of one thing into the neurons k (nodes,) that its first sample wrote."""
         x = evidence.x
         split_range(
-            kernels.hold, self.nodes, x.size, x, k, wrote, self.m, self.m2, self.inv, self.neurons.c, self.options.centre
+            kernels.hold,
+            self.nodes,
+            x.size,
+            x,
+            k,
+            wrote,
+            self.m,
+            self.m2,
+            self.inv,
+            self.neurons.c,
+            self.options.centre,
         )
         if not self.small:
             self.drift[np.arange(self.nodes), k] = kernels.STALE
@@ -222,8 +230,8 @@ class PatternBank:
         x = evidence.x
         s = np.empty((*x.shape[:2], int(self.grown.max())))
         split_range(
-            kernels.activity, self.nodes, float(s.size) * self.size, x, *self.mask(evidence), self.m, self.m2, self.grown,
-            self.options.centre, s,
+            kernels.activity, self.nodes, float(s.size) * self.size, x, *self.mask(evidence), self.m, self.m2,
+            self.grown, self.options.centre, s,
         )  # fmt: skip
         return s
 

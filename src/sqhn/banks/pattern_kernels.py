@@ -256,11 +256,11 @@ def least_used(c, G):
 def fate(j, a, eps, c, G, capacity, when_full):
     """Which neuron a step writes, whether as a new one, and whether it writes at all."""
     below = a < eps - TIE
-    if below and G < capacity:
+    if below and capacity > G:
         return G, True, True
     if below and when_full == OVERWRITE:
         return least_used(c, G), True, True
-    return j, False, not (G == capacity and when_full == FREEZE)
+    return j, False, not (capacity == G and when_full == FREEZE)
 
 
 @njit(cache=True, nogil=True)
@@ -298,7 +298,7 @@ def refresh_all(lo, hi, m, m2, inv, grown, centre):
             refresh(m[n], m2[n], inv[n], j, centre)
 
 
-# -- small nodes: the prototypes fit the cache, so each sample meets them as they are -----------------------------------
+# -- small nodes: the prototypes fit the cache, so each sample meets them as they are --------------------------------
 
 
 @njit(cache=True, nogil=True)
@@ -339,7 +339,9 @@ def product(ut, y, G, p):
 
 
 @njit(cache=True, nogil=True)
-def learn_small(lo, hi, x, m, m2, inv, c, mu, grown, steps, eps, capacity, when_full, pseudo, after, centre, k, v, a, grew, wrote):
+def learn_small(
+    lo, hi, x, m, m2, inv, c, mu, grown, steps, eps, capacity, when_full, pseudo, after, centre, k, v, a, grew, wrote
+):
     """A chunk of online steps at nodes lo..hi."""
     room, d = m.shape[1], m.shape[2]
     ut = np.empty((d, room), np.float32)
@@ -416,17 +418,13 @@ def best_small(lo, hi, x, seen, masked, m, m2, inv, grown, centre, k, v):
                 product_observed(ut, y, st, G, p, partial)
                 scaled(p, partial, G, upper)
                 slack = (4 * d + 32) * ULP * np.sqrt(yy)
-                k[n, t], v[n, t], _ = decide(
-                    upper, G, slack, y, yy, st, True, m[n], m2[n], centre, index, value
-                )
+                k[n, t], v[n, t], _ = decide(upper, G, slack, y, yy, st, True, m[n], m2[n], centre, index, value)
             else:
                 yy = shift(x[n, t], centre, y)
                 product(ut, y, G, p)
                 scaled(p, inv[n], G, upper)
                 slack = (2 * d + 16) * ULP * np.sqrt(yy)
-                k[n, t], v[n, t], _ = decide(
-                    upper, G, slack, y, yy, NOTHING, False, m[n], m2[n], centre, index, value
-                )
+                k[n, t], v[n, t], _ = decide(upper, G, slack, y, yy, NOTHING, False, m[n], m2[n], centre, index, value)
 
 
 # -- large nodes: matrix products for a whole chunk, corrected as neurons change --------------------------------------
@@ -443,8 +441,36 @@ def residual(outside, mm, vv, scale, error):
 
 @njit(cache=True, nogil=True)
 def learn_large(
-    lo, hi, x, P, gram, seen, error, outside, m, m2, inv, features, v2, drift, c, mu, grown, steps, eps, capacity, when_full,
-    pseudo, after, centre, k, v, a, grew, wrote, evaluated,
+    lo,
+    hi,
+    x,
+    P,
+    gram,
+    seen,
+    error,
+    outside,
+    m,
+    m2,
+    inv,
+    features,
+    v2,
+    drift,
+    c,
+    mu,
+    grown,
+    steps,
+    eps,
+    capacity,
+    when_full,
+    pseudo,
+    after,
+    centre,
+    k,
+    v,
+    a,
+    grew,
+    wrote,
+    evaluated,
 ):
     """A chunk of online steps at nodes lo..hi.
 
@@ -554,9 +580,7 @@ def best_observed(lo, hi, x, seen, P, lengths, error, m, m2, G, centre, k, v):
         for j in range(G):
             inv[j] = np.float32(1.0) / np.sqrt(max(lengths[t, j], np.float32(1e-30)))
         scaled(P[t], inv, G, upper)
-        k[t], v[t], _ = decide(
-            upper, G, error * np.sqrt(yy), y, yy, seen[t], True, m, m2, centre, index, value
-        )
+        k[t], v[t], _ = decide(upper, G, error * np.sqrt(yy), y, yy, seen[t], True, m, m2, centre, index, value)
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)

@@ -1,6 +1,6 @@
 """A level's nodes, or a batch's samples, divided among threads.
 
-Kernels release the GIL and work on a range, so plain Python threads do: no fork or nesting hazards of a threading layer.
+Kernels release the GIL and work on a range, so plain Python threads do, without a threading layer and its hazards.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 __all__ = ["get_num_threads", "set_num_threads", "split_range"]
@@ -58,8 +59,7 @@ def split_range(kernel: Callable[..., None], count: int, work: float, *args: Any
         kernel(0, count, *args)
         return
     edges = [count * i // parts for i in range(parts + 1)]
-    rest = [_workers().submit(kernel, lo, hi, *args) for lo, hi in zip(edges[1:], edges[2:])]
+    rest = [_workers().submit(kernel, lo, hi, *args) for lo, hi in pairwise(edges[1:])]
     kernel(edges[0], edges[1], *args)
     for future in rest:
         future.result()
-

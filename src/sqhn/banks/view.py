@@ -29,7 +29,7 @@ def cosines(n: int, kept: float) -> NDArray[np.float64]:
     columns = math.ceil(kept * block)
     basis = np.cos(np.pi / block * np.outer(np.arange(block) + 0.5, np.arange(columns))) * np.sqrt(2 / block)
     basis[:, 0] /= np.sqrt(2)
-    return basis
+    return np.asarray(basis, np.float64)
 
 
 class View:
@@ -48,14 +48,17 @@ class View:
                 continue
             basis = cosines(n, part)
             if len(lengths) == 1 and max(lengths[0], n) <= LONGEST and lengths[0] * n <= WIDEST:
-                factors[0], lengths[0] = np.kron(basis, factors[0]), lengths[0] * n  # short trailing axes as one
+                factors[0], lengths[0] = (
+                    np.asarray(np.kron(basis, factors[0]), np.float64),
+                    lengths[0] * n,
+                )  # short trailing axes as one
             else:
                 factors.append(basis)
                 lengths.append(n)
         self.factors = [np.ascontiguousarray(f, np.float32) for f in factors]
         self.lengths = lengths
         self.size = math.prod(n // len(f) * f.shape[1] for n, f in zip(lengths, factors))
-        self.error = (16 + sum(len(f) * math.sqrt(len(f)) for f in factors)) * ULP
+        self.error: float = (16 + sum(len(f) * math.sqrt(len(f)) for f in factors)) * ULP
         """Bound of the error of a feature vector relative to the length of the vector."""
 
     def __call__(self, x: NDArray[np.float32], centre: float) -> NDArray[np.float32]:

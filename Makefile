@@ -1,0 +1,29 @@
+# Two commands do everything on a machine with Python >= 3.11, pip and make:
+#   make reproduce   set up, run the demonstration on built-in data, print figures, write pictures
+#   make test        set up, then lint, types and all tests
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: reproduce test bench clean
+
+reproduce: $(VENV)/.experiments
+	$(BIN)/sqhn reproduce --out out
+
+test: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.dev
+	$(BIN)/sqhn bench
+
+$(VENV)/.experiments $(VENV)/.dev: $(VENV)/.%: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$*]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) out .mypy_cache .pytest_cache .ruff_cache .hypothesis

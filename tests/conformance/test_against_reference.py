@@ -1,0 +1,169 @@
+"""The fast paths against the reference: decision for decision, value for value."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sqhn import SQHN, set_num_threads
+from sqhn.banks import pattern, threads
+from sqhn.level import Options
+from sqhn.reference import ReferenceSQHN
+from tests.conftest import colour_pictures
+from tests.helpers import ARCHITECTURES, assert_same_state, levels, noisy
+
+CAPACITY = 24
+LOADS = {"below": CAPACITY // 2, "at": CAPACITY, "five times over": 5 * CAPACITY}
+SHAPE = (32, 32, 3)
+
+
+@cache
+def taught_reference(architecture: str, load: str) -> tuple[ReferenceSQHN, list[Any]]:
+    reference = ReferenceSQHN(SHAPE, levels(architecture, CAPACITY))
+    return reference, [reference.learn(x) for x in colour_pictures()[: LOADS[load]]]
+
+
+def assert_same_answers(memory: SQHN, reference: ReferenceSQHN, x: NDArray[np.float32]) -> None:
+    """Recall with and without missing values, by both rules, recognition and energy."""
+    rng = np.random.default_rng(5)
+    some = rng.random(x.shape) < 0.5
+    some[:, :, 16:] = False  # whole nodes see nothing
+    for observed, inference in ((None, "paper"), (some, "paper"), (None, "exact"), (some, "exact")):
+        recalled = memory.recall(x, observed, inference=inference)
+        for i, sample in enumerate(x):
+            expected = reference.recall(sample, None if observed is None else observed[i], inference)
+            np.testing.assert_array_equal(recalled.x[i], expected.x)
+            assert recalled.index[i] == expected.index
+            assert recalled.score[i] == pytest.approx(expected.score, abs=1e-9)
+    recognized = memory.recognize(x)
+    energy = memory.energy(x)
+    for i, sample in enumerate(x):
+        judged = reference.recognize(sample)
+        assert recognized.old[i] == judged.old
+        assert recognized.score[i] == pytest.approx(judged.score, abs=1e-9)
+        assert recognized.threshold[i] == pytest.approx(judged.threshold, abs=1e-9)
+        assert energy[i] == pytest.approx(reference.energy(sample), abs=1e-9)
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_learns_and_answers_as_the_reference(architecture: str, load: str, pictures: NDArray[np.float32]) -> None:
+    reference, expected = taught_reference(architecture, load)
+    memory = SQHN(SHAPE, levels(architecture, CAPACITY))
+    written = memory.learn(pictures[: LOADS[load]])
+    assert_same_state(memory, reference)
+    np.testing.assert_array_equal(written.index, [w.index for w in expected])
+    np.testing.assert_array_equal(written.grew, [w.grew for w in expected])
+    np.testing.assert_allclose(written.score, [w.score for w in expected], atol=1e-9)
+    questions = np.concatenate([pictures[:2], noisy(pictures[2:5]), pictures[500:502]])
+    assert_same_answers(memory, reference, questions)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("chunk", [1, 7, 64, 256])
+@pytest.mark.parametrize("architecture", ["L1", "L3 (2,4,4)"])
+def test_neither_chunks_nor_threads_show(
+    architecture: str, chunk: int, workers: int, pictures: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference, _ = taught_reference(architecture, "five times over")
+    monkeypatch.setattr(threads, "LITTLE", 0)
+    before = threads.get_num_threads()
+    set_num_threads(workers)
+    try:
+        memory = SQHN(SHAPE, levels(architecture, CAPACITY))
+        memory._chunk = chunk
+        memory.learn(pictures[: LOADS["five times over"]])
+        assert_same_state(memory, reference)
+        assert_same_answers(memory, reference, noisy(pictures[:3]))
+    finally:
+        set_num_threads(before)
+
+
+@pytest.mark.parametrize("path", ["small", "large", "large without view"])
+@pytest.mark.parametrize("architecture", ["L1", "L2 (4,8)"])
+def test_every_path_of_the_pattern_bank(
+    architecture: str, path: str, pictures: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference, _ = taught_reference(architecture, "five times over")
+    monkeypatch.setattr(pattern, "SMALL", 10**9 if path == "small" else 0)
+    memory = SQHN(SHAPE, levels(architecture, CAPACITY))
+    if path == "large without view":
+        memory._patterns.blind = np.inf
+    memory.learn(pictures[: LOADS["five times over"]])
+    assert_same_state(memory, reference)
+    assert_same_answers(memory, reference, noisy(pictures[:3]))
+
+
+OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "cosine": ({"similarity": "cosine"}, {}),
+    "weighted mean": ({"hidden_similarity": "weighted_mean"}, {}),
+    "blend": ({"blend": 0.3}, {}),
+    "rho": ({"rho": 0.9}, {}),
+    "max in recognition": ({"propagation": "max"}, {}),
+    "pseudocount": ({"mu": "pseudocount"}, {}),
+    "norm over the heard": ({"norm": "heard"}, {}),
+    "update after": ({"update_order": "after"}, {}),
+    "overwrite": ({}, {"when_full": "overwrite"}),
+    "freeze": ({}, {"when_full": "freeze"}),
+    "small alpha": ({}, {"alpha": 300.0}),
+    "small gamma": ({}, {"gamma": 0.9}),
+    "infinite alpha": ({}, {"alpha": np.inf}),
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("architecture", ["L1", "L3 (4,4,2)"])
+def test_every_option(architecture: str, option: str, pictures: NDArray[np.float32]) -> None:
+    choices, settings = OPTIONS[option]
+    tree = levels(architecture, 12, **settings)
+    reference = ReferenceSQHN(SHAPE, tree, Options(**choices))
+    memory = SQHN(SHAPE, tree, **choices)
+    stream = pictures[np.random.default_rng(2).integers(0, 30, 60)]  # with repetitions
+    expected = [reference.learn(x) for x in stream]
+    written = memory.learn(stream)
+    np.testing.assert_array_equal(written.index, [w.index for w in expected])
+    assert_same_state(memory, reference)
+    assert_same_answers(memory, reference, np.concatenate([noisy(stream[:3]), pictures[600:601]]))
+
+
+@pytest.mark.parametrize("when_full", ["average", "overwrite", "freeze"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_hold(architecture: str, when_full: str, pictures: NDArray[np.float32]) -> None:
+    tree = levels(architecture, 6, when_full=when_full)
+    reference, memory = ReferenceSQHN(SHAPE, tree), SQHN(SHAPE, tree)
+    for seed, picture in enumerate(pictures[:9]):
+        samples = noisy(np.broadcast_to(picture, (4, *SHAPE)), seed=seed)
+        expected, written = reference.learn_samples(samples), memory.learn(samples, hold=True)
+        assert list(written.index) == [expected.index] * 4
+        assert list(written.grew) == [expected.grew, False, False, False]
+    assert_same_state(memory, reference)
+    assert_same_answers(memory, reference, pictures[:2])
+
+
+def test_digits_with_their_many_exact_ties(grey: NDArray[np.float32]) -> None:
+    """Flat black patches match each other exactly, whatever is stored: ties go to the lowest index."""
+    from sqhn import Level
+
+    tree = [Level(kernel=4, capacity=30), Level(capacity=30)]
+    reference, memory = ReferenceSQHN((28, 28), tree), SQHN((28, 28), tree)
+    for x in grey[:100]:
+        reference.learn(x)
+    memory.learn(grey[:100])
+    assert_same_state(memory, reference)
+    for x in grey[:10]:
+        np.testing.assert_array_equal(memory.recall(x).x, reference.recall(x).x)
+
+
+def test_the_reference_of_a_memory_is_that_memory(pictures: NDArray[np.float32]) -> None:
+    tree = levels("L3 (4,4,2)", 12)
+    memory = SQHN(SHAPE, tree)
+    memory.learn(pictures[:40])
+    copy = ReferenceSQHN.of(memory)
+    assert_same_state(memory, copy)
+    copy.learn(pictures[40])
+    memory.learn(pictures[40])
+    assert_same_state(memory, copy)

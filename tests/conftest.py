@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sqhn.data import digits, photos
+
+
+@cache
+def colour_pictures() -> NDArray[np.float32]:
+    return photos(32).astype(np.float32) / np.float32(255)
+
+
+@pytest.fixture
+def pictures() -> NDArray[np.float32]:
+    """Colour photographs, (1723, 32, 32, 3) in [0, 1]."""
+    return colour_pictures()
+
+
+@cache
+def distinct_pictures() -> NDArray[np.float32]:
+    """Photographs without near twins (patches of one sky) and without flat regions of a patch's size."""
+    x = colour_pictures()
+    patches = x.reshape(len(x), 8, 4, 8, 4, 3)
+    x = x[patches.std(axis=(2, 4)).min(axis=(1, 2, 3)) > 0.004]
+    y = x.reshape(len(x), -1) - 0.5
+    y /= np.linalg.norm(y, axis=1, keepdims=True)
+    alone: NDArray[np.float32] = x[np.tril(y @ y.T, -1).max(axis=1) < 0.99]
+    return alone
+
+
+@pytest.fixture
+def distinct() -> NDArray[np.float32]:
+    """Colour photographs that no node could take for each other."""
+    return distinct_pictures()
+
+
+@pytest.fixture
+def grey() -> NDArray[np.float32]:
+    """Handwritten digits, (500, 28, 28) in [0, 1]."""
+    return digits()[0][:500].astype(np.float32) / np.float32(255)

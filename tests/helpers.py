@@ -1,0 +1,59 @@
+"""What several test files share."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn import SQHN, Level
+from sqhn.reference import ReferenceSQHN
+
+ARCHITECTURES = {
+    "L1": (None,),
+    "L2 (4,8)": (4, None),
+    "L3 (2,4,4)": (2, 4, None),
+    "L3 (4,4,2)": (4, 4, None),
+}
+
+
+def levels(name: str, capacity: int, **settings: Any) -> list[Level]:
+    return [Level(kernel=kernel, capacity=capacity, **settings) for kernel in ARCHITECTURES[name]]
+
+
+def fingerprint(memory: SQHN) -> str:
+    """A digest of everything that makes up a memory."""
+    digest = hashlib.sha256()
+    for bank in memory.banks:
+        grown = np.arange(bank.neurons.room) < bank.grown[:, None]
+        parts = [bank.grown, bank.neurons.steps, bank.neurons.c[grown], bank.neurons.mu[grown]]
+        for array in [*parts, *bank.state().values()]:
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def assert_same_state(memory: SQHN, reference: ReferenceSQHN) -> None:
+    """Every decision ever taken shows in what was written where."""
+    for bank, nodes in zip(memory.banks, reference.levels):
+        state = bank.state()
+        ends = np.cumsum(bank.grown)
+        for n, node in enumerate(nodes):
+            G = node.grown
+            assert bank.grown[n] == G
+            assert bank.neurons.step == node.step
+            np.testing.assert_array_equal(bank.neurons.c[n, :G], node.c[:G])
+            np.testing.assert_allclose(bank.neurons.mu[n, :G], node.mu[:G], atol=1e-9)
+            if node.visible:
+                np.testing.assert_array_equal(state["prototypes"][ends[n] - G : ends[n]], node.m[:G])
+            else:
+                table = np.zeros_like(node.m)
+                _, j, q, k, count = state["counts"][state["counts"][:, 0] == n].T
+                table[j, node.edges[q] + k] = count / node.c[j]
+                np.testing.assert_allclose(table, node.m, atol=1e-9)
+
+
+def noisy(x: NDArray[Any], sigma: float = 0.2, seed: int = 1) -> NDArray[np.float32]:
+    rng = np.random.default_rng(seed)
+    return np.clip(x + rng.normal(0, sigma, x.shape), 0, 1).astype(np.float32)

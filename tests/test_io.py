@@ -1,0 +1,153 @@
+"""Memories in files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from sqhn import SQHN, Level, MemoryFileError
+from sqhn.io import FORMAT
+from tests.helpers import ARCHITECTURES, fingerprint, levels, noisy
+
+SHAPE = (32, 32, 3)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    memory = SQHN((8, 8), [Level(4, 5), Level(None, 5)])
+    memory.learn(np.random.default_rng(0).random((12, 8, 8)))
+    memory.save(tmp_path / "memory.sqhn")
+    return tmp_path / "memory.sqhn"
+
+
+@pytest.mark.parametrize("when_full", ["average", "overwrite"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_save_load_continue_is_never_having_stopped(
+    architecture: str, when_full: str, tmp_path: Path, pictures: NDArray[np.float32]
+) -> None:
+    one = SQHN(SHAPE, levels(architecture, 12, when_full=when_full, alpha=np.inf), blend=0.4, mu="pseudocount")
+    one.learn(pictures[:30])
+    one.save(tmp_path / "m.sqhn")
+    other = SQHN.load(tmp_path / "m.sqhn")
+    assert (other.levels, other.options, other.input_shape) == (one.levels, one.options, one.input_shape)
+    assert fingerprint(other) == fingerprint(one)
+    for memory in (one, other):
+        memory.learn(pictures[30:70])
+    assert fingerprint(other) == fingerprint(one)
+    query = noisy(pictures[:5])
+    for a, b in zip(one.recall(query), other.recall(query)):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_an_empty_memory_can_be_saved(tmp_path: Path, pictures: NDArray[np.float32]) -> None:
+    memory = SQHN(SHAPE, levels("L2 (4,8)", 12))
+    memory.save(tmp_path / "m.sqhn")
+    again = SQHN.load(tmp_path / "m.sqhn")
+    assert len(again) == 0
+    again.learn(pictures[:3])
+    assert len(again) == 3
+
+
+def test_saving_again_replaces_the_file_and_leaves_nothing_else(saved: Path) -> None:
+    memory = SQHN.load(saved)
+    memory.learn(np.zeros((8, 8)))
+    memory.save(saved)
+    assert SQHN.load(saved).step == 13
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+@pytest.mark.parametrize("step", ["write", "fsync", "replace"])
+def test_a_failure_while_saving_leaves_the_old_file(saved: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, before = SQHN.load(saved), saved.read_bytes()
+    memory.learn(np.zeros((8, 8)))
+    kept = fingerprint(memory)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    if step == "write":
+        monkeypatch.setattr(Path, "open", fail)
+    elif step == "fsync":
+        monkeypatch.setattr(os, "fsync", fail)
+    else:
+        monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="No space left"):
+        memory.save(saved)
+    monkeypatch.undo()
+    assert saved.read_bytes() == before
+    assert fingerprint(memory) == kept
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+SAVE_IN_TROUBLE = """
+import os, resource, signal, sys
+import numpy as np
+from sqhn import SQHN
+path, trouble = sys.argv[1:]
+memory = SQHN.load(path)
+memory.learn(np.zeros((8, 8)))
+if trouble == "full disk":
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+else:
+    os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
+memory.save(path)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no resource limits and signals of this kind")
+@pytest.mark.parametrize("trouble", ["full disk", "crash"])
+def test_real_trouble_while_saving_leaves_the_old_file(saved: Path, trouble: str) -> None:
+    before = saved.read_bytes()
+    done = subprocess.run([sys.executable, "-c", SAVE_IN_TROUBLE, saved, trouble], capture_output=True, text=True)
+    assert done.returncode != 0
+    if trouble == "full disk":
+        assert "OSError" in done.stderr
+        assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+    assert saved.read_bytes() == before
+    assert SQHN.load(saved).step == 12
+
+
+def test_truncated_files(saved: Path) -> None:
+    content = saved.read_bytes()
+    for length in (0, 1, 7, 8, 100, len(content) // 2, len(content) - 1):
+        saved.write_bytes(content[:length])
+        with pytest.raises(MemoryFileError):
+            SQHN.load(saved)
+
+
+def test_every_damaged_byte_is_noticed(saved: Path) -> None:
+    content = saved.read_bytes()
+    rng = np.random.default_rng(0)
+    for position in sorted({*range(64), *rng.integers(0, len(content), 300).tolist()}):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << int(rng.integers(8))
+        saved.write_bytes(damaged)
+        with pytest.raises(MemoryFileError):
+            SQHN.load(saved)
+
+
+def test_foreign_files(tmp_path: Path) -> None:
+    path = tmp_path / "foreign"
+    path.write_text("once upon a time, there was a file that was no memory at all")
+    with pytest.raises(MemoryFileError, match="not a memory"):
+        SQHN.load(path)
+    save_file({"weights": np.zeros(3)}, path)
+    with pytest.raises(MemoryFileError, match="not a memory of this package"):
+        SQHN.load(path)
+    with pytest.raises(FileNotFoundError):
+        SQHN.load(tmp_path / "nowhere")
+
+
+def test_newer_files(saved: Path) -> None:
+    save_file(load_file(saved), saved, {"sqhn": json.dumps({"format": FORMAT + 1})})
+    with pytest.raises(MemoryFileError, match=f"format {FORMAT + 1}.*upgrade"):
+        SQHN.load(saved)

@@ -1,0 +1,221 @@
+"""What a user of the memory may rely on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sqhn import SQHN, EmptyMemoryError, Level
+from tests.helpers import ARCHITECTURES, fingerprint, levels, noisy
+
+SHAPE = (32, 32, 3)
+
+
+class TestFace:
+    def test_single_samples_give_plain_values(self, pictures: NDArray[np.float32]) -> None:
+        memory = SQHN(SHAPE, capacity=5)
+        written = memory.learn(pictures[0])
+        assert (type(written.index), type(written.grew), type(written.score)) == (int, bool, float)
+        assert written == (0, True, -np.inf)
+        recalled = memory.recall(pictures[0])
+        assert recalled.x.shape == SHAPE
+        assert type(recalled.index) is int
+        recognized = memory.recognize(pictures[0])
+        assert recognized.old is True
+        assert type(memory.energy(pictures[0])) is float
+
+    def test_batches_give_arrays(self, pictures: NDArray[np.float32]) -> None:
+        memory = SQHN(SHAPE, capacity=5)
+        written = memory.learn(pictures[:3])
+        assert [np.shape(field) for field in written] == [(3,)] * 3
+        assert [np.shape(field) for field in memory.recall(pictures[:1])] == [(1, *SHAPE), (1,), (1,)]
+        assert [np.shape(field) for field in memory.recognize(pictures[:2])] == [(2,)] * 3
+        assert np.shape(memory.energy(pictures[:2])) == (2,)
+
+    def test_len_capacity_step_reset(self, pictures: NDArray[np.float32]) -> None:
+        memory = SQHN(SHAPE, levels("L2 (4,8)", 3))
+        empty = fingerprint(memory)
+        assert (len(memory), memory.capacity, memory.step) == (0, 3, 0)
+        memory.learn(pictures[:5])
+        assert (len(memory), memory.capacity, memory.step) == (3, 3, 5)
+        memory.reset()
+        assert (len(memory), memory.capacity, memory.step) == (0, 3, 0)
+        assert fingerprint(memory) == empty
+
+    def test_uint8_is_read_as_fractions_of_255(self, pictures: NDArray[np.float32]) -> None:
+        bytes_ = np.round(pictures[:10] * 255).astype(np.uint8)
+        one, other = SQHN(SHAPE, capacity=5), SQHN(SHAPE, capacity=5)
+        one.learn(bytes_)
+        other.learn(bytes_.astype(np.float32) / np.float32(255))
+        assert fingerprint(one) == fingerprint(other)
+
+    def test_float64_lists_and_read_only_views_are_taken(self) -> None:
+        x = np.random.default_rng(0).random((4, 6, 5))
+        memories = []
+        for form in (x, x.astype(np.float32), x.tolist(), np.asfortranarray(x), np.broadcast_to(x, x.shape)):
+            memory = SQHN((6, 5), capacity=3)
+            memory.learn(form)
+            memories.append(fingerprint(memory))
+        assert len(set(memories)) == 1
+
+    def test_an_empty_memory_recognizes_nothing_and_recalls_nothing(self, pictures: NDArray[np.float32]) -> None:
+        memory = SQHN(SHAPE, capacity=5)
+        judged = memory.recognize(pictures[:2])
+        assert not np.any(judged.old)
+        assert np.all(judged.score < judged.threshold)
+        for ask in (memory.recall, memory.energy):
+            with pytest.raises(EmptyMemoryError, match="empty"):
+                ask(pictures[0])
+
+    def test_rho_by_default_depends_on_depth(self) -> None:
+        assert SQHN(SHAPE, capacity=5).rho == 0.99999
+        assert SQHN(SHAPE, levels("L2 (4,8)", 5)).rho == 0.999
+        assert SQHN(SHAPE, capacity=5, rho=0.5).rho == 0.5
+
+    def test_repr_says_how_full_it_is(self) -> None:
+        assert repr(SQHN((8,), capacity=4)) == "SQHN((8,), 1 level, 0 of 4 neurons, step 0)"
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernels"),
+    [
+        ((784,), (28, None)),
+        ((28, 28), (4, 7)),
+        ((32, 32, 3), (2, 4, None)),
+        ((12, 20), ((3, 5), (2, 2), None)),
+        ((48, 2), ((8,), (3,), None)),
+        ((8, 4, 6, 2), ((4, 4, 3), None)),
+        ((7,), (None,)),
+        ((5, 3), ((5, 1), None)),
+    ],
+)
+def test_any_shape(shape: tuple[int, ...], kernels: tuple[Any, ...]) -> None:
+    """Below capacity every distinct sample comes back exactly."""
+    x = np.random.default_rng(0).random((10, *shape)).astype(np.float32)
+    memory = SQHN(shape, [Level(kernel, 10) for kernel in kernels])
+    memory.learn(x)
+    recalled = memory.recall(x)
+    np.testing.assert_array_equal(recalled.index, np.arange(10))
+    np.testing.assert_array_equal(recalled.x, x)
+
+
+class TestMathematics:
+    @pytest.mark.parametrize("architecture", ARCHITECTURES)
+    def test_below_capacity_every_picture_is_recalled_exactly(
+        self, architecture: str, distinct: NDArray[np.float32]
+    ) -> None:
+        x = distinct[:200]
+        memory = SQHN(SHAPE, levels(architecture, len(x)))
+        assert np.all(memory.learn(x).grew)
+        recalled = memory.recall(x)
+        np.testing.assert_array_equal(recalled.index, np.arange(len(x)))
+        exact = np.all(recalled.x == x, axis=(1, 2, 3))
+        assert np.all(exact) if architecture == "L1" else np.mean(exact) > 0.5  # small flat patches may be merged
+        assert np.abs(recalled.x - x).max() < 0.05
+
+    def test_a_column_is_the_mean_of_its_targets(self, pictures: NDArray[np.float32]) -> None:
+        memory = SQHN(SHAPE, capacity=40)
+        index = memory.learn(pictures[:400]).index
+        for j in range(40):
+            mean = pictures[:400][index == j].astype(np.float64).mean(axis=0)
+            np.testing.assert_allclose(memory._patterns.m[0, j], mean.ravel(), atol=1e-5)
+
+    def test_one_level_recalls_the_nearest_neighbour(self, pictures: NDArray[np.float32]) -> None:
+        memory = SQHN(SHAPE, capacity=300)
+        memory.learn(pictures[:900])
+        query = noisy(pictures[900:1000], 0.3)
+        stored = memory._patterns.m[0, :300].astype(np.float64) - 0.5
+        y = query.reshape(100, -1).astype(np.float64) - 0.5
+        cosine = y @ stored.T / (np.linalg.norm(y, axis=1)[:, None] * np.linalg.norm(stored, axis=1) + 1e-7)
+        recalled = memory.recall(query)
+        np.testing.assert_array_equal(recalled.index, cosine.argmax(axis=1))
+        np.testing.assert_allclose(recalled.score, 0.5 + 0.5 * cosine.max(axis=1), atol=1e-12)
+
+    @pytest.mark.parametrize("architecture", ARCHITECTURES)
+    def test_exact_inference_has_the_highest_energy(self, architecture: str, pictures: NDArray[np.float32]) -> None:
+        memory = SQHN(SHAPE, levels(architecture, 40))
+        memory.learn(pictures[:120])
+        for x in (pictures[:40], pictures[200:240], noisy(pictures[:40])):
+            exact, paper = memory.energy(x, inference="exact"), memory.energy(x)
+            assert np.all(exact >= paper - 1e-12)
+            np.testing.assert_allclose(memory.recall(x, inference="exact").score, exact, atol=1e-12)
+
+    def test_a_stored_sample_has_energy_one(self) -> None:
+        x = np.random.default_rng(0).random((30, *SHAPE))
+        for architecture in ARCHITECTURES:
+            memory = SQHN(SHAPE, levels(architecture, 30))
+            memory.learn(x)
+            for inference in ("paper", "exact"):
+                np.testing.assert_allclose(memory.energy(x, inference=inference), 1.0, atol=1e-5)
+
+    def test_singletons_follow_the_urn_of_theorem_2(self) -> None:
+        """J slots, each hit at random: J (1 - 1/J)^t are expected to be left with one item."""
+        J, t, runs = 50, 70, 40
+        rng = np.random.default_rng(0)
+        patterns = 0.5 + 0.4 * np.eye(J, dtype=np.float32)
+        left = []
+        for _ in range(runs):
+            memory = SQHN((J,), capacity=J)
+            memory.learn(patterns)
+            memory.learn(patterns[rng.integers(0, J, t)])
+            left.append(int((memory._patterns.neurons.c[0] == 1).sum()))
+        expected = J * (1 - 1 / J) ** t
+        variance = expected + J * (J - 1) * (1 - 2 / J) ** t - expected**2
+        assert abs(np.mean(left) - expected) < 4 * np.sqrt(variance / runs)
+
+    def test_what_was_learned_is_recognized_until_it_is_full(self, distinct: NDArray[np.float32]) -> None:
+        old, new = distinct[:200], distinct[200:400]
+        for architecture in ("L1", "L3 (4,4,2)"):
+            memory = SQHN(SHAPE, levels(architecture, 200))
+            memory.learn(old)
+            assert np.all(memory.recognize(old).old)
+            if architecture == "L1":  # in a tree, all parts of a new picture may be nearest to those of one old picture
+                assert not np.any(memory.recognize(new).old)
+                assert not np.any(memory.recognize(1 - old).old)
+
+
+class TestMissingValues:
+    def test_values_that_were_not_observed_do_not_matter(self, pictures: NDArray[np.float32]) -> None:
+        observed = np.random.default_rng(0).random(SHAPE) < 0.3
+        for architecture in ("L1", "L3 (2,4,4)"):
+            memory = SQHN(SHAPE, levels(architecture, 20))
+            memory.learn(pictures[:60])
+            expected = memory.recall(pictures[:20], observed)
+            for rubbish in (np.nan, np.inf, -7.0, 1e30):
+                recalled = memory.recall(np.where(observed, pictures[:20], np.float32(rubbish)), observed)
+                np.testing.assert_array_equal(recalled.x, expected.x)
+
+    def test_one_mask_for_all_is_that_mask_for_each(self, pictures: NDArray[np.float32]) -> None:
+        memory = SQHN(SHAPE, capacity=20)
+        memory.learn(pictures[:60])
+        observed = np.random.default_rng(0).random(SHAPE) < 0.3
+        one = memory.recall(pictures[:9], observed)
+        each = memory.recall(pictures[:9], np.broadcast_to(observed, (9, *SHAPE)))
+        np.testing.assert_array_equal(one.x, each.x)
+
+    def test_nothing_observed_recalls_something_stored(self, pictures: NDArray[np.float32]) -> None:
+        for architecture in ARCHITECTURES:
+            memory = SQHN(SHAPE, levels(architecture, 20))
+            memory.learn(pictures[:20])
+            recalled = memory.recall(pictures[5], np.zeros(SHAPE, bool))
+            assert (recalled.index, recalled.score) == (0, 0.0)
+            np.testing.assert_array_equal(recalled.x, memory.recall(pictures[0]).x)
+
+
+def test_memory_grows_with_what_is_stored() -> None:
+    """Capacity costs nothing until it is used."""
+    memory = SQHN(SHAPE, [Level(2, 100_000), Level(4, 100_000), Level(capacity=100_000)])
+
+    def held() -> int:
+        arrays = [value for bank in memory.banks for value in vars(bank).values() if isinstance(value, np.ndarray)]
+        arrays += [
+            value for bank in memory.banks for value in vars(bank.neurons).values() if isinstance(value, np.ndarray)
+        ]
+        return sum(array.nbytes for array in arrays)
+
+    assert held() < 100_000
+    memory.learn(np.random.default_rng(0).random((10, *SHAPE)))
+    assert held() < 10_000_000

@@ -1,0 +1,180 @@
+"""Bad input is refused with what was given and what would be right, and changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sqhn import SQHN, Level, set_num_threads
+from tests.helpers import fingerprint
+
+RNG = np.random.default_rng(0)
+GOOD = RNG.random((5, 4, 6))
+
+
+def spoiled(value: float) -> Any:
+    x = GOOD.copy()
+    x[2, 1, 3] = value
+    return x
+
+
+BAD_SAMPLES: dict[str, tuple[Any, type[Exception], str]] = {
+    "wrong shape": (np.zeros((3, 4, 5)), ValueError, r"\(4, 6\).*\(n, 4, 6\).*got shape \(3, 4, 5\)"),
+    "too few axes": (np.zeros(6), ValueError, r"got shape \(6,\)"),
+    "too many axes": (np.zeros((2, 2, 4, 6)), ValueError, r"got shape \(2, 2, 4, 6\)"),
+    "scalar": (0.5, ValueError, r"got shape \(\)"),
+    "empty batch": (np.zeros((0, 4, 6)), ValueError, r"empty.*\(0, 4, 6\)"),
+    "int": (np.zeros((4, 6), int), TypeError, r"dtype int64.*\(4, 6\)"),
+    "bool": (np.zeros((4, 6), bool), TypeError, "dtype bool"),
+    "complex": (np.zeros((4, 6), complex), TypeError, "dtype complex128"),
+    "text": ("picture", TypeError, "dtype"),
+    "object": (None, TypeError, "dtype object"),
+    "nan": (spoiled(np.nan), ValueError, r"\(2, 1, 3\) of an array of shape \(5, 4, 6\) is nan: not finite"),
+    "infinity": (spoiled(-np.inf), ValueError, r"\(2, 1, 3\).*-inf: not finite"),
+    "enormous": (spoiled(1e30), ValueError, r"\(2, 1, 3\).*1e\+30: beyond"),
+    "nan in one sample": (spoiled(np.nan)[2], ValueError, r"at \(1, 3\) of an array of shape \(4, 6\)"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SAMPLES)
+@pytest.mark.parametrize("tree", [None, [Level((2, 2), 3), Level(None, 3)]])
+def test_bad_samples(name: str, tree: list[Level] | None) -> None:
+    x, error, message = BAD_SAMPLES[name]
+    memory = SQHN((4, 6), tree, capacity=None if tree else 3)
+    memory.learn(GOOD)
+    before = fingerprint(memory)
+    for verb in (memory.learn, memory.recall, memory.recognize, memory.energy):
+        with pytest.raises(error, match=message):
+            verb(x)
+    with pytest.raises(error, match=message):
+        memory.learn(x, hold=True)
+    assert fingerprint(memory) == before
+
+
+@pytest.mark.parametrize(
+    ("observed", "error", "message"),
+    [
+        (np.ones((4, 5), bool), ValueError, r"shape \(5, 4, 6\) or \(4, 6\); got \(4, 5\)"),
+        (np.ones((2, 4, 6), bool), ValueError, r"got \(2, 4, 6\)"),
+        (np.ones((4, 6)), TypeError, "boolean.*float64"),
+        (np.ones((4, 6), int), TypeError, "boolean.*int64"),
+    ],
+)
+def test_bad_masks(observed: Any, error: type[Exception], message: str) -> None:
+    memory = SQHN((4, 6), capacity=3)
+    memory.learn(GOOD)
+    before = fingerprint(memory)
+    with pytest.raises(error, match=message):
+        memory.recall(GOOD, observed)
+    assert fingerprint(memory) == before
+
+
+def test_observed_values_are_checked_and_others_are_not() -> None:
+    memory = SQHN((4, 6), capacity=3)
+    memory.learn(GOOD)
+    bad = spoiled(np.nan)
+    memory.recall(bad, ~np.isnan(bad))
+    with pytest.raises(ValueError, match="nan"):
+        memory.recall(bad, np.ones_like(bad, bool))
+
+
+def test_hold_needs_a_batch() -> None:
+    memory = SQHN((4, 6), capacity=3)
+    with pytest.raises(ValueError, match=r"\(n, 4, 6\)"):
+        memory.learn(GOOD[0], hold=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"capacity": 0}, ValueError, "capacity.*got 0"),
+        ({"capacity": 2.5}, ValueError, "capacity.*got 2.5"),
+        ({"capacity": True}, ValueError, "capacity.*got True"),
+        ({"alpha": 0}, ValueError, "alpha.*above 0; got 0"),
+        ({"alpha": -1.0}, ValueError, "alpha.*got -1.0"),
+        ({"alpha": float("nan")}, ValueError, "alpha.*got nan"),
+        ({"alpha": "much"}, ValueError, "alpha.*got 'much'"),
+        ({"gamma": 0.0}, ValueError, "gamma.*got 0.0"),
+        ({"gamma": float("inf")}, ValueError, "gamma.*finite"),
+        ({"kernel": 0}, ValueError, "kernel.*got 0"),
+        ({"kernel": (2, 0)}, ValueError, r"kernel.*got \(2, 0\)"),
+        ({"kernel": ()}, ValueError, r"kernel.*got \(\)"),
+        ({"kernel": 2.0}, ValueError, "kernel.*got 2.0"),
+        ({"when_full": "forget"}, ValueError, "'average', 'overwrite', 'freeze'; got 'forget'"),
+        ({"when_full": 3}, ValueError, "when_full.*got 3"),
+    ],
+)
+def test_bad_levels(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Level(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"similarity": "euclid"}, ValueError, "'shifted_cosine', 'cosine'; got 'euclid'"),
+        ({"hidden_similarity": "dot"}, ValueError, "'cosine', 'weighted_mean'; got 'dot'"),
+        ({"propagation": "softmax"}, ValueError, "'argmax', 'max'; got 'softmax'"),
+        ({"mu": "median"}, ValueError, "'mean', 'pseudocount'; got 'median'"),
+        ({"norm": 2}, ValueError, "'all', 'heard'; got 2"),
+        ({"update_order": "before"}, ValueError, "'layerwise', 'after'; got 'before'"),
+        ({"blend": 1.5}, ValueError, "blend.*0 to 1; got 1.5"),
+        ({"rho": -1}, ValueError, "rho.*got -1"),
+    ],
+)
+def test_bad_options(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        SQHN((4, 6), capacity=3, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("shape", "levels", "message"),
+    [
+        (
+            (28, 28),
+            [Level(5, 3), Level(None, 3)],
+            r"level 1: kernel \(5, 5\).*axis 0 has length 28.*\[1, 2, 4, 7, 14, 28\]",
+        ),
+        ((32, 32), [Level(4, 3), Level(3, 3), Level(None, 3)], r"level 2: kernel \(3, 3\).*\(8, 8\).*not 3"),
+        ((32, 32), [Level(4, 3), Level(4, 3)], r"level 2 has 4 nodes.*must have one.*\(8, 8\)"),
+        ((32, 32), [Level(None, 3), Level(None, 3)], None),
+        ((32,), [Level((4, 4), 3), Level(None, 3)], r"level 1: kernel \(4, 4\) has more axes than the shape \(32,\)"),
+    ],
+)
+def test_kernels_that_do_not_fit(shape: tuple[int, ...], levels: list[Level], message: str | None) -> None:
+    with pytest.raises(ValueError, match=message or "level 1 of 2 has no kernel"):
+        SQHN(shape, levels)
+
+
+@pytest.mark.parametrize(
+    ("shape", "arguments", "error", "message"),
+    [
+        ((), {"capacity": 3}, TypeError, "input_shape"),
+        ("28", {"capacity": 3}, TypeError, "input_shape.*'28'"),
+        ((28, 0), {"capacity": 3}, ValueError, r"input_shape.*\(28, 0\)"),
+        ((28, 2.0), {"capacity": 3}, ValueError, "input_shape"),
+        ((28, 28), {}, ValueError, "either capacity=N.*or a list of Levels"),
+        ((28, 28), {"levels": [Level(capacity=3)], "capacity": 3}, ValueError, "not both"),
+        ((28, 28), {"levels": []}, TypeError, "at least one Level"),
+        ((28, 28), {"levels": Level(capacity=3)}, TypeError, "list of at least one Level"),
+        ((28, 28), {"levels": [3]}, TypeError, "entry 1 is 3"),
+    ],
+)
+def test_bad_networks(shape: Any, arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        SQHN(shape, **arguments)
+
+
+def test_an_unknown_inference_lists_the_known_ones() -> None:
+    memory = SQHN((4, 6), capacity=3)
+    memory.learn(GOOD)
+    with pytest.raises(ValueError, match="'paper', 'exact'; got 'magic'"):
+        memory.recall(GOOD, inference="magic")
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, True])
+def test_bad_numbers_of_threads(n: Any) -> None:
+    with pytest.raises(ValueError, match="threads"):
+        set_num_threads(n)
