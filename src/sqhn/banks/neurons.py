@@ -80,7 +80,7 @@ class Neurons:
     def wanted(self, more: int) -> int:
         """How much room `more` samples may need: geometric growth, never beyond the capacity."""
         need = min(int(self.grown.max()) + more, self.level.capacity)
-        return self.room if need <= self.room else min(max(need, self.room * 3 // 2), self.level.capacity)
+        return self.room if need <= self.room else min(max(need, 2 * self.room), self.level.capacity)
 
     def reserve(self, room: int) -> None:
         self.c, self.mu = enlarge(self.c, 1, room), enlarge(self.mu, 1, room)

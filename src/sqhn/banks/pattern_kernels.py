@@ -19,6 +19,8 @@ from sqhn.level import DELTA, TIE
 SUM = {"reassoc", "contract", "nsz", "arcp"}  # sums may be reordered: their rounding never decides
 ULP = 2.0**-24
 BLOCK = 128
+NOBODY = -1
+EAGER = 8  # neurons that are looked at in the order of their bounds
 STALE = 64  # updates after which the features of a neuron are computed anew
 
 AVERAGE, OVERWRITE, FREEZE = 0, 1, 2
@@ -39,59 +41,58 @@ def squared(x, centre):
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)
-def shift(x, centre, y):
-    """y = x - centre in float64; returns |y|^2."""
+def inner(x, m, centre):
+    """<x - centre, m - centre>."""
     total = 0.0
     for i in range(x.shape[0]):
-        y[i] = np.float64(x[i]) - centre
-        total += y[i] * y[i]
+        total += (np.float64(x[i]) - centre) * (np.float64(m[i]) - centre)
     return total
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)
-def inner(y, m, centre):
-    """<y, m - centre>."""
-    total = 0.0
-    for i in range(y.shape[0]):
-        total += y[i] * (np.float64(m[i]) - centre)
-    return total
+def observed(x, m, seen, centre):
+    """<x - centre, m - centre> and |m - centre|^2 over the observed values."""
+    xm = mm = 0.0
+    for i in range(x.shape[0]):
+        u = (np.float64(m[i]) - centre) * np.float64(seen[i])
+        xm += (np.float64(x[i]) - centre) * u
+        mm += u * u
+    return xm, mm
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)
 def inner_single(y, m, centre):
     """<y, m - centre> in float32."""
-    total, shift = np.float32(0), np.float32(centre)
+    total = np.float32(0)
     for i in range(y.shape[0]):
-        total += y[i] * (m[i] - shift)
+        total += y[i] * (m[i] - np.float32(centre))
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=SUM)
-def length_observed(m, seen, centre):
-    """|m - centre|^2 over the observed values."""
-    total = 0.0
-    for i in range(m.shape[0]):
-        d = (np.float64(m[i]) - centre) * np.float64(seen[i])
-        total += d * d
-    return total
+@njit(cache=True, nogil=True)
+def similarity(x, xx, seen, masked, m, mm, centre):
+    """s of one neuron; xx and mm are squared lengths after the shift, xx over the observed values if masked."""
+    if masked:
+        xm, mm = observed(x, m, seen, centre)
+    else:
+        xm = inner(x, m, centre)
+    return centre + (1 - centre) * xm / (np.sqrt(xx) * np.sqrt(mm) + DELTA)
+
+
+@njit(cache=True, nogil=True)
+def shift(x, centre, y):
+    """y = x - centre in float32, for products; returns |x - centre|^2."""
+    for i in range(x.shape[0]):
+        y[i] = x[i] - np.float32(centre)
+    return squared(x, centre)
 
 
 @njit(cache=True, nogil=True)
 def shift_observed(x, seen, centre, y):
-    """y = x - centre where observed, 0 elsewhere; returns |y|^2."""
-    total = 0.0
+    """As `shift`, over the observed values; y is 0 elsewhere."""
     for i in range(x.shape[0]):
-        y[i] = np.float64(x[i]) - centre if seen[i] else 0.0
-        total += y[i] * y[i]
-    return total
-
-
-@njit(cache=True, nogil=True)
-def similarity(y, yy, seen, masked, m, mm, centre):
-    """s of one neuron, for y = x - centre with squared length yy; over the observed values if masked."""
-    if masked:
-        mm = length_observed(m, seen, centre)
-    return centre + (1 - centre) * inner(y, m, centre) / (np.sqrt(yy) * np.sqrt(mm) + DELTA)
+        y[i] = x[i] - np.float32(centre) if seen[i] else np.float32(0)
+    return observed(x, x, seen, centre)[1]
 
 
 # -- the two-step decision -------------------------------------------------------------------------------------------
@@ -143,25 +144,25 @@ def reaching(upper, G, bar):
 
 
 @njit(cache=True, nogil=True)
-def decide(upper, G, slack, y, yy, seen, masked, m, m2, centre, index, value):
+def decide(upper, G, slack, x, xx, seen, masked, m, m2, centre, index, value):
     """The winning neuron, its similarity, and how many neurons were evaluated.
 
-    upper[j] + slack is an upper bound of cosine times |y|. Those that reach the best value so far are evaluated, the
-    most promising first. index and value are scratch, one entry per neuron.
+    upper[j] + slack is an upper bound of cosine times |x - centre|. Those that reach the best value so far are
+    evaluated, the most promising first. index and value are scratch, one entry per neuron.
     """
-    length = np.sqrt(yy)
+    length = np.sqrt(xx)
     first = highest(upper, G)
-    best = similarity(y, yy, seen, masked, m[first], m2[first], centre)
+    best = similarity(x, xx, seen, masked, m[first], m2[first], centre)
     reached = reach(best, centre, length, slack)
     if upper[first] >= reached and reaching(upper, G, np.float32(reached)) == 1:
         return first, best, 1
     index[0], value[0], done = first, best, 1
     n = contenders(upper, G, reached, first, index)
-    while done < n:
-        j = take_best(upper, index, done, n)
-        if upper[j] < reached:
+    while True:
+        j, n = next_best(upper, index, done, n, reached)
+        if done == n:
             break
-        value[done] = similarity(y, yy, seen, masked, m[j], m2[j], centre)
+        value[done] = similarity(x, xx, seen, masked, m[j], m2[j], centre)
         if value[done] > best:
             best = value[done]
             reached = reach(best, centre, length, slack)
@@ -188,38 +189,42 @@ def contenders(upper, G, reached, first, index):
 
 
 @njit(cache=True, nogil=True)
-def take_best(upper, index, start, stop):
-    """Move the neuron with the highest upper bound to the front of index[start:stop]."""
-    at = start
-    for i in range(start + 1, stop):
-        if upper[index[i]] > upper[index[at]]:
-            at = i
-    index[at], index[start] = index[start], index[at]
-    return index[start]
+def next_best(upper, index, done, n, reached):
+    """The next of the neurons index[done:n] that reaches a value, and n less those that do not.
+
+    The first few are taken by their upper bounds, so that the bar rises fast; then they come as they are.
+    """
+    if done <= EAGER:
+        at = done
+        for i in range(done + 1, n):
+            if upper[index[i]] > upper[index[at]]:
+                at = i
+        if done < n:
+            index[at], index[done] = index[done], index[at]
+    while done < n and upper[index[done]] < reached:
+        n -= 1
+        index[done] = index[n]
+    return (index[done] if done < n else NOBODY), n
 
 
 @njit(cache=True, nogil=True)
-def tighten(upper, G, slack, length, single, m, inv, centre, index):
+def tighten(upper, G, slack, length, y, m, inv, centre, index):
     """Tight upper bounds, by whole products in float32, for the neurons that may be best; returns how many.
 
     upper[j] + slack is an upper bound before and after. Float32 touches half the bytes of float64, and most of the
     neurons that the coarse view could not tell apart need no more than this.
     """
-    error = 2 * (single.shape[0] + 16) * ULP * length
-    j, n, reached = highest(upper, G), 0, -np.inf
-    done = 0
-    while True:
-        near = inner_single(single, m[j], centre) * np.float64(inv[j])
+    error = 2 * (y.shape[0] + 16) * ULP * length
+    j, n, done, reached = highest(upper, G), 1, 0, -np.inf
+    while done < n:
+        near = inner_single(y, m[j], centre) * np.float64(inv[j])
         upper[j] = near + error - slack
         reached = max(reached, near - error - slack)
         done += 1
         if done == 1:
             n = contenders(upper, G, reached, j, index)
-        if done == n:
-            return done
-        j = take_best(upper, index, done, n)
-        if upper[j] < reached:
-            return done
+        j, n = next_best(upper, index, done, n, reached)
+    return done
 
 
 @njit(cache=True, nogil=True)
@@ -317,21 +322,21 @@ def product(ut, y, G, p):
         p[j] = 0
     i = 0
     while i + 8 <= d:
-        a, b, c, e = np.float32(y[i]), np.float32(y[i + 1]), np.float32(y[i + 2]), np.float32(y[i + 3])
-        f, g, h, o = np.float32(y[i + 4]), np.float32(y[i + 5]), np.float32(y[i + 6]), np.float32(y[i + 7])
+        a, b, c, e = y[i], y[i + 1], y[i + 2], y[i + 3]
+        f, g, h, o = y[i + 4], y[i + 5], y[i + 6], y[i + 7]
         ua, ub, uc, ue = ut[i], ut[i + 1], ut[i + 2], ut[i + 3]
         uf, ug, uh, uo = ut[i + 4], ut[i + 5], ut[i + 6], ut[i + 7]
         for j in range(G):
             p[j] += (a * ua[j] + b * ub[j] + c * uc[j] + e * ue[j]) + (f * uf[j] + g * ug[j] + h * uh[j] + o * uo[j])
         i += 8
     while i + 4 <= d:
-        a, b, c, e = np.float32(y[i]), np.float32(y[i + 1]), np.float32(y[i + 2]), np.float32(y[i + 3])
+        a, b, c, e = y[i], y[i + 1], y[i + 2], y[i + 3]
         ua, ub, uc, ue = ut[i], ut[i + 1], ut[i + 2], ut[i + 3]
         for j in range(G):
             p[j] += a * ua[j] + b * ub[j] + c * uc[j] + e * ue[j]
         i += 4
     while i < d:
-        a = np.float32(y[i])
+        a = y[i]
         ua = ut[i]
         for j in range(G):
             p[j] += a * ua[j]
@@ -345,20 +350,20 @@ def learn_small(
     """A chunk of online steps at nodes lo..hi."""
     room, d = m.shape[1], m.shape[2]
     ut = np.empty((d, room), np.float32)
-    y = np.empty(d)
+    y = np.empty(d, np.float32)
     p, upper = np.empty(room, np.float32), np.empty(room, np.float32)
     index, value = np.empty(room, np.int64), np.empty(room, np.float64)
     for n in range(lo, hi):
         G = grown[n]
         transpose(m[n], G, centre, ut)
         for t in range(x.shape[1]):
-            yy = shift(x[n, t], centre, y)
+            xx = shift(x[n, t], centre, y)
             j, s = -1, -np.inf
             if G:
                 product(ut, y, G, p)
                 scaled(p, inv[n], G, upper)
-                slack = (2 * d + 16) * ULP * np.sqrt(yy)
-                j, s, _ = decide(upper, G, slack, y, yy, NOTHING, False, m[n], m2[n], centre, index, value)
+                slack = (2 * d + 16) * ULP * np.sqrt(xx)
+                j, s, _ = decide(upper, G, slack, x[n, t], xx, NOTHING, False, m[n], m2[n], centre, index, value)
             j, new, writes = fate(j, s, eps[t], c[n], G, capacity, when_full)
             if writes:
                 write(j, new, s, x[n, t], m[n], m2[n], inv[n], c[n], mu[n], pseudo, centre)
@@ -366,18 +371,18 @@ def learn_small(
                 for i in range(d):
                     ut[i, j] = m[n, j, i] - np.float32(centre)
             k[n, t], a[n, t], grew[n, t], wrote[n, t] = j, s, new, writes
-            v[n, t] = strength(new, s, y, yy, m[n, j], m2[n, j], centre, after)
+            v[n, t] = strength(new, s, x[n, t], xx, m[n, j], m2[n, j], centre, after)
         grown[n] = G
     if lo == 0:
         steps[0] += x.shape[1]
 
 
 @njit(cache=True, nogil=True)
-def strength(grew, before, y, yy, m, mm, centre, after):
+def strength(grew, before, x, xx, m, mm, centre, after):
     """What a node sends up: its match after the update, or before it."""
     if after:
         return 1.0 if grew else before
-    return similarity(y, yy, NOTHING, False, m, mm, centre)
+    return similarity(x, xx, NOTHING, False, m, mm, centre)
 
 
 @njit(cache=True, nogil=True)
@@ -388,7 +393,7 @@ def product_observed(ut, y, seen, G, p, inv):
         inv[j] = 0
     for i in range(y.shape[0]):
         if seen[i]:
-            a, u = np.float32(y[i]), ut[i]
+            a, u = y[i], ut[i]
             for j in range(G):
                 p[j] += a * u[j]
                 inv[j] += u[j] * u[j]
@@ -401,7 +406,7 @@ def best_small(lo, hi, x, seen, masked, m, m2, inv, grown, centre, k, v):
     """The winner and its similarity at nodes lo..hi, for every sample."""
     room, d = m.shape[1], m.shape[2]
     ut = np.empty((d, room), np.float32)
-    y = np.empty(d)
+    y = np.empty(d, np.float32)
     p, upper = np.empty(room, np.float32), np.empty(room, np.float32)
     partial = np.empty(room, np.float32)
     index, value = np.empty(room, np.int64), np.empty(room, np.float64)
@@ -414,17 +419,19 @@ def best_small(lo, hi, x, seen, masked, m, m2, inv, grown, centre, k, v):
                 if not st.any():
                     k[n, t], v[n, t] = 0, 0.0
                     continue
-                yy = shift_observed(x[n, t], st, centre, y)
+                xx = shift_observed(x[n, t], st, centre, y)
                 product_observed(ut, y, st, G, p, partial)
                 scaled(p, partial, G, upper)
-                slack = (4 * d + 32) * ULP * np.sqrt(yy)
-                k[n, t], v[n, t], _ = decide(upper, G, slack, y, yy, st, True, m[n], m2[n], centre, index, value)
+                slack = (4 * d + 32) * ULP * np.sqrt(xx)
+                k[n, t], v[n, t], _ = decide(upper, G, slack, x[n, t], xx, st, True, m[n], m2[n], centre, index, value)
             else:
-                yy = shift(x[n, t], centre, y)
+                xx = shift(x[n, t], centre, y)
                 product(ut, y, G, p)
                 scaled(p, inv[n], G, upper)
-                slack = (2 * d + 16) * ULP * np.sqrt(yy)
-                k[n, t], v[n, t], _ = decide(upper, G, slack, y, yy, NOTHING, False, m[n], m2[n], centre, index, value)
+                slack = (2 * d + 16) * ULP * np.sqrt(xx)
+                k[n, t], v[n, t], _ = decide(
+                    upper, G, slack, x[n, t], xx, NOTHING, False, m[n], m2[n], centre, index, value
+                )
 
 
 # -- large nodes: matrix products for a whole chunk, corrected as neurons change --------------------------------------
@@ -481,7 +488,7 @@ def learn_large(
     A step changes one neuron, so it changes one column of P, by a combination of what is already known.
     """
     room, d, batch = m.shape[1], m.shape[2], x.shape[1]
-    y, single = np.empty(d), np.empty(d, np.float32)
+    y = np.empty(d, np.float32)
     upper, ratio = np.empty(room, np.float32), np.empty(room, np.float32)
     scale = np.empty(room)
     index, value = np.empty(room, np.int64), np.empty(room, np.float64)
@@ -492,17 +499,15 @@ def learn_large(
             scale[j] = np.sqrt(m2[n, j])
             ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], error) * inv[n, j]
         for t in range(batch):
-            yy = shift(x[n, t], centre, y)
-            length = np.sqrt(yy)
+            xx = shift(x[n, t], centre, y)
+            length = np.sqrt(xx)
             j, s = -1, -np.inf
             if G:
-                yb = residual(outside, yy, np.float64(gram[n, t, t]), length, error)
+                yb = residual(outside, xx, np.float64(gram[n, t, t]), length, error)
                 upper_bounds(P[n, t], inv[n], ratio, np.float32(yb), G, upper)
                 slack = error * length * spread
-                for i in range(d):
-                    single[i] = y[i]
-                evaluated[n] += tighten(upper, G, slack, length, single, m[n], inv[n], centre, index)
-                j, s, _ = decide(upper, G, slack, y, yy, NOTHING, False, m[n], m2[n], centre, index, value)
+                evaluated[n] += tighten(upper, G, slack, length, y, m[n], inv[n], centre, index)
+                j, s, _ = decide(upper, G, slack, x[n, t], xx, NOTHING, False, m[n], m2[n], centre, index, value)
             j, new, writes = fate(j, s, eps[t], c[n], G, capacity, when_full)
             if writes:
                 write(j, new, s, x[n, t], m[n], m2[n], inv[n], c[n], mu[n], pseudo, centre)
@@ -519,7 +524,7 @@ def learn_large(
                 ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], error) * inv[n, j]
                 spread = max(spread, scale[j] * inv[n, j])
             k[n, t], a[n, t], grew[n, t], wrote[n, t] = j, s, new, writes
-            v[n, t] = strength(new, s, y, yy, m[n, j], m2[n, j], centre, after)
+            v[n, t] = strength(new, s, x[n, t], xx, m[n, j], m2[n, j], centre, after)
         grown[n] = G
     if lo == 0:
         steps[0] += x.shape[1]
@@ -549,67 +554,47 @@ def follow(features, seen, step):
 @njit(cache=True, nogil=True)
 def best_large(lo, hi, x, P, seen, error, outside, m, m2, inv, v2, G, centre, k, v, evaluated):
     """The winner and its similarity at one node for samples lo..hi, from products P (batch, G) in the coarse view."""
-    y, single = np.empty(x.shape[1]), np.empty(x.shape[1], np.float32)
+    y = np.empty(x.shape[1], np.float32)
     ratio = np.empty(G, np.float32)
     upper = np.empty(G, np.float32)
     index, value = np.empty(G, np.int64), np.empty(G, np.float64)
     for j in range(G):
         ratio[j] = residual(outside, m2[j], v2[j], np.sqrt(m2[j]), error) * inv[j]
     for t in range(lo, hi):
-        yy = shift(x[t], centre, y)
-        length = np.sqrt(yy)
-        yb = residual(outside, yy, squared(seen[t], 0.0), length, error)
+        xx = shift(x[t], centre, y)
+        length = np.sqrt(xx)
+        yb = residual(outside, xx, squared(seen[t], 0.0), length, error)
         upper_bounds(P[t], inv, ratio, np.float32(yb), G, upper)
-        for i in range(y.shape[0]):
-            single[i] = y[i]
-        evaluated[t] = tighten(upper, G, error * length, length, single, m, inv, centre, index)
-        k[t], v[t] = decide(upper, G, error * length, y, yy, NOTHING, False, m, m2, centre, index, value)[:2]
+        evaluated[t] = tighten(upper, G, error * length, length, y, m, inv, centre, index)
+        k[t], v[t] = decide(upper, G, error * length, x[t], xx, NOTHING, False, m, m2, centre, index, value)[:2]
 
 
 @njit(cache=True, nogil=True)
 def best_observed(lo, hi, x, seen, P, lengths, error, m, m2, G, centre, k, v):
     """As `best_large`, with missing values: P and the squared lengths (batch, G) run over observed ones."""
-    y = np.empty(x.shape[1])
+    y = np.empty(x.shape[1], np.float32)
     inv, upper = np.empty(G, np.float32), np.empty(G, np.float32)
     index, value = np.empty(G, np.int64), np.empty(G, np.float64)
     for t in range(lo, hi):
         if not seen[t].any():
             k[t], v[t] = 0, 0.0
             continue
-        yy = shift_observed(x[t], seen[t], centre, y)
+        xx = shift_observed(x[t], seen[t], centre, y)
         for j in range(G):
             inv[j] = np.float32(1.0) / np.sqrt(max(lengths[t, j], np.float32(1e-30)))
         scaled(P[t], inv, G, upper)
-        k[t], v[t], _ = decide(upper, G, error * np.sqrt(yy), y, yy, seen[t], True, m, m2, centre, index, value)
+        k[t], v[t], _ = decide(upper, G, error * np.sqrt(xx), x[t], xx, seen[t], True, m, m2, centre, index, value)
 
 
-@njit(cache=True, nogil=True, fastmath=SUM)
-def pool(x, centre, rows, columns, out):
-    """Sums of x - centre over blocks of rows x columns (1 or 2), scaled to keep lengths.
-
-    x (count, a, b * c) and out (count, a / rows, b / columns, c).
-    """
-    scale, shift = np.float32(1 / np.sqrt(rows * columns)), np.float32(centre)
-    width, c = x.shape[2], out.shape[3]
-    line = np.empty(width, np.float32)
+@njit(cache=True, nogil=True)
+def pair_rows(x, centre, out):
+    """Sums of x - centre over pairs of rows, scaled to keep lengths; x (count, 2 * rows, width), out half as high."""
+    shift, scale = np.float32(centre), np.float32(np.sqrt(0.5))
     for t in range(out.shape[0]):
         for i in range(out.shape[1]):
-            above, below = x[t, i * rows], x[t, i * rows + rows - 1]
-            if rows == 2:
-                for k in range(width):
-                    line[k] = ((above[k] - shift) + (below[k] - shift)) * scale
-            else:
-                for k in range(width):
-                    line[k] = (above[k] - shift) * scale
-            target = out[t, i]
-            if columns == 2:
-                for j in range(target.shape[0]):
-                    for r in range(c):
-                        target[j, r] = line[2 * j * c + r] + line[2 * j * c + c + r]
-            else:
-                for j in range(target.shape[0]):
-                    for r in range(c):
-                        target[j, r] = line[j * c + r]
+            above, below, target = x[t, 2 * i], x[t, 2 * i + 1], out[t, i]
+            for k in range(target.shape[0]):
+                target[k] = ((above[k] - shift) + (below[k] - shift)) * scale
 
 
 # -- other questions -------------------------------------------------------------------------------------------------
@@ -628,23 +613,22 @@ def hold(lo, hi, x, k, wrote, m, m2, inv, c, centre):
 
 
 @njit(cache=True, nogil=True)
-def regard(x, seen, masked, centre, y):
-    """y = x - centre over what was observed; |y|^2, whether something is missing, and whether everything is."""
+def regard(x, seen, masked, centre):
+    """|x - centre|^2 over what was observed, whether something is missing, and whether everything is."""
     if masked and not seen.all():
-        return shift_observed(x, seen, centre, y), True, not seen.any()
-    return shift(x, centre, y), False, False
+        return observed(x, x, seen, centre)[1], True, not seen.any()
+    return squared(x, centre), False, False
 
 
 @njit(cache=True, nogil=True)
 def activity(lo, hi, x, seen, masked, m, m2, grown, centre, s):
     """s (nodes, batch, room) of every neuron; minus infinity beyond the grown ones."""
-    y = np.empty(x.shape[2])
     for n in range(lo, hi):
         for t in range(x.shape[1]):
             st = seen[n, t] if masked else NOTHING
-            yy, partial, silent = regard(x[n, t], st, masked, centre, y)
+            xx, partial, silent = regard(x[n, t], st, masked, centre)
             for j in range(grown[n]):
-                s[n, t, j] = 0.0 if silent else similarity(y, yy, st, partial, m[n, j], m2[n, j], centre)
+                s[n, t, j] = 0.0 if silent else similarity(x[n, t], xx, st, partial, m[n, j], m2[n, j], centre)
             for j in range(grown[n], s.shape[2]):
                 s[n, t, j] = -np.inf
 
@@ -653,14 +637,13 @@ def activity(lo, hi, x, seen, masked, m, m2, grown, centre, s):
 def at(lo, hi, x, seen, masked, start, candidate, m, m2, centre, s):
     """s of the candidates start[n, t] .. start[n, t + 1] of each node and sample."""
     batch = x.shape[1]
-    y = np.empty(x.shape[2])
     for n in range(lo, hi):
         for t in range(batch):
             st = seen[n, t] if masked else NOTHING
-            yy, partial, silent = regard(x[n, t], st, masked, centre, y)
+            xx, partial, silent = regard(x[n, t], st, masked, centre)
             for i in range(start[n * batch + t], start[n * batch + t + 1]):
                 j = candidate[i]
-                s[i] = 0.0 if silent else similarity(y, yy, st, partial, m[n, j], m2[n, j], centre)
+                s[i] = 0.0 if silent else similarity(x[n, t], xx, st, partial, m[n, j], m2[n, j], centre)
 
 
 @njit(cache=True, nogil=True)

@@ -1,7 +1,7 @@
 """A coarse view of vectors: few features that hold most of their length, for a cheap first look.
 
-The features are the low frequencies along every axis: neighbours are added up in pairs, then a cosine transform keeps
-the slow part. All of it is orthonormal, so for two vectors with parts a inside the view and b outside it,
+The features are the low frequencies along every axis: rows are added up in pairs, then a cosine transform keeps the
+slow part. All of it is orthonormal, so for two vectors with parts a inside the view and b outside it,
 |<y, u> - <y_a, u_a>| <= |y_b| |u_b|. Neighbouring values of pictures and signals resemble each other, so little is left
 outside; where that is not so, the bound is wide, never wrong.
 """
@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.pattern_kernels import ULP, pool
+from sqhn.banks.pattern_kernels import ULP, pair_rows
 
 __all__ = ["View"]
 
@@ -36,22 +36,19 @@ class View:
     """The coarse view of vectors with the given shape; `size` features each."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        first, second, *rest = (*shape, 1, 1)
-        self.shape = (first, second, math.prod(rest))
-        self.pairs = tuple(2 if n >= 2 * SHORT and n % 2 == 0 else 1 for n in self.shape[:2])
-        axes = (first // self.pairs[0], second // self.pairs[1], *rest)
-        kept = [KEPT * pair if n >= SHORT else 1.0 for n, pair in zip(axes, (*self.pairs, *[1] * len(rest)))]
+        first, *rest = shape
+        self.height, self.width = first, math.prod(rest)
+        self.paired = first >= 2 * SHORT and first % 2 == 0
+        axes = [(first // 2, 2 * KEPT) if self.paired else (first, KEPT), *((n, KEPT) for n in rest)]
         factors: list[NDArray[np.float64]] = []
         lengths: list[int] = []
-        for n, part in zip(reversed(axes), reversed(kept)):
+        for n, kept in reversed(axes):
             if n == 1:
                 continue
-            basis = cosines(n, part)
+            basis = cosines(n, kept if n >= SHORT else 1.0)
             if len(lengths) == 1 and max(lengths[0], n) <= LONGEST and lengths[0] * n <= WIDEST:
-                factors[0], lengths[0] = (
-                    np.asarray(np.kron(basis, factors[0]), np.float64),
-                    lengths[0] * n,
-                )  # short trailing axes as one
+                factors[0] = np.asarray(np.kron(basis, factors[0]), np.float64)  # short trailing axes as one
+                lengths[0] *= n
             else:
                 factors.append(basis)
                 lengths.append(n)
@@ -63,10 +60,11 @@ class View:
 
     def __call__(self, x: NDArray[np.float32], centre: float) -> NDArray[np.float32]:
         """`(count, values)` to `(count, size)`: the features of x - centre."""
-        rows, columns = self.pairs
-        a, b, c = self.shape
-        z = np.empty((len(x), a // rows, b // columns, c), np.float32)
-        pool(x.reshape(len(x), a, b * c), centre, rows, columns, z)
+        if self.paired:
+            z = np.empty((len(x), self.height // 2, self.width), np.float32)
+            pair_rows(x.reshape(len(x), self.height, self.width), centre, z)
+        else:
+            z = x - np.float32(centre)
         after = 1  # features of the axes already transformed
         for n, basis in zip(self.lengths, self.factors):
             block, kept = basis.shape
