@@ -224,6 +224,20 @@ class TestAblations:
         assert reference.root.c[0] == 1
 
 
+def test_recognition_by_the_error_of_recall() -> None:
+    reference = ReferenceSQHN((1, 4), [Level(capacity=3)], keep_error=True)
+    x = RNG.random((3, 1, 4), np.float32)
+    assert not reference.recognize_by_error(x[0]).old
+    before: list[float] = []
+    for sample in x:
+        if reference.root.grown:
+            before.append(float(np.mean(np.square(reference.recall(sample).x.astype(np.float64) - sample))))
+        reference.learn(sample)
+    assert reference.error == pytest.approx(np.mean(before))
+    assert all(reference.recognize_by_error(sample).old for sample in x)
+    assert not reference.recognize_by_error(x[0] + 3).old
+
+
 def test_theorem_3_the_chosen_value_minimizes_what_is_left() -> None:
     """kappa less the energy of the children is least at the value of largest activity."""
     node = Node(Level(capacity=6), [4, 4], False, Options())

@@ -167,6 +167,24 @@ def test_bad_networks(shape: Any, arguments: dict[str, Any], error: type[Excepti
         SQHN(shape, **arguments)
 
 
+def test_memorize_needs_a_batch_that_fits() -> None:
+    memory = SQHN((4, 6), [Level((2, 2), 4), Level(None, 9)])
+    memory.memorize(GOOD[:3])
+    before = fingerprint(memory)
+    with pytest.raises(ValueError, match=r"level 1 has room for 1 more neurons; got 5 samples"):
+        memory.memorize(GOOD)
+    with pytest.raises(ValueError, match=r"\(n, 4, 6\)"):
+        memory.memorize(GOOD[0])
+    assert fingerprint(memory) == before
+
+
+def test_an_unknown_visible_term_lists_the_known_ones() -> None:
+    memory = SQHN((4, 6), capacity=3)
+    memory.learn(GOOD)
+    with pytest.raises(ValueError, match="'similarity', 'bernoulli_mean'; got 'gauss'"):
+        memory.energy(GOOD, visible="gauss")  # type: ignore[arg-type]
+
+
 def test_an_unknown_inference_lists_the_known_ones() -> None:
     memory = SQHN((4, 6), capacity=3)
     memory.learn(GOOD)

@@ -20,7 +20,7 @@ from sqhn.banks.neurons import Codes, Patches, Sent, Support
 from sqhn.banks.pattern import PatternBank
 from sqhn.inference import Inference, Message, by_name
 from sqhn.interrupt import deferred
-from sqhn.level import TIE, Level, Options
+from sqhn.level import TIE, Level, Options, check_word
 from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Score, Written
 from sqhn.patches import plan
 from sqhn.validate import as_levels, as_samples, as_shape
@@ -163,6 +163,28 @@ class SQHN:
         repeated: list[Any] = [np.repeat(field, len(samples), axis=1) for field in first]
         return Sent(*repeated)._replace(grew=grew)
 
+    def memorize(self, x: ArrayLike) -> None:
+        """Give every sample of a batch a neuron of its own in every node, at once, without asking whether it is new.
+
+        For comparisons with memories that are loaded, not taught; a stream is for `learn`.
+        """
+        samples, single, _ = as_samples(x, self.input_shape)
+        if single:
+            raise ValueError(f"memorize needs a batch of shape (n, {self._shape_text()}); got {self.input_shape}")
+        for number, bank in enumerate(self.banks, start=1):
+            free = bank.level.capacity - int(bank.grown.max())
+            if len(samples) > free:
+                raise ValueError(f"level {number} has room for {free} more neurons; got {len(samples)} samples")
+        with deferred():
+            patches = self._split(samples)
+            self._reserve(len(samples))
+            self._patterns.store(patches)
+            k, _ = self._patterns.best(patches)
+            for bank in self._codes:
+                codes = Codes(k, np.ones(k.shape))
+                bank.store(codes)
+                k, _ = bank.best(codes)
+
     def _split(self, samples: NDArray[Any], seen: NDArray[np.bool_] | None = None) -> Patches:
         split = self._tilings[0].split
         return Patches(_writable(split(_as_values(samples))), None if seen is None else _writable(split(seen)))
@@ -213,20 +235,35 @@ class SQHN:
         """The number of terms of the energy: nodes of level 1, plus hidden nodes other than the root."""
         return self._patterns.nodes + sum(tiling.nodes for tiling in self._tilings) - 1
 
-    def energy(self, x: ArrayLike, *, inference: str | Inference = "paper") -> Score:
-        """The energy of the recalled state, in [0, 1]: how well the tree explains x."""
+    def energy(
+        self,
+        x: ArrayLike,
+        *,
+        inference: str | Inference = "paper",
+        visible: Literal["similarity", "bernoulli_mean"] = "similarity",
+    ) -> Score:
+        """The energy of the recalled state, in [0, 1]: how well the tree explains x.
+
+        visible: what an input patch adds: its "similarity" to the prototype, or "bernoulli_mean", the mean likelihood
+            of its values as those of binary pixels.
+        """
         rule = by_name(inference)
+        check_word("visible", visible, ("similarity", "bernoulli_mean"))
         samples, single, _ = self._question(x, None)
         energy = np.empty(len(samples))
         for part, patches in self._parts(samples, None, rule.samples):
             k = self._down(self._up(patches, rule), rule)
-            energy[part] = self._energy(patches, k)
+            energy[part] = self._energy(patches, k, visible)
         return float(energy[0]) if single else energy
 
-    def _energy(self, patches: Patches, k: list[NDArray[np.int32]]) -> NDArray[np.float64]:
+    def _energy(self, patches: Patches, k: list[NDArray[np.int32]], visible: str) -> NDArray[np.float64]:
         """E of the values k, for every sample."""
-        visible = self._patterns.at(patches, Support.single(k[0])).reshape(k[0].shape)
-        total = visible.sum(axis=0)
+        if visible == "similarity":
+            seen = self._patterns.at(patches, Support.single(k[0])).reshape(k[0].shape)
+        else:
+            x, m = patches.x, self._patterns.vectors(k[0])
+            seen = np.mean(x * m + (1 - x) * (1 - m), axis=2, dtype=np.float64)
+        total = seen.sum(axis=0)
         for bank, own, below in zip(self._codes, k[1:], k):
             total += bank.probability(own, below).sum(axis=0)
         result: NDArray[np.float64] = total / self._terms

@@ -116,6 +116,7 @@ class ReferenceSQHN:
 
     ablation: leave one thing out (2.11): "constant_threshold" (-Dir), "constant_step" (-lrDecay), "no_growth" (-Grw,
         random weights drawn with `seed`), "no_averaging" (-Avg).
+    keep_error: recall each sample before learning it and keep the mean error, for `recognize_by_error`.
     """
 
     def __init__(
@@ -125,10 +126,12 @@ class ReferenceSQHN:
         options: Options | None = None,
         ablation: Ablation = "none",
         seed: int = 0,
+        keep_error: bool = False,
     ) -> None:
         self.input_shape = tuple(input_shape)
         self.options = options or Options()
         self.ablation = ablation
+        self.keep_error, self.errors, self.error = keep_error, 0, 0.0
         self.tilings = plan(self.input_shape, levels)
         self.rho = self.options.rho if self.options.rho is not None else (0.99999 if len(levels) == 1 else 0.999)
         self.levels: list[list[Node]] = []
@@ -189,6 +192,9 @@ class ReferenceSQHN:
     def learn_samples(self, samples: ArrayLike) -> Written:
         """Samples of one thing (2.9): the first is learned, the others are averaged into the neurons it wrote."""
         first, *others = np.asarray(samples)
+        if self.keep_error and self.root.grown:
+            self.errors += 1
+            self.error += (self.recall_error(first) - self.error) / self.errors
         k: list[Any] = []  # what each level sends up, and whether it wrote
         v: list[Any] = []
         wrote: list[Any] = []
@@ -317,16 +323,23 @@ class ReferenceSQHN:
         """K: nodes of level 1, plus hidden nodes other than the root."""
         return len(self.levels[0]) + sum(map(len, self.levels)) - 1
 
-    def energy(self, x: ArrayLike, codes: Codes | None = None) -> float:
-        """E of an assignment, by default of the recalled one."""
+    def energy(self, x: ArrayLike, codes: Codes | None = None, visible: str = "similarity") -> float:
+        """E of an assignment, by default of the recalled one.
+
+        visible: the term of an input patch: its "similarity" to the prototype, or "bernoulli_mean", the mean
+            likelihood of its values as those of binary pixels.
+        """
         k = self.infer(x) if codes is None else codes
-        visible = [node.activity(p)[kn] for node, p, kn in zip(self.levels[0], self.patches(x), k[0])]
+        seen = [
+            node.activity(p)[kn] if visible == "similarity" else np.mean(p * node.m[kn] + (1 - p) * (1 - node.m[kn]))
+            for node, p, kn in zip(self.levels[0], self.patches(x), k[0])
+        ]
         hidden = [
             self.expectation(number, n, q, k[number][n])[k[number - 1][child]]
             for number in range(1, len(self.levels))
             for n, q, child in self.families(number)
         ]
-        return float(sum(visible) + sum(hidden)) / self.terms
+        return float(sum(seen) + sum(hidden)) / self.terms
 
     # -- recall and recognize ------------------------------------------------------------------------------------
 
@@ -346,3 +359,12 @@ class ReferenceSQHN:
         j = winner(h)
         threshold = self.rho * float(self.root.mu[j])
         return Recognized(bool(h[j] >= threshold - TIE), float(h[j]), threshold)
+
+    def recall_error(self, x: ArrayLike) -> float:
+        """The mean squared error of what x recalls, as if x were what should be recalled."""
+        return float(np.mean(np.square(self.recall(x).x.astype(np.float64) - np.asarray(x))))
+
+    def recognize_by_error(self, x: ArrayLike, rho: float = 0.5) -> Recognized:
+        """Old or new by the error of recall against its mean before learning (2.6, the variant SQHN(mse))."""
+        error = self.recall_error(x) if self.root.grown else np.inf
+        return Recognized(error <= rho * self.error, -error, -rho * self.error)

@@ -144,6 +144,27 @@ def test_hold(architecture: str, when_full: str, pictures: NDArray[np.float32]) 
     assert_same_answers(memory, reference, pictures[:2])
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_memorize(architecture: str, pictures: NDArray[np.float32]) -> None:
+    reference, memory = ReferenceSQHN(SHAPE, levels(architecture, 12)), SQHN(SHAPE, levels(architecture, 12))
+    stored = pictures[[0, 1, 2, 3, 1, 4, 5, 6, 0, 7, 8, 9]]  # with duplicates
+    reference.memorize(stored)
+    memory.memorize(stored)
+    assert_same_state(memory, reference)
+    assert_same_answers(memory, reference, noisy(pictures[:3]))
+
+
+@pytest.mark.parametrize("architecture", ["L1", "L2 (4,8)"])
+def test_energy_with_binary_pixels(architecture: str, pictures: NDArray[np.float32]) -> None:
+    reference, memory = ReferenceSQHN(SHAPE, levels(architecture, 6)), SQHN(SHAPE, levels(architecture, 6))
+    for x in pictures[:20]:
+        reference.learn(x)
+    memory.learn(pictures[:20])
+    energy = memory.energy(pictures[:5], visible="bernoulli_mean")
+    expected = [reference.energy(x, visible="bernoulli_mean") for x in pictures[:5]]
+    np.testing.assert_allclose(energy, expected, atol=1e-6)
+
+
 def test_digits_with_their_many_exact_ties(grey: NDArray[np.float32]) -> None:
     """Flat black patches match each other exactly, whatever is stored: ties go to the lowest index."""
     from sqhn import Level

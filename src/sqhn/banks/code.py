@@ -77,6 +77,14 @@ class CodeBank:
         hold(0, self.nodes, self.children, below, times, k, wrote, *self.lists, self.neurons.c)
         self.neurons.steps += times
 
+    def store(self, evidence: Codes) -> None:
+        """Make every sample's values a new neuron at every node; room must have been reserved."""
+        batch = evidence.k.shape[1]
+        first = self.neurons.append(batch)
+        n, t, q = (axis.ravel() for axis in np.indices((self.nodes, batch, self.family)))
+        rows = np.stack([n, first[n] + t, q, evidence.k[self.children[n, q], t], np.ones_like(n)], axis=1)
+        kernels.fill(rows.astype(np.int32), *self.lists)
+
     # -- questions -----------------------------------------------------------------------------------------------
 
     def best(self, evidence: Codes) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

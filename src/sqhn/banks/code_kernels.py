@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sqhn.banks.pattern_kernels import fate
+from sqhn.banks.decision_kernels import fate
 from sqhn.level import DELTA, TIE
 
 NEURON, VALUE, COUNT, NEXT_BY_VALUE, NEXT_BY_NEURON = 0, 1, 2, 3, 4

@@ -85,6 +85,16 @@ class Neurons:
     def reserve(self, room: int) -> None:
         self.c, self.mu = enlarge(self.c, 1, room), enlarge(self.mu, 1, room)
 
+    def append(self, count: int) -> NDArray[np.int64]:
+        """Count `count` new neurons at every node; returns the index of the first of them at each."""
+        first = self.grown.copy()
+        new = np.arange(count) + first[:, None]
+        np.put_along_axis(self.c, new, 1, axis=1)
+        np.put_along_axis(self.mu, new, 1.0, axis=1)
+        self.grown += count
+        self.steps += count
+        return first
+
     def thresholds(self, batch: int) -> NDArray[np.float64]:
         """The growth thresholds of the next steps."""
         eps: NDArray[np.float64] = np.asarray(self.level.threshold(self.step + np.arange(batch)))

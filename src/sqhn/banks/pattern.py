@@ -2,7 +2,7 @@
 
 Few-valued nodes meet every sample with their prototypes in the cache. Nodes with many values see a whole chunk through
 two matrix products, of the samples with the prototypes and among themselves, and a walk over scalars keeps the products
-true while neurons change. Both end in the same two-step decision (`pattern_kernels`), so neither the path nor the
+true while neurons change. Both end in the same two-step decision (`decision_kernels`), so neither the path nor the
 chunk size shows in the result. Cost per sample: its share of the products, plus O(grown + chunk).
 """
 
@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks import pattern_kernels as kernels
+from sqhn.banks import large_kernels, pattern_kernels, small_kernels
+from sqhn.banks.decision_kernels import ULP
+from sqhn.banks.large_kernels import STALE
 from sqhn.banks.neurons import Neurons, Patches, Sent, Support, enlarge, learning_rules
 from sqhn.banks.threads import split_range
 from sqhn.banks.view import View
@@ -83,13 +85,15 @@ class PatternBank:
         state = (neurons.c, neurons.mu, neurons.grown, neurons.steps)
         rules = (neurons.thresholds(batch), *self.rules)
         if self.small:
-            split_range(kernels.learn_small, self.nodes, work, x, self.m, self.m2, self.inv, *state, *rules, *sent)
+            split_range(
+                small_kernels.learn_small, self.nodes, work, x, self.m, self.m2, self.inv, *state, *rules, *sent
+            )
         else:
             coarse = not self.blind
             evaluated = np.zeros(self.nodes, np.int64)
             split_range(
-                kernels.learn_large, self.nodes, work, x, *self.products(x, coarse), coarse, self.m, self.m2, self.inv,
-                self.features, self.v2, self.drift, *state, *rules, *sent, evaluated,
+                large_kernels.learn_large, self.nodes, work, x, *self.products(x, coarse), coarse, self.m, self.m2,
+                self.inv, self.features, self.v2, self.drift, *state, *rules, *sent, evaluated,
             )  # fmt: skip
             self.judge_view(int(evaluated.sum()) / batch / self.nodes)
         return sent
@@ -107,7 +111,7 @@ class PatternBank:
             seen[n] = self.see(x[n], coarse)
             np.matmul(seen[n], seen[n].T, out=gram[n])
             error = max(error, self.multiply(n, seen[n], coarse, P[n]))
-        return P, gram, seen, error + 4 * batch * kernels.ULP
+        return P, gram, seen, error + 4 * batch * ULP
 
     def see(self, x: NDArray[np.float32], coarse: bool) -> NDArray[np.float32]:
         """Samples (batch, size) less the centre, through the coarse view or whole."""
@@ -119,18 +123,18 @@ class PatternBank:
         if coarse:
             self.refresh_view(n)
             np.matmul(seen, self.features[n, :G].T, out=P[:, :G])
-            drift = (kernels.STALE + len(seen)) * 2 * kernels.ULP
-            return float(2 * ((self.view.size + 16) * kernels.ULP + 2 * self.view.error + drift))
+            drift = (STALE + len(seen)) * 2 * ULP
+            return float(2 * ((self.view.size + 16) * ULP + 2 * self.view.error + drift))
         centre = self.options.centre
         np.matmul(seen, self.m[n, :G].T, out=P[:, :G])
         P[:, :G] -= (centre * seen.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
         # The products are with m, not m - centre: |m| <= |m - centre| + centre * sqrt(size).
         stretch = 1 + centre * math.sqrt(self.size) * float(self.inv[n, :G].max(initial=0))
-        return 2 * (self.size + 16) * kernels.ULP * stretch
+        return 2 * (self.size + 16) * ULP * stretch
 
     def refresh_view(self, n: int) -> None:
         """Compute the features of the prototypes of node n anew where rounding may have added up."""
-        rows = np.flatnonzero(self.drift[n] >= kernels.STALE)
+        rows = np.flatnonzero(self.drift[n] >= STALE)
         if len(rows):
             features = self.view(self.m[n, rows], self.options.centre)
             self.features[n, rows] = features
@@ -150,7 +154,7 @@ class PatternBank:
         """Average further samples of one thing into the neurons k (nodes,) that its first sample wrote."""
         x = evidence.x
         split_range(
-            kernels.hold,
+            pattern_kernels.hold,
             self.nodes,
             x.size,
             x,
@@ -163,8 +167,30 @@ class PatternBank:
             self.options.centre,
         )
         if not self.small:
-            self.drift[np.arange(self.nodes), k] = kernels.STALE
+            self.drift[np.arange(self.nodes), k] = STALE
         self.neurons.steps += x.shape[1]
+
+    def store(self, evidence: Patches) -> None:
+        """Make every sample a new neuron at every node; room must have been reserved."""
+        batch = evidence.x.shape[1]
+        for n, first in enumerate(self.neurons.append(batch)):
+            self.m[n, first : first + batch] = evidence.x[n]
+            if not self.small:
+                self.drift[n, first : first + batch] = STALE
+        self.derive()
+
+    def derive(self) -> None:
+        """Compute what is derived from the prototypes, but for the coarse view."""
+        split_range(
+            pattern_kernels.refresh_all,
+            self.nodes,
+            self.m.size,
+            self.m,
+            self.m2,
+            self.inv,
+            self.grown,
+            self.options.centre,
+        )
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -174,7 +200,7 @@ class PatternBank:
         k, v = np.empty(x.shape[:2], np.int32), np.empty(x.shape[:2])
         if self.small:
             split_range(
-                kernels.best_small, self.nodes, float(x.size) * int(self.grown.max()), x, *self.mask(evidence),
+                small_kernels.best_small, self.nodes, float(x.size) * int(self.grown.max()), x, *self.mask(evidence),
                 self.m, self.m2, self.inv, self.grown, self.options.centre, k, v,
             )  # fmt: skip
             return k, v
@@ -196,8 +222,8 @@ class PatternBank:
         error = self.multiply(n, seen, coarse, P)
         evaluated = np.empty(batch, np.int64)
         split_range(
-            kernels.best_large, batch, float(batch) * G + x.size, x, P, seen, error, coarse, self.m[n], self.m2[n],
-            self.inv[n], self.v2[n], G, self.options.centre, k, v, evaluated,
+            large_kernels.best_large, batch, float(batch) * G + x.size, x, P, seen, error, coarse, self.m[n],
+            self.m2[n], self.inv[n], self.v2[n], G, self.options.centre, k, v, evaluated,
         )  # fmt: skip
         self.judge_view(int(evaluated.sum()) / batch)
 
@@ -219,9 +245,9 @@ class PatternBank:
             u = self.m[n, block] - centre
             np.matmul(y, u.T, out=P[:, block])
             np.matmul(mask, np.square(u).T, out=lengths[:, block])
-        error = 4 * (self.size + 16) * kernels.ULP
+        error = 4 * (self.size + 16) * ULP
         split_range(
-            kernels.best_observed, batch, float(x.size) + float(batch) * G, x, seen, P, lengths, error, self.m[n],
+            large_kernels.best_observed, batch, float(x.size) + float(batch) * G, x, seen, P, lengths, error, self.m[n],
             self.m2[n], G, self.options.centre, k, v,
         )  # fmt: skip
 
@@ -230,7 +256,7 @@ class PatternBank:
         x = evidence.x
         s = np.empty((*x.shape[:2], int(self.grown.max())))
         split_range(
-            kernels.activity, self.nodes, float(s.size) * self.size, x, *self.mask(evidence), self.m, self.m2,
+            pattern_kernels.activity, self.nodes, float(s.size) * self.size, x, *self.mask(evidence), self.m, self.m2,
             self.grown, self.options.centre, s,
         )  # fmt: skip
         return s
@@ -239,7 +265,7 @@ class PatternBank:
         """The similarity of the neurons that a parent expects."""
         s = np.empty(len(support.value))
         split_range(
-            kernels.at, self.nodes, float(len(s)) * self.size, evidence.x, *self.mask(evidence), support.start,
+            pattern_kernels.at, self.nodes, float(len(s)) * self.size, evidence.x, *self.mask(evidence), support.start,
             support.value, self.m, self.m2, self.options.centre, s,
         )  # fmt: skip
         return s
@@ -247,7 +273,7 @@ class PatternBank:
     def vectors(self, k: NDArray[np.int32]) -> NDArray[np.float32]:
         """The prototypes of neurons k (nodes, batch): (nodes, batch, size)."""
         out = np.empty((*k.shape, self.size), np.float32)
-        split_range(kernels.gather, self.nodes, out.size, k, self.m, out)
+        split_range(pattern_kernels.gather, self.nodes, out.size, k, self.m, out)
         return out
 
     @staticmethod
@@ -270,10 +296,8 @@ class PatternBank:
         for n, G in enumerate(self.grown):
             self.m[n, :G] = state["prototypes"][ends[n] - G : ends[n]]
         self.m2, self.inv = np.zeros((self.nodes, room)), np.zeros((self.nodes, room), np.float32)
-        split_range(
-            kernels.refresh_all, self.nodes, self.m.size, self.m, self.m2, self.inv, self.grown, self.options.centre
-        )
+        self.derive()
         if not self.small:
             self.features = np.zeros((self.nodes, room, self.view.size), np.float32)
             self.v2 = np.zeros((self.nodes, room))
-            self.drift = np.where(np.arange(room) < self.grown[:, None], kernels.STALE, 0)
+            self.drift = np.where(np.arange(room) < self.grown[:, None], STALE, 0)

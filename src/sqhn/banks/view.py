@@ -13,7 +13,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.pattern_kernels import ULP, pair_rows
+from sqhn.banks.decision_kernels import ULP
+from sqhn.banks.large_kernels import pair_rows
 
 __all__ = ["View"]
 

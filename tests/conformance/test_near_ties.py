@@ -1,0 +1,92 @@
+"""Prototypes that float32 cannot tell apart: scaled copies around one half, equal but for their own rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sqhn import SQHN, Level
+from sqhn.banks import pattern
+from sqhn.reference import ReferenceSQHN
+from tests.helpers import assert_same_state
+
+COPIES, DIRECTIONS = 12, 6
+
+
+def scaled_copies(shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
+    rng = np.random.default_rng(seed)
+    directions = rng.uniform(-0.4, 0.4, (DIRECTIONS, *shape))
+    which = rng.permutation(np.repeat(np.arange(DIRECTIONS), COPIES))
+    scales = rng.uniform(0.2, 1.0, (len(which), *[1] * len(shape)))
+    return np.asarray(0.5 + scales * directions[which], np.float32)
+
+
+@pytest.mark.parametrize("path", ["small", "large", "large without view"])
+@pytest.mark.parametrize("shape", [(12,), (16, 12), (8, 8, 3)])
+@pytest.mark.parametrize("alpha", [np.inf, 1e7])
+def test_near_ties_are_decided_as_by_the_reference(
+    shape: tuple[int, ...], path: str, alpha: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pattern, "SMALL", 10**9 if path == "small" else 0)
+    levels = [Level(capacity=50, alpha=alpha)]  # so that some copies are averaged too
+    memory, reference = SQHN(shape, levels), ReferenceSQHN(shape, levels)
+    if path == "large without view":
+        memory._patterns.blind = np.inf
+    stream = scaled_copies(shape, 0)
+    written = memory.learn(stream)
+    assert list(written.index) == [reference.learn(x).index for x in stream]
+    assert_same_state(memory, reference)
+    rng = np.random.default_rng(1)
+    queries = scaled_copies(shape, 0)[:40] + rng.normal(0, 1e-4, (40, *shape)).astype(np.float32)
+    observed = rng.random(queries.shape) < 0.6
+    assert list(memory.recall(queries).index) == [reference.recall(x).index for x in queries]
+    masked = memory.recall(queries, observed)
+    assert list(masked.index) == [reference.recall(x, o).index for x, o in zip(queries, observed)]
+
+
+def test_float32_alone_would_not_do() -> None:
+    """The test above means something: products in float32 give other winners."""
+    stored = scaled_copies((12,), 0)
+    queries = scaled_copies((12,), 0)[:40] + np.random.default_rng(1).normal(0, 1e-4, (40, 12)).astype(np.float32)
+
+    def winners(kind: type) -> NDArray[np.intp]:
+        y, u = queries.astype(kind) - kind(0.5), stored.astype(kind) - kind(0.5)
+        cosine = (y @ u.T) / np.linalg.norm(u, axis=1)
+        return np.asarray(cosine.argmax(axis=1))
+
+    assert np.mean(winners(np.float32) != winners(np.float64)) > 0.2
+
+
+@pytest.mark.parametrize("path", ["small", "large"])
+@pytest.mark.parametrize("size", [12, 300])
+def test_exact_ties_go_to_the_lowest_index_whatever_the_rounding(
+    size: int, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Permutations of one vector are equally near to a flat one, though their sums round differently."""
+    monkeypatch.setattr(pattern, "SMALL", 10**9 if path == "small" else 0)
+    rng = np.random.default_rng(0)
+    values = rng.random(size).astype(np.float32)
+    memory = SQHN((size,), [Level(capacity=80, alpha=np.inf)])
+    memory.learn(np.stack([rng.permutation(values) for _ in range(80)]))
+    assert len(memory) == 80
+    for grey in np.linspace(0.55, 0.95, 20):
+        flat = np.full(size, grey, np.float32)
+        assert memory.recall(flat).index == 0
+        assert memory.recall(flat, np.ones(size, bool)).index == 0
+
+
+def test_exact_ties_of_codes_go_to_the_lowest_index() -> None:
+    """Neurons that agree with other children by the same strengths, summed in another order."""
+    rng = np.random.default_rng(0)
+    parts = rng.random((2, 40, 7)).astype(np.float32)  # two values that each of 40 nodes knows
+    first = parts[0]
+    memory = SQHN((40, 7), [Level((1, 7), 2), Level(None, 30, alpha=np.inf)], propagation="max")
+    memory.learn(np.stack([first, parts[1]]))
+    for _ in range(28):  # each keeps half of the first's parts
+        memory.learn(np.where(rng.permutation(40)[:, None] < 20, first, parts[1]))
+    reference = ReferenceSQHN.of(memory)
+    for scale in (1.0, 0.9, 0.7):
+        question = (0.5 + scale * (first - 0.5)).astype(np.float32)
+        question[::3] = 0.5 + 0.01 * (parts[0] - 0.5)[::3]
+        assert memory.recall(question).index == reference.recall(question).index
