@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from numpy.typing import NDArray
 
 import sqhn
@@ -16,6 +17,10 @@ from sqhn.data import digits, photos
 sources = b"".join(path.read_bytes() for path in sorted((Path(sqhn.__file__).parent / "banks").glob("*_kernels.py")))
 cached = Path(__file__).parents[1] / ".numba_cache" / hashlib.sha256(sources).hexdigest()[:16]
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cached))
+
+
+settings.register_profile("ci", derandomize=True)  # a verdict on a change must not depend on luck
+settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
 @cache

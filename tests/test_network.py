@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,21 @@ class TestFace:
         assert SQHN(SHAPE, capacity=5).rho == 0.99999
         assert SQHN(SHAPE, levels("L2 (4,8)", 5)).rho == 0.999
         assert SQHN(SHAPE, capacity=5, rho=0.5).rho == 0.5
+
+    def test_copies_are_independent(self, pictures: NDArray[np.float32]) -> None:
+        memory = SQHN(SHAPE, levels("L3 (4,4,2)", 10))
+        memory.learn(pictures[:15])
+        for copy in (deepcopy(memory), pickle.loads(pickle.dumps(memory))):
+            before = fingerprint(memory)
+            assert fingerprint(copy) == before
+            copy.learn(pictures[15:20])
+            assert fingerprint(memory) == before
+
+    def test_holding_a_single_sample_is_learning_it(self, pictures: NDArray[np.float32]) -> None:
+        one, other = SQHN(SHAPE, levels("L2 (4,8)", 5)), SQHN(SHAPE, levels("L2 (4,8)", 5))
+        one.learn(pictures[0])
+        other.learn(pictures[:1], hold=True)
+        assert fingerprint(one) == fingerprint(other)
 
     def test_repr_says_how_full_it_is(self) -> None:
         assert repr(SQHN((8,), capacity=4)) == "SQHN((8,), 1 level, 0 of 4 neurons, step 0)"

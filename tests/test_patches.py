@@ -36,7 +36,7 @@ def test_join_is_the_inverse_of_split(data: st.DataObject) -> None:
 
 
 def test_every_node_of_a_level_has_one_parent() -> None:
-    tilings = plan((32, 32, 3), [Level(2), Level(4), Level()])
+    tilings = plan((32, 32, 3), [Level(2, 9), Level(4, 9), Level(capacity=9)])
     assert [t.nodes for t in tilings] == [256, 16, 1]
     for tiling, below in zip(tilings[1:], tilings):
         assert sorted(tiling.children().ravel()) == list(range(below.nodes))

@@ -89,6 +89,7 @@ def test_hold_needs_a_batch() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
+        ({}, ValueError, "capacity must be given"),
         ({"capacity": 0}, ValueError, "capacity.*got 0"),
         ({"capacity": 2.5}, ValueError, "capacity.*got 2.5"),
         ({"capacity": True}, ValueError, "capacity.*got True"),
@@ -108,7 +109,7 @@ def test_hold_needs_a_batch() -> None:
 )
 def test_bad_levels(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        Level(**arguments)
+        Level(**({"capacity": 3} | arguments if arguments else {}))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,10 @@ DELTA = 1e-7
 """Added to a product of norms, so that a vector without length has cosine 0 with everything."""
 
 TIE = 1e-12
-"""Float64 activities closer than this are equal: rounding must not decide. Ties go to the lowest index."""
+"""Float64 activities closer than this are equal, and one as close to 0 is silence: rounding must not decide.
+
+Ties go to the lowest index.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Level:
     """
 
     kernel: int | tuple[int, ...] | None = None
-    capacity: int = 1000
+    capacity: int = 0  # must be given
     alpha: float = 1e7
     gamma: float = 1.0
     when_full: Literal["average", "overwrite", "freeze"] = "average"
@@ -47,7 +50,7 @@ class Level:
         if self.kernel is not None and not (sides and all(_whole(k) and k >= 1 for k in sides)):
             raise ValueError(f"kernel must be a positive int, a tuple of them, or None; got {self.kernel!r}")
         if not _whole(self.capacity) or self.capacity < 1:
-            raise ValueError(f"capacity must be an int of at least 1; got {self.capacity!r}")
+            raise ValueError(f"capacity must be given, an int of at least 1; got {self.capacity!r}")
         for name in ("alpha", "gamma"):
             value = getattr(self, name)
             if not _real(value) or not value > 0:

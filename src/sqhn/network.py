@@ -277,7 +277,7 @@ class SQHN:
             for part, patches in self._parts(samples, None, CHUNK):
                 k, h = self._patterns.best(patches)
                 for bank in self._codes:
-                    strength = (h != 0).astype(np.float64) if self.options.propagation == "argmax" else h
+                    strength = (np.abs(h) > TIE).astype(np.float64) if self.options.propagation == "argmax" else h
                     k, h = bank.best(Codes(k, strength))
                 score[part], threshold[part] = h[0], self.rho * self._root.neurons.mu[0, k[0]]
         return Recognized(*_results(single, (score >= threshold - TIE)[None], score[None], threshold[None]))

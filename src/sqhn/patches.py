@@ -77,7 +77,7 @@ class Tiling:
 def plan(input_shape: Sequence[int], levels: Sequence[Level]) -> tuple[Tiling, ...]:
     """The tiling of every level, from the input up to the single memory node.
 
-    >>> [t.nodes for t in plan((32, 32, 3), [Level(2), Level(4), Level()])]
+    >>> [t.nodes for t in plan((32, 32, 3), [Level(2, 9), Level(4, 9), Level(capacity=9)])]
     [256, 16, 1]
     """
     tilings: list[Tiling] = []

@@ -64,9 +64,11 @@ class Node:
     def code_activity(self, y: Vector) -> Vector:
         m = self.m[: self.grown]
         if self.options.hidden_similarity == "weighted_mean":
-            return np.asarray(m @ y / y.sum()) if y.sum() else np.zeros(self.grown)
+            return np.asarray(m @ y / y.sum()) if abs(y.sum()) > TIE else np.zeros(self.grown)
         if self.options.norm == "heard":
-            heard = np.repeat([y[a:b].any() for a, b in zip(self.edges, self.edges[1:])], np.diff(self.edges))
+            heard = np.repeat(
+                [(np.abs(y[a:b]) > TIE).any() for a, b in zip(self.edges, self.edges[1:])], np.diff(self.edges)
+            )
             lengths = np.linalg.norm(m[:, heard], axis=1)
         else:
             lengths = np.linalg.norm(m, axis=1)
@@ -258,7 +260,7 @@ class ReferenceSQHN:
         k = np.array([winner(hn) for hn in h])
         v = np.array([hn[kn] for hn, kn in zip(h, k)])
         if propagation == "argmax":
-            v = (v != 0).astype(np.float64)
+            v = (np.abs(v) > TIE).astype(np.float64)
         return [node.activity(self.concatenate(number, n, k, v)) for n, node in enumerate(self.levels[number])]
 
     def expectation(self, number: int, n: int, q: int, j: int) -> Vector:

@@ -94,7 +94,7 @@ def weight(children, v, t):
         s = v[children[q], t]
         square += s * s
         total += s
-        silent = silent or s == 0
+        silent = silent or abs(s) <= TIE
     return np.sqrt(square), total, silent
 
 
@@ -103,7 +103,7 @@ def heard_squares(n, j, children, v, t, pool, by_neuron):
     """The sum of squared counts of neuron j over the children that are not silent."""
     total = np.int64(0)
     for q in range(children.shape[0]):
-        if v[children[q], t] != 0:
+        if abs(v[children[q], t]) > TIE:
             e = by_neuron[n, j, q]
             while e != NONE:
                 total += np.int64(pool[n, e, COUNT]) ** 2
@@ -115,7 +115,7 @@ def heard_squares(n, j, children, v, t, pool, by_neuron):
 def normalize(overlap, squares, c, length, total, mean):
     """h of a neuron from the strengths times counts that agree, its sum of squared counts and its count."""
     if mean:
-        return overlap / c / total if total != 0 else 0.0
+        return overlap / c / total if abs(total) > TIE else 0.0
     return overlap / (length * np.sqrt(np.float64(squares)) + DELTA * c)
 
 
