@@ -125,12 +125,14 @@ class SQHN:
         return Written(*_results(single, sent.k, sent.grew, sent.score))
 
     def _learn_each(self, samples: NDArray[Any]) -> Sent:
-        size = self._patterns.chunk_size(self._chunk)
         whole = deferred if self._codes else nullcontext  # one level is one call: there is no halfway
-        done = []
-        for start in range(0, len(samples), size):
+        done: list[Sent] = []
+        start = 0
+        while start < len(samples):
+            chunk = samples[start : start + self._patterns.chunk_size(self._chunk)]
             with whole():
-                done.append(self._learn_chunk(samples[start : start + size])[-1])
+                done.append(self._learn_chunk(chunk)[-1])
+            start += len(chunk)
         return done[0] if len(done) == 1 else Sent(*(np.concatenate(field, axis=1) for field in zip(*done)))
 
     def _learn_chunk(self, samples: NDArray[Any]) -> list[Sent]:

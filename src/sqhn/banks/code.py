@@ -43,15 +43,12 @@ class CodeBank:
     def reserve(self, more: int, values: int) -> None:
         """Make room for what `more` samples may grow and count, with child values below `values`."""
         room = self.neurons.wanted(more)
-        by_neuron, S = enlarge(self.by_neuron, 1, room, kernels.NONE), enlarge(self.S, 1, room)
-        by_value, pool = self.by_value, self.pool
-        if values > by_value.shape[2]:
-            by_value = enlarge(by_value, 2, max(values, by_value.shape[2] * 3 // 2), kernels.NONE)
+        self.by_neuron, self.S = enlarge(self.by_neuron, 1, room, kernels.NONE), enlarge(self.S, 1, room)
+        self.by_value = enlarge(self.by_value, 2, values, kernels.NONE)
         entries = int(self.used.max()) + more * self.family
-        if entries > pool.shape[1]:
-            pool = enlarge(pool, 1, max(entries, pool.shape[1] * 3 // 2))
-        self.neurons.reserve(room)
-        self.by_neuron, self.S, self.by_value, self.pool = by_neuron, S, by_value, pool
+        if entries > self.pool.shape[1]:
+            self.pool = enlarge(self.pool, 1, max(entries, self.pool.shape[1] * 3 // 2))
+        self.neurons.reserve(room)  # last: stopped on the way, nothing is smaller than it says
 
     @property
     def lists(self) -> tuple[NDArray[Any], ...]:

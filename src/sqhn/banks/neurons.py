@@ -83,7 +83,8 @@ class Neurons:
         return self.room if need <= self.room else min(max(need, 2 * self.room), self.level.capacity)
 
     def reserve(self, room: int) -> None:
-        self.c, self.mu = enlarge(self.c, 1, room), enlarge(self.mu, 1, room)
+        self.mu = enlarge(self.mu, 1, room)
+        self.c = enlarge(self.c, 1, room)  # last: `room` is its length
 
     def append(self, count: int) -> NDArray[np.int64]:
         """Count `count` new neurons at every node; returns the index of the first of them at each."""

@@ -62,16 +62,16 @@ class PatternBank:
         return max(1, min(limit, SCRATCH // max(1, width)))
 
     def reserve(self, more: int) -> None:
-        """Make room for what `more` samples may grow; the only step of learning that can run out of memory."""
+        """Make room for what `more` samples may grow; where learning may run out of memory."""
         room = self.neurons.wanted(more)
         if room == self.neurons.room:
             return
-        m, m2, inv = enlarge(self.m, 1, room), enlarge(self.m2, 1, room), enlarge(self.inv, 1, room)
         if not self.small:
             self.features = enlarge(self.features, 1, room)
             self.v2, self.drift = enlarge(self.v2, 1, room), enlarge(self.drift, 1, room)
-        self.neurons.reserve(room)
-        self.m, self.m2, self.inv = m, m2, inv
+        self.m = enlarge(self.m, 1, room)
+        self.m2, self.inv = enlarge(self.m2, 1, room), enlarge(self.inv, 1, room)
+        self.neurons.reserve(room)  # last: stopped on the way, nothing is smaller than it says
 
     # -- learning ------------------------------------------------------------------------------------------------
 
