@@ -90,3 +90,20 @@ def test_exact_ties_of_codes_go_to_the_lowest_index() -> None:
         question = (0.5 + scale * (first - 0.5)).astype(np.float32)
         question[::3] = 0.5 + 0.01 * (parts[0] - 0.5)[::3]
         assert memory.recall(question).index == reference.recall(question).index
+
+
+@pytest.mark.parametrize("path", ["small", "large"])
+def test_values_next_to_the_centre(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prototypes that the shift leaves next to nothing of: every rounding is as large as what is left."""
+    monkeypatch.setattr(pattern, "SMALL", 10**9 if path == "small" else 0)
+    half, one, zero = np.float32(0.5), np.float32(1), np.float32(0)
+    values = np.array([half, np.nextafter(half, one), np.nextafter(half, zero)])
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        x = rng.choice(values, (20, 4, 8))
+        x[::3, :, 4:] = rng.choice(values, (7, 1, 1))
+        levels = [Level(capacity=5, alpha=5.0)]
+        loop, batch, reference = SQHN((4, 8), levels), SQHN((4, 8), levels), ReferenceSQHN((4, 8), levels)
+        expected = [reference.learn(sample).index for sample in x]
+        assert [loop.learn(sample).index for sample in x] == expected
+        assert list(batch.learn(x).index) == expected

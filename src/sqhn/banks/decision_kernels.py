@@ -101,10 +101,10 @@ def shift_observed(x, seen, centre, y):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
-def upper_bounds(p, inv, ratio, yb, G, upper):
-    """upper[j] = p[j] inv[j] + yb ratio[j]."""
+def upper_bounds(p, inv, ratio, yb, loose, length, G, upper):
+    """upper[j] = p[j] inv[j] + yb ratio[j] + length loose[j]."""
     for j in range(G):
-        upper[j] = p[j] * inv[j] + yb * ratio[j]
+        upper[j] = p[j] * inv[j] + yb * ratio[j] + length * loose[j]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nsz"})

@@ -7,6 +7,7 @@ from numba import njit
 
 from sqhn.banks.decision_kernels import (
     NOTHING,
+    ULP,
     decide,
     fate,
     scaled,
@@ -32,64 +33,48 @@ def residual(outside, mm, vv, scale, error):
 
 
 @njit(cache=True, nogil=True)
+def looseness(moved, scale, d, inv, centre):
+    """A bound of the error, relative to its length, that rounding has added since a neuron's products were computed.
+
+    Each time a neuron moves, its prototype is rounded, relative to its own length and not to that after the shift; and
+    so are its features and products.
+    """
+    return 8 * ULP * moved * (scale + centre * np.sqrt(d)) * inv
+
+
+@njit(cache=True, nogil=True)
 def learn_large(
-    lo,
-    hi,
-    x,
-    P,
-    gram,
-    seen,
-    error,
-    outside,
-    m,
-    m2,
-    inv,
-    features,
-    v2,
-    drift,
-    c,
-    mu,
-    grown,
-    steps,
-    eps,
-    capacity,
-    when_full,
-    pseudo,
-    after,
-    centre,
-    k,
-    v,
-    a,
-    grew,
-    wrote,
-    evaluated,
-):
+    lo, hi, x, P, gram, seen, error, outside, m, m2, inv, features, v2, drift, c, mu, grown, steps, eps, capacity,
+    when_full, pseudo, after, centre, k, v, a, grew, wrote, evaluated
+):  # fmt: skip
     """A chunk of online steps at nodes lo..hi.
 
     seen (nodes, batch, view) are the samples in the coarse view, features those of the neurons, v2 their squared
-    lengths and drift how often they were updated since they were computed. P (nodes, batch, room) holds the products
-    of samples with neurons in the view, gram (nodes, batch, batch) those among samples; error bounds the relative
-    error of all of them. outside is False where the view is everything; then there are no features.
-    A step changes one neuron, so it changes one column of P, by a combination of what is already known.
+    lengths and drift how often they moved since they were computed. P (nodes, batch, room) holds the products of
+    samples with neurons in the view, gram (nodes, batch, batch) those among samples; error bounds the relative error
+    of all of them. outside is False where the view is everything; then there are no features.
+    A step moves one neuron, so it changes one column of P, by a combination of what is already known.
     """
     room, d, batch = m.shape[1], m.shape[2], x.shape[1]
     y = np.empty(d, np.float32)
-    upper, ratio = np.empty(room, np.float32), np.empty(room, np.float32)
-    scale = np.empty(room)
+    upper, ratio, loose = np.empty(room, np.float32), np.empty(room, np.float32), np.empty(room, np.float32)
+    scale, moved = np.empty(room), np.empty(room)
     index, value = np.empty(room, np.int64), np.empty(room, np.float64)
     for n in range(lo, hi):
         G = grown[n]
         spread = 1.0  # the largest scale[j] / |u_j|: how far averaging has cancelled
         for j in range(G):
             scale[j] = np.sqrt(m2[n, j])
-            ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], error) * inv[n, j]
+            moved[j] = drift[n, j] if outside else 0
+            loose[j] = looseness(moved[j], scale[j], d, inv[n, j], centre)
+            ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], error + 2 * loose[j]) * inv[n, j]
         for t in range(batch):
             xx = shift(x[n, t], centre, y)
             length = np.sqrt(xx)
             j, s = -1, -np.inf
             if G:
-                yb = residual(outside, xx, np.float64(gram[n, t, t]), length, error)
-                upper_bounds(P[n, t], inv[n], ratio, np.float32(yb), G, upper)
+                yb = np.float32(residual(outside, xx, np.float64(gram[n, t, t]), length, error))
+                upper_bounds(P[n, t], inv[n], ratio, yb, loose, np.float32(length), G, upper)
                 slack = error * length * spread
                 evaluated[n] += tighten(upper, G, slack, length, y, m[n], inv[n], centre, index)
                 j, s, _ = decide(upper, G, slack, x[n, t], xx, NOTHING, False, m[n], m2[n], centre, index, value)
@@ -99,14 +84,16 @@ def learn_large(
                 G = max(G, j + 1)
                 step = 1.0 if new else 1.0 / c[n, j]
                 scale[j] = length if new else (1 - step) * scale[j] + step * length
+                moved[j] = 0 if new else moved[j] + 1
+                loose[j] = looseness(moved[j], scale[j], d, inv[n, j], centre)
                 correct(P[n], gram[n, t], t, j, np.float32(step))
                 if outside:
                     follow(features[n, j], seen[n, t], np.float32(step))
                     v2[n, j] = squared(features[n, j], 0.0)
-                    drift[n, j] = 0 if new else drift[n, j] + 1
+                    drift[n, j] = moved[j]
                 else:
                     drift[n, j] = STALE
-                ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], error) * inv[n, j]
+                ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], error + 2 * loose[j]) * inv[n, j]
                 spread = max(spread, scale[j] * inv[n, j])
             k[n, t], a[n, t], grew[n, t], wrote[n, t] = j, s, new, writes
             v[n, t] = strength(new, s, x[n, t], xx, m[n, j], m2[n, j], centre, after)
@@ -137,19 +124,21 @@ def follow(features, seen, step):
 
 
 @njit(cache=True, nogil=True)
-def best_large(lo, hi, x, P, seen, error, outside, m, m2, inv, v2, G, centre, k, v, evaluated):
+def best_large(lo, hi, x, P, seen, error, outside, m, m2, inv, v2, drift, G, centre, k, v, evaluated):
     """The winner and its similarity at one node for samples lo..hi, from products P (batch, G) in the coarse view."""
-    y = np.empty(x.shape[1], np.float32)
-    ratio = np.empty(G, np.float32)
-    upper = np.empty(G, np.float32)
+    d = x.shape[1]
+    y = np.empty(d, np.float32)
+    upper, ratio, loose = np.empty(G, np.float32), np.empty(G, np.float32), np.empty(G, np.float32)
     index, value = np.empty(G, np.int64), np.empty(G, np.float64)
     for j in range(G):
-        ratio[j] = residual(outside, m2[j], v2[j], np.sqrt(m2[j]), error) * inv[j]
+        scale = np.sqrt(m2[j])
+        loose[j] = looseness(drift[j] if outside else 0, scale, d, inv[j], centre)
+        ratio[j] = residual(outside, m2[j], v2[j], scale, error + 2 * loose[j]) * inv[j]
     for t in range(lo, hi):
         xx = shift(x[t], centre, y)
         length = np.sqrt(xx)
-        yb = residual(outside, xx, squared(seen[t], 0.0), length, error)
-        upper_bounds(P[t], inv, ratio, np.float32(yb), G, upper)
+        yb = np.float32(residual(outside, xx, squared(seen[t], 0.0), length, error))
+        upper_bounds(P[t], inv, ratio, yb, loose, np.float32(length), G, upper)
         evaluated[t] = tighten(upper, G, error * length, length, y, m, inv, centre, index)
         k[t], v[t] = decide(upper, G, error * length, x[t], xx, NOTHING, False, m, m2, centre, index, value)[:2]
 

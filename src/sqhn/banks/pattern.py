@@ -111,7 +111,7 @@ class PatternBank:
             seen[n] = self.see(x[n], coarse)
             np.matmul(seen[n], seen[n].T, out=gram[n])
             error = max(error, self.multiply(n, seen[n], coarse, P[n]))
-        return P, gram, seen, error + 4 * batch * ULP
+        return P, gram, seen, error
 
     def see(self, x: NDArray[np.float32], coarse: bool) -> NDArray[np.float32]:
         """Samples (batch, size) less the centre, through the coarse view or whole."""
@@ -123,8 +123,7 @@ class PatternBank:
         if coarse:
             self.refresh_view(n)
             np.matmul(seen, self.features[n, :G].T, out=P[:, :G])
-            drift = (STALE + len(seen)) * 2 * ULP
-            return float(2 * ((self.view.size + 16) * ULP + 2 * self.view.error + drift))
+            return float(2 * ((self.view.size + 16) * ULP + 2 * self.view.error))
         centre = self.options.centre
         np.matmul(seen, self.m[n, :G].T, out=P[:, :G])
         P[:, :G] -= (centre * seen.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
@@ -223,7 +222,7 @@ class PatternBank:
         evaluated = np.empty(batch, np.int64)
         split_range(
             large_kernels.best_large, batch, float(batch) * G + x.size, x, P, seen, error, coarse, self.m[n],
-            self.m2[n], self.inv[n], self.v2[n], G, self.options.centre, k, v, evaluated,
+            self.m2[n], self.inv[n], self.v2[n], self.drift[n], G, self.options.centre, k, v, evaluated,
         )  # fmt: skip
         self.judge_view(int(evaluated.sum()) / batch)
 
