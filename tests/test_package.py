@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from sqhn import bench, demo
 from sqhn.cli import app
-from sqhn.data import digits, photos, random_crops
+from sqhn.data import builtin, digits, photos, random_crops
 from sqhn.data.corruptions import black_occlusion, pixel_dropout, right_mask, white_noise
 
 
@@ -49,6 +49,17 @@ def test_the_demonstration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for kind in ("digits", "photos"):
         picture = tmp_path / "new" / "folder" / f"recall_{kind}.png"
         assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("command", ["reproduce", "bench"])
+def test_a_missing_extra_is_a_line_that_says_what_to_install(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("mlxtend.data", "skimage.data"):
+        monkeypatch.setitem(sys.modules, name, None)
+    builtin._photographs.cache_clear()
+    result = CliRunner().invoke(app, [command])
+    assert result.exit_code == 1
+    assert "pip install 'sqhn[experiments]'" in result.output
+    assert "Traceback" not in result.output
 
 
 def test_digits() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +12,16 @@ from rich.console import Console
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="An associative memory that learns from a stream.")
 progress = Console(stderr=True)
+
+
+@contextmanager
+def extras() -> Iterator[None]:
+    """A missing extra package is a line that says what to install."""
+    try:
+        yield
+    except ImportError as error:
+        progress.print(f"{error}", markup=False)
+        raise typer.Exit(1) from error
 
 
 @app.command()
@@ -22,7 +34,8 @@ def bench(
     for name in cases or []:
         if name not in CASES:
             raise typer.BadParameter(f"unknown case {name!r}; the cases are {', '.join(CASES)}")
-    print(run(cases or list(CASES), progress.print))
+    with extras():
+        print(run(cases or list(CASES), progress.print))
 
 
 @app.command()
@@ -32,7 +45,8 @@ def reproduce(
     """Memorize built-in pictures online, recall them from corrupted ones, tell old from new (`sqhn[experiments]`)."""
     from sqhn.demo import demonstrate
 
-    demonstrate(out, progress)
+    with extras():
+        demonstrate(out, progress)
 
 
 if __name__ == "__main__":
