@@ -107,13 +107,6 @@ def upper_bounds(p, inv, ratio, yb, loose, length, G, upper):
         upper[j] = p[j] * inv[j] + yb * ratio[j] + length * loose[j]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
-def scaled(p, inv, G, upper):
-    """upper[j] = p[j] inv[j]."""
-    for j in range(G):
-        upper[j] = p[j] * inv[j]
-
-
 @njit(cache=True, nogil=True)
 def highest(upper, G):
     """The neuron with the highest upper bound, if any is positive.

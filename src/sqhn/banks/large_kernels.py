@@ -10,7 +10,6 @@ from sqhn.banks.decision_kernels import (
     ULP,
     decide,
     fate,
-    scaled,
     shift,
     shift_observed,
     squared,
@@ -144,10 +143,10 @@ def best_large(lo, hi, x, P, seen, error, outside, m, m2, inv, v2, drift, G, cen
 
 
 @njit(cache=True, nogil=True)
-def best_observed(lo, hi, x, seen, P, lengths, error, m, m2, G, centre, k, v):
-    """As `best_large`, with missing values: P and the squared lengths (batch, G) run over observed ones."""
+def best_observed(lo, hi, x, seen, P, squares, error, m, m2, G, centre, k, v):
+    """As `best_large`, with missing values: products P and squared lengths (batch, G) run over observed ones."""
     y = np.empty(x.shape[1], np.float32)
-    inv, upper = np.empty(G, np.float32), np.empty(G, np.float32)
+    upper = np.empty(G, np.float32)
     index, value = np.empty(G, np.int64), np.empty(G, np.float64)
     for t in range(lo, hi):
         if not seen[t].any():
@@ -155,9 +154,9 @@ def best_observed(lo, hi, x, seen, P, lengths, error, m, m2, G, centre, k, v):
             continue
         xx = shift_observed(x[t], seen[t], centre, y)
         for j in range(G):
-            inv[j] = np.float32(1.0) / np.sqrt(max(lengths[t, j], np.float32(1e-30)))
-        scaled(P[t], inv, G, upper)
-        k[t], v[t], _ = decide(upper, G, error * np.sqrt(xx), x[t], xx, seen[t], True, m, m2, centre, index, value)
+            upper[j] = P[t, j] / np.sqrt(max(squares[t, j], np.float32(1e-30)))
+        slack = error * np.sqrt(xx)
+        k[t], v[t], _ = decide(upper, G, slack, x[t], xx, seen[t], True, m, m2, centre, index, value)
 
 
 @njit(cache=True, nogil=True)

@@ -236,17 +236,17 @@ class PatternBank:
     ) -> None:
         G, batch = int(self.grown[n]), len(x)
         centre = np.float32(self.options.centre)
-        P, lengths = np.empty((batch, G), np.float32), np.empty((batch, G), np.float32)
+        P, squares = np.empty((batch, G), np.float32), np.empty((batch, G), np.float32)
         mask = seen.astype(np.float32)
         y = (x - centre) * mask
         for lo in range(0, G, NEURON_BLOCK):
             block = slice(lo, min(lo + NEURON_BLOCK, G))
             u = self.m[n, block] - centre
             np.matmul(y, u.T, out=P[:, block])
-            np.matmul(mask, np.square(u).T, out=lengths[:, block])
+            np.matmul(mask, np.square(u).T, out=squares[:, block])
         error = 4 * (self.size + 16) * ULP
         split_range(
-            large_kernels.best_observed, batch, float(x.size) + float(batch) * G, x, seen, P, lengths, error, self.m[n],
+            large_kernels.best_observed, batch, float(x.size) + float(batch) * G, x, seen, P, squares, error, self.m[n],
             self.m2[n], G, self.options.centre, k, v,
         )  # fmt: skip
 
