@@ -141,7 +141,7 @@ def recall_one_level() -> Result:
     except ImportError:
         (own,) = fastest(lambda: memory.recall(noisy))
         return result | {"images_per_s": len(noisy) / own, "times_faiss": None, "met": None}
-    unit = (x - 0.5).reshape(len(x), -1)
+    unit = memory.banks[0].state()["prototypes"] - np.float32(0.5)
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     index = faiss.IndexFlatIP(unit.shape[1])
     index.add(unit)
