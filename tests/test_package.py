@@ -46,8 +46,8 @@ def test_the_demonstration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     result = CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path / "new" / "folder")])
     assert result.exit_code == 0, result.output
     assert "old called old" in result.stdout
-    for kind in ("digits", "photos"):
-        picture = tmp_path / "new" / "folder" / f"recall_{kind}.png"
+    for name in ("recall", "recall_digits", "recall_photos"):
+        picture = tmp_path / "new" / "folder" / f"{name}.png"
         assert picture.read_bytes().startswith(b"\x89PNG")
 
 

@@ -69,7 +69,10 @@ def demonstrate(out: Path, console: Console) -> None:
     for row in zip(*columns):
         table.add_row(*row)
     out.mkdir(parents=True, exist_ok=True)
-    paths = [_grid(out / f"recall_{kind}.png", pictures) for kind, pictures in shown.items()]
+    labels = ["stored", *(label for name in CORRUPTIONS for label in (name, "recalled"))]
+    paths = [_grid(out / f"recall_{kind}.png", labels, pictures) for kind, pictures in shown.items()]
+    glance = [row for pictures in shown.values() for row in _at_a_glance(pictures)]
+    paths.append(_grid(out / "recall.png", ["stored", "given", "recalled"] * len(shown), glance))
     Console().print(table)
     print("\n".join(f"pictures: {path}" for path in paths))
 
@@ -93,15 +96,26 @@ def _recall_all(memory: SQHN, stored: Pictures) -> tuple[list[str], list[Picture
     return cells, rows
 
 
-def _grid(path: Path, rows: list[Pictures]) -> Path:
+def _at_a_glance(rows: list[Pictures]) -> list[Pictures]:
+    """Three rows, stored, given and recalled, with three pictures for each corruption."""
+    parts = [slice(first % 9, first % 9 + 3) for first in range(1, 1 + 3 * len(CORRUPTIONS), 3)]
+    given, recalled = rows[1::2], rows[2::2]
+    return [
+        np.concatenate([rows[0][part] for part in parts]),
+        np.concatenate([row[part] for row, part in zip(given, parts)]),
+        np.concatenate([row[part] for row, part in zip(recalled, parts)]),
+    ]
+
+
+def _grid(path: Path, labels: list[str], rows: list[Pictures]) -> Path:
     """Pictures in rows, a label before each; returns the path."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    labels = ["stored", *(label for name in CORRUPTIONS for label in (name, "recalled"))]
-    figure, axes = plt.subplots(len(rows), 10, figsize=(11, len(rows) + 0.2))
+    columns = len(rows[0])
+    figure, axes = plt.subplots(len(rows), columns, figsize=(1 + columns, len(rows) + 0.1))
     for r, (label, row) in enumerate(zip(labels, rows)):
         for c, picture in enumerate(row):
             axis: Any = axes[r][c]
@@ -110,8 +124,9 @@ def _grid(path: Path, rows: list[Pictures]) -> Path:
             axis.set_yticks([])
             for spine in axis.spines.values():
                 spine.set_visible(False)
-        axes[r][0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=10)
-    figure.subplots_adjust(left=0.17, right=0.995, top=0.995, bottom=0.005, wspace=0.04, hspace=0.06)
-    figure.savefig(path, dpi=110)
+        axes[r][0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=11)
+    left = 0.17 if max(map(len, labels)) > 10 else 0.08
+    figure.subplots_adjust(left=left, right=0.995, top=0.995, bottom=0.005, wspace=0.04, hspace=0.06)
+    figure.savefig(path, dpi=80 if columns > 10 else 110)
     plt.close(figure)
     return path
