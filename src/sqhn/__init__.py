@@ -5,13 +5,13 @@
 SQHN((28, 28), 1 level, 0 of 1000 neurons, step 0)
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqhn.level import Level
 from sqhn.memory import EmptyMemoryError, Memory, MemoryFileError, Recalled, Recognized, Written
 
 if TYPE_CHECKING:
-    from sqhn.banks.threads import set_num_threads
+    from sqhn.banks.threads import get_num_threads, set_num_threads
     from sqhn.network import SQHN
 
 __all__ = [
@@ -23,18 +23,19 @@ __all__ = [
     "Recalled",
     "Recognized",
     "Written",
+    "get_num_threads",
     "set_num_threads",
 ]
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name == "SQHN":  # compiled code is imported on first use
         from sqhn.network import SQHN
 
         return SQHN
-    if name == "set_num_threads":
-        from sqhn.banks.threads import set_num_threads
+    if name in ("get_num_threads", "set_num_threads"):
+        from sqhn.banks import threads
 
-        return set_num_threads
+        return getattr(threads, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -200,34 +200,9 @@ def best(lo, hi, children, k, v, pool, by_value, by_neuron, S, c, grown, mean, h
 
 @njit(cache=True, nogil=True)
 def learn(
-    lo,
-    hi,
-    children,
-    k,
-    v,
-    pool,
-    used,
-    free,
-    by_value,
-    by_neuron,
-    S,
-    c,
-    mu,
-    grown,
-    steps,
-    eps,
-    capacity,
-    when_full,
-    pseudo,
-    after,
-    mean,
-    heard,
-    out_k,
-    out_v,
-    a,
-    grew,
-    wrote,
-):
+    lo, hi, children, k, v, pool, used, free, by_value, by_neuron, S, c, mu, grown, steps, eps, capacity, when_full,
+    pseudo, after, mean, heard, out_k, out_v, a, grew, wrote
+):  # fmt: skip
     """A chunk of online steps at nodes lo..hi."""
     room = S.shape[1]
     overlap, touched, mark = np.empty(room), np.empty(room, np.int64), np.full(room, -1)

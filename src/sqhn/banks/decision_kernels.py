@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from sqhn.banks.neurons import FREEZE, OVERWRITE
 from sqhn.level import DELTA, TIE
 
 SUM = {"reassoc", "contract", "nsz", "arcp"}  # sums may be reordered: their rounding never decides
@@ -25,7 +26,6 @@ BLOCK = 128
 NOBODY = -1
 EAGER = 8  # neurons that are looked at in the order of their bounds
 
-AVERAGE, OVERWRITE, FREEZE = 0, 1, 2
 NOTHING = np.ones(1, np.bool_)  # stands for a mask where there is none
 
 

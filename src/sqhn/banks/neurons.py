@@ -11,7 +11,8 @@ from sqhn.level import Level, Options
 
 __all__ = ["Codes", "Neurons", "Patches", "Sent", "Support", "enlarge", "learning_rules"]
 
-WHEN_FULL = {"average": 0, "overwrite": 1, "freeze": 2}
+AVERAGE, OVERWRITE, FREEZE = 0, 1, 2
+WHEN_FULL = {"average": AVERAGE, "overwrite": OVERWRITE, "freeze": FREEZE}
 
 
 class Patches(NamedTuple):
