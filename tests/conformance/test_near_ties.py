@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -107,3 +109,50 @@ def test_values_next_to_the_centre(path: str, monkeypatch: pytest.MonkeyPatch) -
         expected = [reference.learn(sample).index for sample in x]
         assert [loop.learn(sample).index for sample in x] == expected
         assert list(batch.learn(x).index) == expected
+
+
+@pytest.mark.parametrize("path", ["small", "large", "large without view"])
+def test_a_faint_prototype_loses_to_a_strong_one_at_a_larger_angle(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps the quotient finite weighs on faint vectors, so the smallest angle need not win."""
+    monkeypatch.setattr(pattern, "SMALL", 10**9 if path == "small" else 0)
+    rng = np.random.default_rng(0)
+    direction, other = np.linalg.qr(rng.normal(size=(300, 2)))[0].T
+    faint = 0.5 + 1e-5 * direction
+    strong = 0.5 + (0.9 * direction + np.sqrt(1 - 0.81) * other)
+    memory = SQHN((300,), [Level(capacity=2, alpha=np.inf)])
+    if path == "large without view":
+        memory._patterns.blind = np.inf
+    memory.learn(np.stack([faint, strong]))
+    assert len(memory) == 2
+    assert memory.recall(0.5 + 1e-3 * direction).index == 1
+    assert memory.recall(0.5 + 10.0 * direction).index == 0
+
+
+@pytest.mark.parametrize("coarse", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_products_may_be_as_wrong_as_they_admit(seed: int, coarse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decisions rest on bounds: products that are off by a known share of the lengths change nothing."""
+    monkeypatch.setattr(pattern, "SMALL", 0)
+    honest = pattern.PatternBank.products
+    rng = np.random.default_rng(seed)
+    wrong = 0.03
+
+    def sloppy(self: pattern.PatternBank, x: NDArray[np.float32], view: bool) -> tuple[Any, Any, Any, float]:
+        P, gram, seen, error = honest(self, x, view)
+        lengths = np.linalg.norm(x[0] - np.float32(self.options.centre), axis=1)
+        G = int(self.grown[0])
+        neurons = np.sqrt(self.m2[0, :G])
+        P[0, :, :G] += wrong * rng.uniform(-1, 1, (len(lengths), G)) * lengths[:, None] * neurons
+        gram[0] += wrong * rng.uniform(-1, 1, gram[0].shape) * lengths[:, None] * lengths
+        return P, gram, seen, error + wrong
+
+    monkeypatch.setattr(pattern.PatternBank, "products", sloppy)
+    levels = [Level(capacity=4)]
+    memory, reference = SQHN((16, 12), levels), ReferenceSQHN((16, 12), levels)
+    memory._patterns.blind = 0 if coarse else np.inf
+    # Opposite pictures are averaged too, and cancel: a small length then carries the errors of large ones.
+    basis = np.repeat(np.repeat(rng.uniform(-1, 1, (3, 4, 3)), 4, axis=1), 4, axis=2)
+    stream = (0.5 + np.tensordot(rng.uniform(-1, 1, (300, 3)), basis, axes=1)).astype(np.float32)
+    written = memory.learn(stream)
+    assert list(written.index) == [reference.learn(x).index for x in stream]
+    assert_same_state(memory, reference)
