@@ -214,10 +214,7 @@ def tighten(upper, G, slack, length, y, m, inv, centre, index):
     while done < n:
         near = inner_single(y, m[j], centre) * np.float64(inv[j])
         upper[j] = near + error - slack
-        low = near - error
-        if low > 0:
-            low /= 1 + DELTA * np.float64(inv[j]) / length
-        reached = max(reached, low - slack)
+        reached = max(reached, near - error - slack)
         done += 1
         if done == 1:
             n = contenders(upper, G, reached, j, index)
