@@ -27,9 +27,9 @@ Pictures = NDArray[np.float32]
 
 CORRUPTIONS: dict[str, tuple[Callable[[Pictures, float, np.random.Generator], Spoiled], float]] = {
     "noise, std 0.2": (white_noise, 0.2),
-    "black square, 25 %": (black_occlusion, 0.25),
+    "black square, 25%": (black_occlusion, 0.25),
     "right half missing": (right_mask, 0.5),
-    "75 % of pixels missing": (pixel_dropout, 0.75),
+    "75% pixels missing": (pixel_dropout, 0.75),
 }
 
 MEMORIES: dict[str, tuple[str, Callable[[], SQHN]]] = {
@@ -46,7 +46,7 @@ MEMORIES: dict[str, tuple[str, Callable[[], SQHN]]] = {
 def demonstrate(out: Path, console: Console) -> None:
     """Run it all; figures go to the console, a grid of pictures for each kind of data to the folder `out`."""
     data = {"digits": _unit(digits()[0]), "photos": _unit(photos(32))}
-    columns: list[list[str]] = [["learned, pictures/s", "clean", *CORRUPTIONS, "old called old", "new called new"]]
+    columns: list[list[str]] = [["learned per second", "clean", *CORRUPTIONS, "old called old", "new called new"]]
     shown: dict[str, list[Pictures]] = {}
     for kind, build in track(MEMORIES.values(), "memories", console=console, transient=True):
         old, new = data[kind][:STORED], data[kind][STORED : STORED + 500]
@@ -90,7 +90,7 @@ def _recall_all(memory: SQHN, stored: Pictures) -> tuple[list[str], list[Picture
     for x, observed in spoiled:
         recalled = memory.recall(x, observed).x
         error = np.square(recalled - stored).reshape(len(stored), -1).mean(axis=1)
-        cells.append(f"{np.mean(error <= GOOD):.1%} {error.mean():.4f}")
+        cells.append(f"{np.mean(error <= GOOD):.1%} {error.mean():.4f}".replace(" 0.", " ."))
         if x is not stored:
             rows += [x[:10] if observed is None else np.where(observed, x, np.float32(0.5))[:10], recalled[:10]]
     return cells, rows

@@ -149,7 +149,8 @@ def decide(upper, G, slack, x, xx, seen, masked, m, m2, centre, index, value):
     first = highest(upper, G)
     best = similarity(x, xx, seen, masked, m[first], m2[first], centre)
     reached = reach(best, centre, length, slack)
-    if upper[first] >= reached and reaching(upper, G, np.float32(reached)) == 1:
+    bar = np.float32(reached)
+    if upper[first] >= bar and reaching(upper, G, bar) == 1:
         return first, best, 1
     index[0], value[0], done = first, best, 1
     n = contenders(upper, G, reached, first, index)
