@@ -47,6 +47,16 @@ def test_save_load_continue_is_never_having_stopped(
         np.testing.assert_array_equal(a, b)
 
 
+def test_numpy_numbers_are_as_good_as_plain_ones(tmp_path: Path) -> None:
+    level = Level((np.int64(2), np.int32(2)), np.int64(5), np.float32(100), np.float64(1))  # type: ignore[arg-type]
+    memory = SQHN((np.int64(4), 4), [level, Level(capacity=5)], blend=np.float32(0.5), rho=np.float32(0.25))  # type: ignore[arg-type]
+    memory.learn(np.random.default_rng(0).random((8, 4, 4)))
+    memory.save(tmp_path / "m.sqhn")
+    again = SQHN.load(tmp_path / "m.sqhn")
+    assert (again.levels, again.options, again.rho) == (memory.levels, memory.options, 0.25)
+    assert again.levels[0] == Level((2, 2), 5, 100.0, 1.0)
+
+
 def test_an_empty_memory_can_be_saved(tmp_path: Path, pictures: NDArray[np.float32]) -> None:
     memory = SQHN(SHAPE, levels("L2 (4,8)", 12))
     memory.save(tmp_path / "m.sqhn")
@@ -114,6 +124,15 @@ def test_real_trouble_while_saving_leaves_the_old_file(saved: Path, trouble: str
         assert [path.name for path in saved.parent.iterdir()] == [saved.name]
     assert saved.read_bytes() == before
     assert SQHN.load(saved).step == 12
+
+
+def test_what_a_crash_left_behind_does_not_matter(saved: Path) -> None:
+    """In a container every process may have the same number."""
+    saved.with_name(f".{saved.name}.{os.getpid()}.tmp").write_bytes(b"half a file")
+    memory = SQHN.load(saved)
+    memory.learn(np.zeros((8, 8)))
+    memory.save(saved)
+    assert SQHN.load(saved).step == 13
 
 
 def test_truncated_files(saved: Path) -> None:

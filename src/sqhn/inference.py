@@ -7,7 +7,7 @@ parent expects on the way down. The sweeps themselves (`network`) know nothing o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ class Message(NamedTuple):
     evidence: Any
 
 
+@runtime_checkable
 class Inference(Protocol):
     """One way to recall: an upward message, the values it leaves for the way down, and their weight there."""
 
@@ -114,7 +115,7 @@ INFERENCES: dict[str, Inference] = {"paper": Paper(), "exact": Exact()}
 
 def by_name(inference: str | Inference) -> Inference:
     """A rule from its word; a rule of one's own is taken as it is."""
-    if not isinstance(inference, str):
+    if isinstance(inference, Inference):
         return inference
     check_word("inference", inference, tuple(INFERENCES))
     return INFERENCES[inference]

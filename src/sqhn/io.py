@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import secrets
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,7 +53,7 @@ def save(memory: SQHN, path: str | os.PathLike[str]) -> None:
 
 def _replace(path: Path, content: bytes) -> None:
     """Write a file beside its place, then move it there."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # new each time: a crash may have left one
     try:
         with draft.open("xb") as file:
             file.write(content)

@@ -58,6 +58,8 @@ class Level:
         if math.isinf(self.gamma):
             raise ValueError(f"gamma must be finite; got {self.gamma!r}")
         check_words(self)
+        kernel = tuple(map(int, sides)) if isinstance(self.kernel, tuple) else self.kernel and int(self.kernel)
+        _plain(self, kernel=kernel, capacity=int(self.capacity), alpha=float(self.alpha), gamma=float(self.gamma))
 
     def threshold(self, t: int | NDArray[np.int64]) -> Any:
         """The growth threshold at step t (counted from 0), in float64; t may be an array.
@@ -103,11 +105,18 @@ class Options:
         if self.rho is not None and (not _real(self.rho) or not 0 <= self.rho < math.inf):
             raise ValueError(f"rho must be a number of at least 0, or None; got {self.rho!r}")
         check_words(self)
+        _plain(self, blend=float(self.blend), rho=None if self.rho is None else float(self.rho))
 
     @property
     def centre(self) -> float:
         """Similarity to a prototype is `centre + (1 - centre) * cosine` of the vectors less `centre`."""
         return 0.5 if self.similarity == "shifted_cosine" else 0.0
+
+
+def _plain(value: Any, **numbers: Any) -> None:
+    """Put plain Python numbers in place of NumPy's, which compare and are written to files differently."""
+    for name, number in numbers.items():
+        object.__setattr__(value, name, number)
 
 
 def check_words(value: Any) -> None:

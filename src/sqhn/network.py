@@ -68,7 +68,8 @@ class SQHN:
         self.input_shape = as_shape(input_shape)
         self.levels = as_levels(levels, capacity)
         self.options = Options(similarity, hidden_similarity, blend, rho, propagation, mu, norm, update_order)
-        self.rho = rho if rho is not None else (0.99999 if len(self.levels) == 1 else 0.999)
+        by_depth = 0.99999 if len(self.levels) == 1 else 0.999
+        self.rho = by_depth if self.options.rho is None else self.options.rho
         self._tilings = plan(self.input_shape, self.levels)
         self._chunk = CHUNK
         self.reset()
@@ -274,7 +275,7 @@ class SQHN:
     def recognize(self, x: ArrayLike) -> Recognized:
         """Was this sample learned before? Old iff the memory node's best match reaches rho times its mean activity."""
         samples, single, _ = as_samples(x, self.input_shape)
-        score, threshold = np.full(len(samples), -np.inf), np.full(len(samples), float(self.rho))
+        score, threshold = np.full(len(samples), -np.inf), np.full(len(samples), self.rho)
         if len(self):
             for part, patches in self._parts(samples, None, CHUNK):
                 k, h = self._patterns.best(patches)

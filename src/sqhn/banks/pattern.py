@@ -207,13 +207,14 @@ class PatternBank:
         for n in range(self.nodes):
             for lo in range(0, x.shape[1], rows):
                 part = slice(lo, lo + rows)
-                look = self.best_of_large if seen is None else self.best_of_observed
-                look(n, x[n, part], seen[n, part] if seen is not None else NOTHING[0], k[n, part], v[n, part])
+                if seen is None:
+                    self.best_of_large(n, x[n, part], k[n, part], v[n, part])
+                else:
+                    self.best_of_observed(n, x[n, part], seen[n, part], k[n, part], v[n, part])
         return k, v
 
-    def best_of_large(
-        self, n: int, x: NDArray[np.float32], _: NDArray[np.bool_], k: NDArray[np.int32], v: NDArray[np.float64]
-    ) -> None:
+    def best_of_large(self, n: int, x: NDArray[np.float32], k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
+        """The winners k at one node and their similarities v, for whole samples."""
         G, batch = int(self.grown[n]), len(x)
         P = np.empty((batch, G), np.float32)
         coarse = not self.blind
@@ -234,6 +235,7 @@ class PatternBank:
         k: NDArray[np.int32],
         v: NDArray[np.float64],
     ) -> None:
+        """The same where values are missing."""
         G, batch = int(self.grown[n]), len(x)
         centre = np.float32(self.options.centre)
         P, squares = np.empty((batch, G), np.float32), np.empty((batch, G), np.float32)
