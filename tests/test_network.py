@@ -236,3 +236,18 @@ def test_memory_grows_with_what_is_stored() -> None:
     assert held() < 100_000
     memory.learn(np.random.default_rng(0).random((10, *SHAPE)))
     assert held() < 10_000_000
+
+
+def test_pretraining_needs_levels_below_and_comes_first() -> None:
+    x = np.random.default_rng(0).random((3, 4, 4))
+    with pytest.raises(ValueError, match="one level has nothing below"):
+        SQHN((4, 4), capacity=3).pretrain(x)
+    tree = SQHN((4, 4), [Level(2, 3), Level(capacity=3)])
+    with pytest.raises(EmptyMemoryError, match="pretrain them first"):
+        tree.learn(x, root_only=True)
+    with pytest.raises(ValueError, match="root_only"):
+        tree.learn(x, hold=True, root_only=True)
+    tree.pretrain(x)
+    assert (len(tree), tree.step) == (0, 0)
+    tree.learn(x, root_only=True)
+    assert (len(tree), tree.step, tree.banks[0].neurons.step) == (3, 3, 3)

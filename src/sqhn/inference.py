@@ -56,8 +56,12 @@ class Inference(Protocol):
 
 @dataclass(frozen=True)
 class Paper:
-    """The paper's rule: each child sends its winner with its strength; one sweep up, one down."""
+    """The paper's rule: each child sends its winner with its strength; one sweep up, one down.
 
+    feedback: whether the way down listens to the parents; without it every node keeps its bottom-up winner.
+    """
+
+    feedback: bool = True
     samples: int = 256
 
     def look(self, bank: PatternBank, patches: Patches) -> Message:
@@ -75,7 +79,7 @@ class Paper:
         return bank.at(message.evidence, support)
 
     def blend(self, blend: float) -> float:
-        return blend
+        return blend if self.feedback else 1.0
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class Exact:
         return 0.5
 
 
-INFERENCES: dict[str, Inference] = {"paper": Paper(), "exact": Exact()}
+INFERENCES: dict[str, Inference] = {"paper": Paper(), "feedforward": Paper(feedback=False), "exact": Exact()}
 
 
 def by_name(inference: str | Inference) -> Inference:

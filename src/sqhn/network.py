@@ -113,37 +113,60 @@ class SQHN:
 
     # -- learn ---------------------------------------------------------------------------------------------------
 
-    def learn(self, x: ArrayLike, hold: bool = False) -> Written:
+    def learn(self, x: ArrayLike, hold: bool = False, root_only: bool = False) -> Written:
         """Learn one sample, or a batch as if one after another.
 
         hold: the batch is samples of ONE thing: the first is learned, the others are averaged into what it wrote
             (the paper's SQHN+).
+        root_only: only the memory node learns; the levels below it answer with what they know (see `pretrain`).
         """
         samples, single, _ = as_samples(x, self.input_shape)
         if hold and single:
             raise ValueError(f"hold=True needs a batch of samples of one thing, of shape (n, {self._shape_text()})")
-        sent = self._learn_held(samples) if hold else self._learn_each(samples)
+        if hold and root_only:
+            raise ValueError("hold=True averages samples at level 1, and root_only=True leaves that as it is")
+        if root_only and not all(bank.grown.all() for bank in self.banks[:-1]):
+            raise EmptyMemoryError("the levels below the memory node are empty: pretrain them first")
+        sent = self._learn_held(samples) if hold else self._learn_each(samples, below=not root_only, root=True)
         return Written(*_results(single, sent.k, sent.grew, sent.score))
 
-    def _learn_each(self, samples: NDArray[Any]) -> Sent:
+    def pretrain(self, x: ArrayLike) -> None:
+        """Learn with every level but the memory node, which can then be taught alone: `learn(x, root_only=True)`."""
+        samples, _, _ = as_samples(x, self.input_shape)
+        if not self._codes:
+            raise ValueError("a memory of one level has nothing below its memory node to pretrain")
+        self._learn_each(samples, below=True, root=False)
+
+    def _learn_each(self, samples: NDArray[Any], below: bool, root: bool) -> Sent:
         whole = deferred if self._codes else nullcontext  # one level is one call: there is no halfway
         done: list[Sent] = []
         start = 0
         while start < len(samples):
             chunk = samples[start : start + self._patterns.chunk_size(self._chunk)]
             with whole():
-                done.append(self._learn_chunk(chunk)[-1])
+                done.append(self._learn_chunk(chunk, below, root)[-1])
             start += len(chunk)
         return done[0] if len(done) == 1 else Sent(*(np.concatenate(field, axis=1) for field in zip(*done)))
 
-    def _learn_chunk(self, samples: NDArray[Any]) -> list[Sent]:
+    def _learn_chunk(self, samples: NDArray[Any], below: bool = True, root: bool = True) -> list[Sent]:
         """One chunk, level by level; all that can fail comes before the first change."""
         patches = self._split(samples)
+        if not below and self._codes:
+            codes = self._look(patches)
+            self._codes[-1].reserve(len(samples), self.banks[-2].neurons.room)
+            return [self._codes[-1].learn(codes)]
         self._reserve(len(samples))
         sent = [self._patterns.learn(patches)]
-        for bank in self._codes:
+        for bank in self._codes if root else self._codes[:-1]:
             sent.append(bank.learn(Codes(sent[-1].k, sent[-1].v)))
         return sent
+
+    def _look(self, patches: Patches) -> Codes:
+        """What the levels below the memory node tell it while they do not learn."""
+        codes = Codes(*self._patterns.best(patches))
+        for bank in self._codes[:-1]:
+            codes = Codes(*bank.best(codes))
+        return codes
 
     def _reserve(self, more: int) -> None:
         self._patterns.reserve(more)
@@ -201,8 +224,8 @@ class SQHN:
 
         observed: True where a value was seen; of x's shape, or of one sample's shape for all. Values elsewhere are
             ignored, whatever they are.
-        inference: "paper" (score: activity of the memory node's winner) or "exact", the true maximum of the energy
-            (score: that energy).
+        inference: "paper" (score: activity of the memory node's winner), "feedforward" (the same without the way
+            down) or "exact", the true maximum of the energy (score: that energy).
         """
         rule = by_name(inference)
         samples, single, seen = self._question(x, observed)

@@ -23,7 +23,9 @@ __all__ = ["Node", "ReferenceSQHN", "winner"]
 
 Vector = NDArray[np.float64]
 Codes = list[NDArray[np.int64]]
-Ablation = Literal["none", "constant_threshold", "constant_step", "no_growth", "no_averaging"]
+Ablation = Literal[
+    "none", "constant_threshold", "constant_step", "constant_step_and_growth", "no_growth", "no_averaging"
+]
 
 CONSTANT_THRESHOLD = 0.9
 CONSTANT_STEP = 0.5
@@ -47,24 +49,27 @@ class Node:
 
     # -- bottom-up activity (2.2, 2.5) ---------------------------------------------------------------------------
 
-    def activity(self, x: NDArray[Any], observed: NDArray[np.bool_] | None = None) -> Vector:
-        """h over the grown neurons, for a patch (level 1) or the children's one-hots times their strengths."""
-        return self.patch_activity(x, observed) if self.visible else self.code_activity(x)
+    def activity(self, x: NDArray[Any], observed: NDArray[np.bool_] | None = None, only: int | None = None) -> Vector:
+        """h over the grown neurons, for a patch (level 1) or the children's one-hots times their strengths.
 
-    def patch_activity(self, x: NDArray[Any], observed: NDArray[np.bool_] | None) -> Vector:
+        only: over this one neuron.
+        """
+        m = self.m[: self.grown] if only is None else self.m[only : only + 1]
+        return self.patch_activity(m, x, observed) if self.visible else self.code_activity(m, x)
+
+    def patch_activity(self, m: NDArray[Any], x: NDArray[Any], observed: NDArray[np.bool_] | None) -> Vector:
         seen = np.ones(len(x), bool) if observed is None else observed
         if not seen.any():
-            return np.zeros(self.grown)  # silent
+            return np.zeros(len(m))  # silent
         centre = self.options.centre
         y = x[seen].astype(np.float64) - centre
-        u = self.m[: self.grown, seen].astype(np.float64) - centre
+        u = m[:, seen].astype(np.float64) - centre
         cosine = u @ y / (np.linalg.norm(u, axis=1) * np.linalg.norm(y) + DELTA)
         return np.asarray(centre + (1 - centre) * cosine)
 
-    def code_activity(self, y: Vector) -> Vector:
-        m = self.m[: self.grown]
+    def code_activity(self, m: NDArray[Any], y: Vector) -> Vector:
         if self.options.hidden_similarity == "weighted_mean":
-            return np.asarray(m @ y / y.sum()) if abs(y.sum()) > TIE else np.zeros(self.grown)
+            return np.asarray(m @ y / y.sum()) if abs(y.sum()) > TIE else np.zeros(len(m))
         if self.options.norm == "heard":
             heard = np.repeat(
                 [(np.abs(y[a:b]) > TIE).any() for a, b in zip(self.edges, self.edges[1:])], np.diff(self.edges)
@@ -88,10 +93,10 @@ class Node:
         if below and not full:
             j, grew = self.grown, True
             self.grown += 1
-            self.assign(j, target)
+            self.assign(j, target, ablation)
         elif below and self.level.when_full == "overwrite":
             j, grew = int(self.c.argmin()), True
-            self.assign(j, target)
+            self.assign(j, target, ablation)
         elif (full and self.level.when_full == "freeze") or ablation == "no_averaging":
             wrote = False
         else:
@@ -99,15 +104,17 @@ class Node:
             self.mu[j] += (a - self.mu[j]) / (self.c[j] + (self.options.mu == "pseudocount"))
         self.step += 1
         before = 1.0 if grew else a
-        strength = before if self.options.update_order == "after" else float(self.activity(x)[j])
+        strength = before if self.options.update_order == "after" else float(self.activity(x, only=j)[0])
         return j, strength, a, grew, wrote
 
-    def assign(self, j: int, target: NDArray[Any]) -> None:
+    def assign(self, j: int, target: NDArray[Any], ablation: Ablation = "none") -> None:
         self.m[j], self.c[j], self.mu[j] = target, 1, 1.0
+        if ablation == "constant_step_and_growth":
+            self.m[j] *= CONSTANT_STEP
 
     def average(self, j: int, target: NDArray[Any], ablation: Ablation) -> None:
         self.c[j] += 1
-        if ablation == "constant_step" and self.c[j] > 1:
+        if ablation.startswith("constant_step") and self.c[j] > 1:
             self.m[j] += self.m.dtype.type(CONSTANT_STEP) * (target - self.m[j])
         else:
             self.m[j] += (target - self.m[j]) / self.m.dtype.type(self.c[j])
@@ -117,7 +124,8 @@ class ReferenceSQHN:
     """The tree of section 2, for samples of shape `input_shape`.
 
     ablation: leave one thing out (2.11): "constant_threshold" (-Dir), "constant_step" (-lrDecay), "no_growth" (-Grw,
-        random weights drawn with `seed`), "no_averaging" (-Avg).
+        random weights drawn with `seed`), "no_averaging" (-Avg); "constant_step_and_growth" is -lrDecay as the
+        authors' code has it, where growth too takes a step of one half.
     keep_error: recall each sample before learning it and keep the mean error, for `recognize_by_error`.
     """
 
@@ -187,8 +195,16 @@ class ReferenceSQHN:
 
     # -- learn ---------------------------------------------------------------------------------------------------
 
-    def learn(self, x: ArrayLike) -> Written:
-        """One online step on one sample (2.3)."""
+    def learn(self, x: ArrayLike, root_only: bool = False) -> Written:
+        """One online step on one sample (2.3), of the whole tree or of the memory node alone."""
+        if root_only and len(self.levels) > 1:
+            h = self.up(x, None)[-2]
+            k = np.array([winner(hn) for hn in h])
+            v = np.array([hn[kn] for hn, kn in zip(h, k)])
+            number = len(self.levels) - 1
+            y, target = self.concatenate(number, 0, k, v), self.concatenate(number, 0, k, np.ones(len(k)))
+            j, _, a, grew, _ = self.root.learn(y, target, self.ablation)
+            return Written(j, grew, a)
         return self.learn_samples(np.asarray(x)[None])
 
     def learn_samples(self, samples: ArrayLike) -> Written:

@@ -188,3 +188,35 @@ def test_the_reference_of_a_memory_is_that_memory(pictures: NDArray[np.float32])
     copy.learn(pictures[40])
     memory.learn(pictures[40])
     assert_same_state(memory, copy)
+
+
+@pytest.mark.parametrize("when_full", ["average", "overwrite", "freeze"])
+@pytest.mark.parametrize("architecture", ["L1", "L2 (4,8)", "L3 (2,4,4)"])
+def test_the_memory_node_learns_alone(architecture: str, when_full: str, pictures: NDArray[np.float32]) -> None:
+    tree = levels(architecture, 12, when_full=when_full)
+    reference, memory = ReferenceSQHN(SHAPE, tree), SQHN(SHAPE, tree)
+    if architecture != "L1":
+        for x in pictures[:30]:  # what a whole tree learns below its memory node is what pretraining teaches
+            reference.learn(x)
+        reference.levels[-1] = ReferenceSQHN(SHAPE, tree).levels[-1]
+        memory.pretrain(pictures[:30])
+    expected = [reference.learn(x, root_only=True) for x in pictures[30:60]]
+    written = memory.learn(pictures[30:60], root_only=True)
+    np.testing.assert_array_equal(written.index, [w.index for w in expected])
+    np.testing.assert_array_equal(written.grew, [w.grew for w in expected])
+    np.testing.assert_allclose(written.score, [w.score for w in expected], atol=1e-9)
+    assert_same_state(memory, reference)
+    assert_same_answers(memory, reference, noisy(pictures[30:33]))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_feedforward_states(architecture: str, pictures: NDArray[np.float32]) -> None:
+    reference, _ = taught_reference(architecture, "five times over")
+    memory = SQHN(SHAPE, levels(architecture, CAPACITY))
+    memory.learn(pictures[: LOADS["five times over"]])
+    questions = noisy(pictures[:4])
+    energy = memory.energy(questions, inference="feedforward")
+    recalled = memory.recall(questions, inference="feedforward")
+    for i, x in enumerate(questions):
+        assert energy[i] == pytest.approx(reference.energy(x, reference.infer(x, rule="feedforward")), abs=1e-9)
+        np.testing.assert_array_equal(recalled.x[i], reference.recall(x, inference="feedforward").x)
