@@ -1,5 +1,17 @@
-"""Data that comes with the package's extras: nothing is downloaded."""
+"""Data sets: a few that come with the package's extras, the usual ones from files or downloads."""
 
 from sqhn.data.builtin import digits, photos, random_crops
+from sqhn.data.dataset import NAMES, Dataset, MissingDataError, load
+from sqhn.data.formats import DataFileError, Split
 
-__all__ = ["digits", "photos", "random_crops"]
+__all__ = [
+    "NAMES",
+    "DataFileError",
+    "Dataset",
+    "MissingDataError",
+    "Split",
+    "digits",
+    "load",
+    "photos",
+    "random_crops",
+]

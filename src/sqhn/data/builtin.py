@@ -1,18 +1,25 @@
-"""Pictures that other packages carry inside them: handwritten digits and natural photographs."""
+"""Pictures that other packages carry inside them: handwritten digits and natural photographs.
+
+`BUILT_IN` makes data sets of them, with labels and splits, to stand in for the usual ones where those are not at hand.
+"""
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["digits", "photos", "random_crops"]
+from sqhn.data.formats import Split
+
+__all__ = ["BUILT_IN", "BuiltIn", "digits", "photos", "random_crops"]
 
 Pictures = NDArray[np.uint8]
-EXTRA = "built-in data needs the extra packages: pip install 'sqhn[experiments]'"
+EXTRA = "data sets need the extra packages: pip install 'sqhn[experiments]'"
 
 
 def digits(seed: int | None = 0) -> tuple[Pictures, NDArray[np.int64]]:
@@ -50,13 +57,15 @@ def photos(size: int = 32, seed: int | None = 0) -> Pictures:
 
     seed: shuffles them; None leaves them in order of the photographs.
     """
-    crops = []
-    for picture in _photographs():
-        rows, columns = picture.shape[0] // size, picture.shape[1] // size
-        blocks = picture[: rows * size, : columns * size].reshape(rows, size, columns, size, 3)
-        crops.append(blocks.transpose(0, 2, 1, 3, 4).reshape(-1, size, size, 3))
-    x = np.concatenate(crops)
+    x = np.concatenate([_grid(picture, size) for picture in _photographs()])
     return x if seed is None else x[np.random.default_rng(seed).permutation(len(x))]
+
+
+def _grid(picture: Pictures, size: int) -> Pictures:
+    """Every crop of a grid over one photograph."""
+    rows, columns = picture.shape[0] // size, picture.shape[1] // size
+    blocks = picture[: rows * size, : columns * size].reshape(rows, size, columns, size, 3)
+    return blocks.transpose(0, 2, 1, 3, 4).reshape(-1, size, size, 3)
 
 
 def random_crops(count: int, size: int = 32, seed: int = 0) -> Pictures:
@@ -69,3 +78,119 @@ def random_crops(count: int, size: int = 32, seed: int = 0) -> Pictures:
         top, left = rng.integers(picture.shape[0] - size + 1), rng.integers(picture.shape[1] - size + 1)
         crops[i] = picture[top : top + size, left : left + size]
     return crops
+
+
+# Data sets with labels and splits
+
+
+def _frozen(splits: Mapping[str, Split]) -> Mapping[str, Split]:
+    for split in splits.values():
+        for array in split:
+            array.setflags(write=False)
+    return splits
+
+
+@cache
+def _digits() -> Mapping[str, Split]:
+    """The 5,000 digits: 300 of each class to train, 200 to test, both shuffled."""
+    x, y = digits(seed=0)
+    train = np.zeros(len(y), bool)
+    for label in range(10):
+        train[np.flatnonzero(y == label)[:300]] = True
+    return _frozen({"train": Split(x[train], y[train]), "test": Split(x[~train], y[~train])})
+
+
+LUMA = np.array([0.299, 0.587, 0.114])
+CONTRAST = 80  # the least difference between the luma of ink and of background, of 255
+
+
+@cache
+def _painted_digits() -> Mapping[str, Split]:
+    """The same digits in the middle of 32 x 32 pixels, each in a colour of its own on a background of its own."""
+    rng = np.random.default_rng(1)
+    painted = {}
+    for name, (x, y) in _digits().items():
+        colours = rng.integers(0, 256, (2, len(x), 3))  # ink, background
+        while len(pale := np.flatnonzero(abs((colours[0] - colours[1]) @ LUMA) < CONTRAST)):
+            colours[:, pale] = rng.integers(0, 256, (2, len(pale), 3))
+        ink, background = colours[:, :, None, None, :].astype(np.float32)
+        strokes = np.pad(x, ((0, 0), (2, 2), (2, 2)))[..., None] / np.float32(255)
+        painted[name] = Split(np.rint(background + (ink - background) * strokes).astype(np.uint8), y)
+    return _frozen(painted)
+
+
+@cache
+def _oriented(size: int, grey: bool = False, channel_orders: int = 1) -> Mapping[str, Split]:
+    """Crops of a grid over the photographs, each in 8 orientations; flat crops, the same in all, are left out.
+
+    The label is that of the photograph and the variant. Every fourth crop, shuffled within its photograph, goes to test
+    with all its variants: no test picture is a turned train picture.
+
+    grey: luma in place of colours.
+    channel_orders: how many cyclic exchanges of the colours to make of each.
+    """
+    grids = [_grid(picture, size) for picture in _photographs()]
+    crops, photograph = np.concatenate(grids), np.repeat(np.arange(len(grids)), [len(grid) for grid in grids])
+    if grey:
+        crops = np.rint(crops @ LUMA).astype(np.uint8)
+    varied = np.flatnonzero(np.ptp(crops, axis=(1, 2)).reshape(len(crops), -1).any(1))
+    turned = [np.rot90(side, turns, (1, 2)) for side in (crops, crops[:, :, ::-1]) for turns in range(4)]
+    variants = [np.roll(x, shift, -1) if shift else x for shift in range(channel_orders) for x in turned]
+    rng = np.random.default_rng(2)
+    order = rng.permutation(varied)
+    order = order[np.argsort(photograph[order], kind="stable")]
+    in_test = np.arange(len(order)) % 4 == 3
+    splits = {}
+    for name, chosen in (("train", order[~in_test]), ("test", order[in_test])):
+        x = np.concatenate([variant[chosen] for variant in variants])
+        y = np.concatenate([photograph[chosen] * len(variants) + number for number in range(len(variants))])
+        shuffled = rng.permutation(len(x))
+        splits[name] = Split(x[shuffled], y[shuffled].astype(np.int64))
+    return _frozen(splits)
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """A data set that is always here; what it holds is said here too, so that a list need not make it."""
+
+    what: str
+    classes: int
+    picture: tuple[int, ...]
+    counts: Mapping[str, int]
+    make: Callable[[], Mapping[str, Split]]
+
+
+BUILT_IN: Mapping[str, BuiltIn] = {
+    "digits": BuiltIn("MNIST digits", 10, (28, 28), {"train": 3000, "test": 2000}, _digits),
+    "painted_digits": BuiltIn(
+        "MNIST digits in colours, for SVHN", 10, (32, 32, 3), {"train": 3000, "test": 2000}, _painted_digits
+    ),
+    "grey_photos": BuiltIn(
+        "turned crops of photographs, for Fashion-MNIST",
+        56,
+        (28, 28),
+        {"train": 13_224, "test": 4408},
+        partial(_oriented, 28, grey=True),
+    ),
+    "photos32": BuiltIn(
+        "turned crops of photographs, for CIFAR",
+        56,
+        (32, 32, 3),
+        {"train": 10_320, "test": 3440},
+        partial(_oriented, 32),
+    ),
+    "photos64": BuiltIn(
+        "turned crops of photographs, for Tiny ImageNet",
+        56,
+        (64, 64, 3),
+        {"train": 2424, "test": 800},
+        partial(_oriented, 64),
+    ),
+    "photos128": BuiltIn(
+        "turned crops of photographs, colours exchanged, for Caltech-256",
+        168,
+        (128, 128, 3),
+        {"train": 1704, "test": 552},
+        partial(_oriented, 128, channel_orders=3),
+    ),
+}

