@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sqhn.level import Level
+    from sqhn.network import SQHN
+    from sqhn.samples import Arrays, Pictures
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="An associative memory that learns from a stream.")
+data_app = typer.Typer(no_args_is_help=True, help="Data sets: which there are, and getting them.")
+app.add_typer(data_app, name="data")
 progress = Console(stderr=True)
 
 
@@ -22,6 +37,22 @@ def extras() -> Iterator[None]:
     except ImportError as error:
         progress.print(f"{error}", markup=False)
         raise typer.Exit(1) from error
+
+
+@contextmanager
+def bars(title: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar on stderr for each step of a job that tells (step, done, total)."""
+    from rich.progress import Progress, TaskID
+
+    with Progress(console=progress) as shown:
+        steps: dict[str, TaskID] = {}
+
+        def show(step: str, done: int, total: int) -> None:
+            if step not in steps:
+                steps[step] = shown.add_task(f"{title}: {step}")
+            shown.update(steps[step], completed=done, total=total)
+
+        yield show
 
 
 @app.command()
@@ -38,15 +69,468 @@ def bench(
         print(run(cases or list(CASES), progress.print))
 
 
+class Data(StrEnum):
+    """Which data sets the experiments run on."""
+
+    builtin = "builtin"
+    paper = "paper"
+
+
+class Preset(StrEnum):
+    """The paper as its equations read, or the settings of the authors' published scripts."""
+
+    default = "default"
+    code = "code"
+
+
+class Backend(StrEnum):
+    """What runs jobs side by side."""
+
+    loky = "loky"
+    ray = "ray"
+    dask = "dask"
+
+
 @app.command()
 def reproduce(
-    out: Annotated[Path, typer.Option(help="Where pictures go.")] = Path("out"),
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID ... | all]", help="Which experiments.")] = None,
+    data: Annotated[Data, typer.Option(help="The built-in data sets, or those of the paper.")] = Data.builtin,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds; each experiment's own by default.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="How many jobs at once; default: one for each core.")] = None,
+    backend: Annotated[Backend, typer.Option(help="What runs them.")] = Backend.loky,
+    preset: Annotated[Preset, typer.Option(help="The paper's equations, or its published code.")] = Preset.default,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, two seeds: minutes, not hours.")] = False,
+    out: Annotated[Path, typer.Option(help="Where records and the report go; what is there is not run again.")] = Path(
+        "out"
+    ),
 ) -> None:
-    """Memorize built-in pictures online, recall them from corrupted ones, tell old from new (`sqhn[experiments]`)."""
-    from sqhn.demo import demonstrate
+    """Run the paper's experiments and say claim by claim what was reproduced (`sqhn[experiments]`).
 
+    Ctrl-C keeps what is done; the same command goes on from there.
+    """
     with extras():
-        demonstrate(out, progress)
+        from sqhn.experiments.catalogue import EXPERIMENTS, jobs_of
+        from sqhn.experiments.runner import run
+
+        wanted = list(EXPERIMENTS) if not ids or ids == ["all"] else ids
+        for name in wanted:
+            if name not in EXPERIMENTS:
+                raise typer.BadParameter(f"unknown experiment {name!r}; there are {', '.join(EXPERIMENTS)}, or all")
+        how = (preset.value, seeds or (2 if quick else None), data is Data.builtin, quick)
+        todo = [job for name in wanted for job in jobs_of(EXPERIMENTS[name], *how)]
+        outcome = run(todo, out, jobs or os.cpu_count() or 1, backend.value, progress)
+        if outcome.failed:
+            failures = out / "failures.txt"
+            failures.write_text("\n".join(f"{label}\n{text}" for label, text in outcome.failed.items()))
+            progress.print(f"{len(outcome.failed)} jobs failed; what went wrong is in {failures}", markup=False)
+        for what, experiments in outcome.missing.items():
+            progress.print(f"{', '.join(experiments)}: {what}", markup=False, soft_wrap=True)
+        if outcome.interrupted:
+            progress.print("stopped; all that is done is kept, and the same command goes on from here", markup=False)
+            raise typer.Exit(130)
+        _report(out)
+    if outcome.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of records, the --out of `sqhn reproduce`.")],
+) -> None:
+    """Judge every claim by the records of a folder; write the page, the figures and a summary there."""
+    with extras():
+        _report(folder)
+
+
+def _report(folder: Path) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from sqhn.experiments import records
+    from sqhn.report.page import publish
+    from sqhn.report.results import Results
+
+    found = records.read(folder)
+    if not found:
+        progress.print(f"there are no records in {folder}: `sqhn reproduce --out {folder}` makes some", markup=False)
+        raise typer.Exit(1)
+    verdicts, page = publish(Results(found.values()), folder, progress)
+    table = Table("claim", "verdict", "ours", "paper", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    style = {"PASS": "green", "FAIL": "bold red", "NOT RUN": "dim"}
+    for verdict in verdicts:
+        ours = verdict.finding.ours if verdict.word != "NOT RUN" else verdict.finding.missing
+        table.add_row(verdict.claim.id, f"[{style[verdict.word]}]{verdict.word}[/]", ours, verdict.claim.paper)
+    Console().print(table)
+    count = {word: sum(verdict.word == word for verdict in verdicts) for word in style}
+    print(", ".join(f"{many} {word}" for word, many in count.items()))
+    print(f"report: {page}")
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """Which data sets there are, which of them are here, and how to get the others."""
+    from rich.table import Table
+
+    from sqhn.data.builtin import BUILT_IN, BuiltIn
+    from sqhn.data.catalogue import CATALOGUE, Entry
+    from sqhn.data.dataset import where
+
+    table = Table(box=None, caption="sqhn data get NAME gets it from the first source that works", pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    for heading in ("what it is", "pictures", "here?", "sources"):
+        table.add_column(heading)
+    known: dict[str, BuiltIn | Entry] = {**BUILT_IN, **CATALOGUE}
+    for name, entry in known.items():
+        shape = "x".join(map(str, entry.picture))
+        pictures = f"{sum(entry.counts.values()):,} of {shape}, {entry.classes} classes"
+        sources = CATALOGUE[name].sources if name in CATALOGUE else ()
+        ways = [f"{way.title}, {way.size / 1e6:,.0f} MB" if way.size else way.title for way in sources]
+        table.add_row(name, entry.what, pictures, where(name) or "missing", "; ".join(ways))
+    Console().print(table)
+
+
+@data_app.command("get")
+def data_get(names: Annotated[list[str], typer.Argument(help="Which data sets; `sqhn data list` lists them.")]) -> None:
+    """Download data sets, check them, and store them for this user (`sqhn[experiments]`)."""
+    from sqhn.data.dataset import NAMES, where
+    from sqhn.data.fetch import FetchError, get
+
+    for name in names:
+        if name not in NAMES:
+            raise typer.BadParameter(f"unknown data set {name!r}; there are {', '.join(NAMES)}")
+    for name in names:
+        if here := where(name):
+            print(f"{name} is already here: {here}")
+            continue
+        with extras(), bars(name) as show:
+            try:
+                source = get(name, show)
+            except (FetchError, OSError) as error:
+                progress.print(f"{error}", markup=False, soft_wrap=True)
+                raise typer.Exit(1) from error
+        print(f"{name}: stored, from {source}")
+
+
+# -- one's own data ----------------------------------------------------------------------------------------------
+
+Source = Annotated[
+    Path, typer.Argument(help="A folder of pictures (.png, .jpg, .jpeg), one picture, or a .npy file of samples.")
+]
+MemoryFile = Annotated[Path, typer.Option("--memory", help="The file of the memory.")]
+Resize = Annotated[
+    str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Scale all pictures to this size; 64x48 is 64 wide.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Answer = TypeVar("Answer")
+
+
+class Rule(StrEnum):
+    """The rules of recall that the command offers."""
+
+    paper = "paper"
+    exact = "exact"
+
+
+@app.command()
+def learn(
+    source: Source,
+    memory: MemoryFile,
+    capacity: Annotated[int | None, typer.Option(min=1, help="The most neurons of a node of a new memory.")] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="A new memory as a tree, from the input up: 2:600,4:600,600 are KERNEL:CAPACITY and the memory "
+            "node's CAPACITY; with --capacity just kernels, as 2,4. A kernel 4x2 has 4 rows and 2 columns.",
+        ),
+    ] = None,
+    resize: Resize = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn pictures or arrays, in the order of their names; a memory that exists goes on where it stopped.
+
+    Ctrl-C saves what was learned so far. After any error the file is as it was.
+    """
+    from sqhn.interrupt import deferred
+
+    network, samples = _open_to_learn(source, memory, _levels(levels, capacity), resize)
+    step, neurons = network.step, len(network)
+    stopped = False
+    with one_line():
+        try:
+            for _ in _ask(samples, "learning", network.learn):
+                pass
+        except KeyboardInterrupt:
+            stopped = True
+        learned = network.step - step
+        if learned:
+            with deferred():
+                network.save(memory)
+    report = {
+        "memory": str(memory),
+        "learned": learned,
+        "grown": len(network) - neurons,
+        "neurons": len(network),
+        "capacity": network.capacity,
+        "step": network.step,
+        "interrupted": stopped,
+    }
+    text = (
+        f"learned {learned:,} samples, {report['grown']:,} of them as new neurons; "
+        f"{memory} has {len(network):,} of {network.capacity:,} neurons after {network.step:,} samples"
+    )
+    _print(report, [text] if learned else [], as_json)
+    if stopped:
+        kept = f"are saved in {memory}" if learned else "were learned: nothing is saved"
+        progress.out(f"stopped: {learned:,} of {len(samples):,} samples {kept}", highlight=False)
+        raise typer.Exit(130)
+
+
+@app.command()
+def recall(
+    source: Source,
+    memory: MemoryFile,
+    out: Annotated[
+        Path, typer.Option(help="Where to write: a folder, or for one picture or array a .png or .npy file.")
+    ],
+    observed: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MASK",
+            help="What was seen of every sample: a picture, black where it is missing (PNG, for JPEG blurs black), "
+            "or a boolean .npy file.",
+        ),
+    ] = None,
+    inference: Annotated[Rule, typer.Option(help="The paper's one sweep, or the true maximum of the energy.")] = (
+        Rule.paper
+    ),
+    resize: Resize = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the stored sample that each sample reminds of: pictures as .png of the same name, arrays as .npy."""
+    from sqhn.samples import read, read_mask
+
+    rows: list[tuple[int, float]] = []
+    size = _size(resize)
+    with one_line():
+        network = _load(memory)
+        samples = read(source, network.input_shape, size)
+        mask = None if observed is None else read_mask(observed, network.input_shape, size)
+        with samples.writer(out) as write:
+            for found in _ask(samples, "recalling", lambda x: network.recall(x, mask, inference=inference.value)):
+                write(found.x)
+                rows += zip(found.index.tolist(), found.score.tolist())
+    results = [{"name": name, "index": k, "score": score} for name, (k, score) in zip(samples.names, rows)]
+    lines = [f"{row['name']}  neuron {row['index']}  score {row['score']:.6f}" for row in results]
+    _print({"memory": str(memory), "out": str(out), "samples": results}, lines, as_json)
+
+
+@app.command()
+def recognize(source: Source, memory: MemoryFile, resize: Resize = None, as_json: AsJson = False) -> None:
+    """Say of each sample whether the memory has met it before: old or new."""
+    from sqhn.samples import read
+
+    rows: list[tuple[bool, float, float]] = []
+    size = _size(resize)
+    with one_line():
+        network = _load(memory)
+        samples = read(source, network.input_shape, size)
+        for judged in _ask(samples, "recognizing", network.recognize):
+            rows += zip(judged.old.tolist(), judged.score.tolist(), judged.threshold.tolist())
+    results = [
+        {"name": name, "old": known, "score": score if math.isfinite(score) else None, "threshold": threshold}
+        for name, (known, score, threshold) in zip(samples.names, rows)
+    ]
+    lines = [
+        f"{name}  {'old' if known else 'new'}  score {score:.6f}  threshold {threshold:.6f}"
+        for name, (known, score, threshold) in zip(samples.names, rows)
+    ]
+    old = sum(known for known, _, _ in rows)
+    lines.append(f"{old:,} old, {len(rows) - old:,} new")
+    _print({"memory": str(memory), "old": old, "new": len(rows) - old, "samples": results}, lines, as_json)
+
+
+@app.command()
+def info(
+    memory: Annotated[Path, typer.Argument(help="The file of the memory.")],
+    as_json: AsJson = False,
+) -> None:
+    """Describe a memory from the header of its file; its content is read and checked only when it is used."""
+    with one_line():
+        about = _describe(memory)
+    lines = [
+        f"{memory}: {about['bytes']:,} bytes, format {about['format']}",
+        f"samples of shape {about['input_shape']}; {about['step']:,} learned",
+    ]
+    for number, level in enumerate(about["levels"], start=1):
+        grown = level["grown"]
+        kernel = "all" if level["kernel"] is None else _by(level["kernel"])
+        lines.append(
+            f"level {number}: kernel {kernel}, nodes {level['nodes']:,}, capacity {level['capacity']:,}, "
+            f"grown {grown['min']:,} / {grown['mean']:,.1f} / {grown['max']:,} (min / mean / max), "
+            f"alpha {float(level['alpha']):g}, gamma {level['gamma']:g}, when full {level['when_full']}"
+        )
+    lines.append("options: " + ", ".join(f"{name} {value}" for name, value in about["options"].items()))
+    _print(about, lines, as_json)
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """What is wrong with a file or a sample is a line, not a traceback."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        progress.out(f"{error}", highlight=False)
+        raise typer.Exit(1) from error
+
+
+def _print(document: dict[str, Any], lines: list[str], as_json: bool) -> None:
+    for line in [json.dumps(document, indent=2, allow_nan=False)] if as_json else lines:
+        print(line)
+
+
+def _ask(samples: Pictures | Arrays, verb: str, question: Callable[[NDArray[Any]], Answer]) -> Iterator[Answer]:
+    """The answers for chunk after chunk, with a progress bar for people."""
+    from rich.progress import track
+
+    from sqhn.memory import EmptyMemoryError
+
+    done, total = 0, -(-len(samples) // samples.chunk)
+    hidden = not progress.is_terminal
+    for chunk in track(samples, verb, total, console=progress, transient=True, disable=hidden):
+        try:
+            yield question(chunk)
+        except EmptyMemoryError:
+            raise
+        except ValueError as error:
+            raise ValueError(f"counting from sample {samples.names[done]}: {error}") from error
+        done += len(chunk)
+
+
+def _load(path: Path) -> SQHN:
+    from sqhn.network import SQHN
+
+    return SQHN.load(_there(path))
+
+
+def _there(path: Path) -> Path:
+    """The path of a memory, if it is one of a file."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, not a memory")
+    if not path.exists():
+        raise FileNotFoundError(f"there is no memory {path}: `sqhn learn` makes one")
+    return path
+
+
+def _open_to_learn(
+    source: Path, memory: Path, levels: list[Level] | None, resize: str | None
+) -> tuple[SQHN, Pictures | Arrays]:
+    """The memory, loaded or new, and the samples it is going to learn."""
+    from sqhn.network import SQHN
+    from sqhn.samples import read
+
+    size = _size(resize)
+    with one_line():
+        if not os.access(memory.absolute().parent, os.W_OK):  # say so before an hour of learning, not after
+            raise PermissionError(f"{memory} cannot be written: its folder does not exist, or is write-protected")
+        if memory.exists():
+            network = _load(memory)
+            wanted, there = _spell(levels or network.levels), _spell(network.levels)
+            if wanted != there:
+                raise ValueError(
+                    f"{memory} has levels {there}, but the options say {wanted}: "
+                    "leave out --capacity and --levels to go on with it, or name a new file"
+                )
+            return network, read(source, network.input_shape, size)
+        if levels is None:
+            raise typer.BadParameter(f"there is no {memory} yet: give --capacity, or --levels with capacities")
+        samples = read(source, None, size)
+        return SQHN(samples.shape, levels), samples
+
+
+def _size(text: str | None) -> tuple[int, int] | None:
+    from sqhn.samples import parse_size
+
+    try:
+        return None if text is None else parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}", param_hint="--resize") from error
+
+
+def _levels(text: str | None, capacity: int | None) -> list[Level] | None:
+    """The levels that --levels and --capacity describe together; None if neither is given."""
+    from sqhn.level import Level
+
+    if text is None:
+        return None if capacity is None else [Level(capacity=capacity)]
+    levels = []
+    pieces = text.split(",")
+    for number, piece in enumerate(pieces, start=1):
+        match = re.fullmatch(r"([0-9]+(?:x[0-9]+)*)(?::([0-9]+))?", piece.strip())
+        try:
+            if match is None:
+                raise ValueError("a level is KERNEL:CAPACITY, such as 2:600 or 4x2:600")
+            sides = tuple(map(int, match[1].split("x")))
+            if match[2] and capacity is not None:
+                raise ValueError("it has a capacity, and --capacity is one for all: give one of them")
+            own = int(match[2]) if match[2] else capacity
+            if own is not None:
+                levels.append(Level(sides if len(sides) > 1 else sides[0], own))
+            elif number == len(pieces) and len(sides) == 1:
+                levels.append(Level(capacity=sides[0]))  # the memory node
+            else:
+                raise ValueError(f"it has no capacity: write {piece.strip()}:N, or give --capacity for all levels")
+        except ValueError as error:
+            raise typer.BadParameter(f"{piece!r}: {error}", param_hint="--levels") from error
+    return levels if capacity is None else [*levels, Level(capacity=capacity)]
+
+
+def _spell(levels: Sequence[Level]) -> str:
+    """Levels as --levels takes them."""
+    return ",".join(
+        f"{level.capacity}" if level.kernel is None else f"{_by(level.kernel)}:{level.capacity}" for level in levels
+    )
+
+
+def _by(kernel: int | Sequence[int]) -> str:
+    """A kernel as --levels takes it; 2 is 2x2."""
+    sides = (kernel,) if isinstance(kernel, int) else tuple(kernel)
+    return str(sides[0]) if len(sides) == 2 and sides[0] == sides[1] else "x".join(map(str, sides))
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    """What the header of a memory file says, and how far its nodes have grown."""
+    from safetensors import SafetensorError, safe_open
+
+    from sqhn import io
+    from sqhn.level import Level, Options
+    from sqhn.memory import MemoryFileError
+    from sqhn.validate import as_shape
+
+    try:
+        with safe_open(_there(path), "numpy") as file:
+            metadata = file.metadata() or {}
+            io._check_version(path, metadata)
+            header = json.loads(metadata["sqhn"])
+            levels = []
+            for number, level in enumerate(header["levels"], start=1):
+                Level(**io._infinite(level))  # checks it
+                grown = file.get_tensor(f"level{number}.grown")
+                reached = {"min": int(grown.min()), "mean": float(grown.mean()), "max": int(grown.max())}
+                levels.append({**level, "nodes": len(grown), "grown": reached})
+        return {
+            "memory": str(path),
+            "bytes": path.stat().st_size,
+            "format": header["format"],
+            "input_shape": as_shape(header["input_shape"]),
+            "step": int(header["steps"][-1]),
+            "levels": levels,
+            "options": asdict(Options(**header["options"])),
+        }
+    except SafetensorError as error:
+        raise MemoryFileError(f"{path} is not a memory, or is truncated: {error}") from error
+    except (LookupError, TypeError) as error:
+        raise MemoryFileError(f"{path} has a damaged header: {error}") from error
 
 
 if __name__ == "__main__":

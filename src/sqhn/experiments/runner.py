@@ -1,0 +1,193 @@
+"""One runner for all experiments: jobs side by side, one record each; a second run does only what is missing."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from sqhn.banks.threads import set_num_threads
+from sqhn.data import MissingDataError, load
+from sqhn.experiments import records
+from sqhn.experiments.catalogue import EXPERIMENTS, Job
+from sqhn.experiments.records import Record
+from sqhn.level import check_word
+
+__all__ = ["Backend", "Outcome", "run"]
+
+Backend = Literal["loky", "ray", "dask"]
+Sources = dict[str, str]
+Todo = dict[str, tuple[Job, Sources]]  # by the key of the record it will leave
+
+
+@dataclass
+class Outcome:
+    """What became of the jobs: how many ran, were done before, or failed; and what data some lack."""
+
+    ran: int = 0
+    before: int = 0
+    interrupted: bool = False
+    failed: dict[str, str] = field(default_factory=dict)  # label of the job: traceback
+    missing: dict[str, list[str]] = field(default_factory=dict)  # what to do about it: experiments that wait
+
+
+def run(jobs: Sequence[Job], folder: Path, workers: int, backend: Backend, console: Console) -> Outcome:
+    """Run what is not yet recorded in the folder. Ctrl-C keeps all that is done."""
+    check_word("backend", backend, get_args(Backend))
+    outcome, done = Outcome(), records.read(folder)
+    order: list[str] = []
+    todo: Todo = {}
+    for job in jobs:
+        try:
+            sources = {name: load(name).source for name in job.settings["data"]}
+        except MissingDataError as error:
+            waiting = outcome.missing.setdefault(str(error), [])
+            if job.experiment not in waiting:
+                waiting.append(job.experiment)
+            continue
+        order.append(records.key_of(job.experiment, job.settings, job.seed, sources))
+        if order[-1] in done:
+            outcome.before += 1
+        else:
+            todo[order[-1]] = (job, sources)
+    if not todo:
+        return outcome
+    left = Estimate([job for job, _ in todo.values()], workers)
+    with _progress(console) as bar:
+        task = bar.add_task("", total=len(order), completed=outcome.before, left="")
+        try:
+            for key, result in _results(todo, workers, backend):
+                job = todo[key][0]
+                if isinstance(result, str):
+                    outcome.failed[job.label] = result
+                    bar.console.print(f"failed: {job.label}: {result.strip().splitlines()[-1]}", markup=False)
+                else:
+                    records.append(folder, result)
+                    done[key] = result
+                    outcome.ran += 1
+                    left.learn(job, result["seconds"])
+                left.remove(job)
+                bar.update(task, advance=1, description=job.label, left=left.text())
+        except KeyboardInterrupt:
+            outcome.interrupted = True
+    if outcome.ran:  # in the order of the jobs, whichever came first
+        others = [record for key, record in done.items() if key not in set(order)]
+        records.write(folder, [*(done[key] for key in order if key in done), *others])
+    return outcome
+
+
+def work(key: str, job: Job, sources: Sources) -> tuple[str, Record | str]:
+    """One job, on one thread; returns its record, or the traceback of what went wrong."""
+    from threadpoolctl import threadpool_limits
+
+    set_num_threads(1)  # jobs run side by side; and sums in one order, however many there are
+    start = time.perf_counter()
+    try:
+        with threadpool_limits(1):
+            results = EXPERIMENTS[job.experiment].protocol(job.settings, job.seed)
+    except Exception:
+        return key, traceback.format_exc()
+    record = {"experiment": job.experiment, "settings": job.settings, "seed": job.seed, "data": sources}
+    seconds = round(time.perf_counter() - start, 3)
+    return key, {**record, "results": results, **records.provenance(), "date": _now(), "seconds": seconds}
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+
+
+def _results(todo: Todo, workers: int, backend: Backend) -> Iterator[tuple[str, Record | str]]:
+    """The result of every job as it comes. If a worker process dies, the jobs it may have had are run one by one."""
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    pending = dict(todo)
+    while pending:
+        try:
+            for key, result in _parallel(pending, workers, backend):
+                del pending[key]
+                yield key, result
+        except TerminatedWorkerError:
+            for key in list(pending)[: 2 * workers]:
+                alone = {key: pending.pop(key)}
+                try:
+                    yield from _parallel(alone, 2, backend)  # with 2, joblib uses another process even for one job
+                except TerminatedWorkerError:
+                    yield key, "the process of this job died: out of memory?"
+
+
+def _parallel(todo: Todo, workers: int, backend: Backend) -> Iterator[tuple[str, Record | str]]:
+    from joblib import Parallel, delayed
+
+    with _cluster(backend, workers):
+        pool = Parallel(
+            workers, backend=backend, return_as="generator_unordered", batch_size=1, pre_dispatch=2 * workers
+        )
+        yield from pool(delayed(work)(key, job, sources) for key, (job, sources) in list(todo.items()))
+
+
+@contextmanager
+def _cluster(backend: Backend, workers: int) -> Iterator[None]:
+    """What a backend needs around it."""
+    try:
+        if backend == "ray":
+            from ray.util.joblib import register_ray
+
+            register_ray()
+        client: Any = nullcontext()
+        if backend == "dask":
+            from distributed import Client
+
+            client = Client(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+    except ImportError as error:
+        raise ImportError(f"backend {backend!r} needs an extra package: pip install 'sqhn[{backend}]'") from error
+    with client:
+        yield
+
+
+class Estimate:
+    """How long the jobs that are left will take: each as long as its like so far."""
+
+    def __init__(self, jobs: Sequence[Job], workers: int) -> None:
+        self.workers = workers
+        self.left: dict[tuple[str, ...], int] = defaultdict(int)
+        self.seconds: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        for job in jobs:
+            self.left[self.kind(job)] += 1
+
+    @staticmethod
+    def kind(job: Job) -> tuple[str, ...]:
+        return (*(str(job.settings.get(key)) for key in ("set", "model", "size")), job.experiment)
+
+    def learn(self, job: Job, seconds: float) -> None:
+        self.seconds[self.kind(job)].append(seconds)
+
+    def remove(self, job: Job) -> None:
+        self.left[self.kind(job)] -= 1
+
+    def text(self) -> str:
+        known = {kind: sum(times) / len(times) for kind, times in self.seconds.items()}
+        if not known:
+            return ""
+        by_experiment: dict[str, list[float]] = defaultdict(list)
+        for kind, mean in known.items():
+            by_experiment[kind[-1]].append(mean)
+        overall = sum(known.values()) / len(known)
+        total = 0.0
+        for kind, count in self.left.items():
+            alike = by_experiment.get(kind[-1], [overall])
+            total += count * known.get(kind, sum(alike) / len(alike))
+        minutes, seconds = divmod(round(total / self.workers), 60)
+        return f"about {minutes}:{seconds:02} left"
+
+
+def _progress(console: Console) -> Progress:
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
+    return Progress(*columns, TextColumn("{task.description}", markup=False), console=console)

@@ -1,0 +1,116 @@
+"""Records as a table to ask: which of them, grouped how, and their curves over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.experiments.catalogue import BUILTIN
+from sqhn.experiments.records import Record
+
+__all__ = ["NotRunError", "Results", "spread"]
+
+Values = NDArray[np.float64]
+
+
+class NotRunError(LookupError):
+    """Nothing was recorded that could answer; the text says what."""
+
+
+class Results:
+    """A set of records."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.records = list(records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def of(self, experiment: str, **where: Any) -> Results:
+        """The records of an experiment with these settings; there must be some."""
+        found = self.where(experiment, **where)
+        if not found.records:
+            what = " ".join([experiment, *map(str, where.values())])
+            raise NotRunError(f"{what}: not run")
+        return found
+
+    def where(self, experiment: str | None = None, **where: Any) -> Results:
+        """The same, perhaps none."""
+        return Results(
+            record
+            for record in self.records
+            if experiment in (None, record["experiment"])
+            and all(record["settings"].get(name) == value for name, value in where.items())
+        )
+
+    def baseline(self, experiment: str, model: str, **where: Any) -> Results:
+        """The records of a memory that may not exist here yet."""
+        found = self.where(experiment, model=model, **where)
+        if not found.records:
+            raise NotRunError(f"{model}: not yet")
+        return found
+
+    def settings(self, name: str) -> list[Any]:
+        """The different values of a setting, in order of their first use."""
+        return list(dict.fromkeys(record["settings"].get(name) for record in self.records))
+
+    def each(self, name: str) -> Iterator[tuple[Any, Results]]:
+        """The records for each value of a setting."""
+        for value in self.settings(name):
+            yield value, self.where(**{name: value})
+
+    @property
+    def paper_data(self) -> bool:
+        """Whether the records come from the paper's data sets, not from the built-in ones."""
+        return not any(set(record["settings"]["data"]) & set(BUILTIN.values()) for record in self.records)
+
+    def values(self, get: Callable[[Record], float]) -> Values:
+        """One number for each record, that is for each seed."""
+        return np.array([get(record) for record in self.records])
+
+    def result(self, name: str) -> Values:
+        """A number of the results, for each seed."""
+        return self.values(lambda record: record["results"][name])
+
+    def row(self, kind: str, measure: str, level: float | None = None) -> Values:
+        """A measure under one corruption, for each seed."""
+
+        def get(record: Record) -> float:
+            rows = record["results"]["rows"]
+            value: float = next(row[measure] for row in rows if row["kind"] == kind and level in (None, row["level"]))
+            return value
+
+        return self.values(get)
+
+    @property
+    def t(self) -> NDArray[np.int64]:
+        """The test points of the curves."""
+        return np.array(self.records[0]["results"]["curves"]["t"])
+
+    def curve(self, name: str) -> Values:
+        """A curve, (seeds, test points, ...)."""
+        return np.array([record["results"]["curves"][name] for record in self.records])
+
+    def mean(self, name: str) -> Values:
+        """A curve, averaged over seeds."""
+        return np.asarray(self.curve(name).mean(axis=0))
+
+    def std(self, name: str) -> Values:
+        """Its sample standard deviation over seeds; 0 for one seed."""
+        return spread(self.curve(name))
+
+    def pictures(self, name: str) -> dict[str, Any]:
+        """Pictures kept in the results of the first seed."""
+        for record in self.records:
+            if "pictures" in record["results"]:
+                kept: dict[str, Any] = record["results"]["pictures"][name]
+                return kept
+        raise NotRunError("no pictures were kept")
+
+
+def spread(values: Values) -> Values:
+    """The sample standard deviation over seeds, the first axis; 0 for one seed."""
+    return np.asarray(values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1:]))

@@ -1,0 +1,522 @@
+"""The command on one's own data: learn, recall, recognize, info."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image
+from safetensors import safe_open
+from typer.testing import CliRunner, Result
+
+from sqhn import SQHN, Level, Written, samples
+from sqhn.cli import app
+from sqhn.data import digits, photos
+from sqhn.io import FORMAT
+from tests.helpers import fingerprint
+
+Pixels = NDArray[np.uint8]
+COLOR = photos(32)[:30, ::2, ::2]
+GREY = digits()[0][:30, 2:26, 2:22]  # 24 rows, 20 columns
+
+
+def sqhn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def well(*words: object) -> str:
+    """What a command that goes well prints."""
+    result = sqhn(*words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def wrong(*words: object, code: int = 1) -> str:
+    """What a command that fails says; on one line unless it is about usage."""
+    result = sqhn(*words)
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    if code == 1:
+        assert result.stderr.count("\n") == 1
+    return re.sub(r"[\s│]+", " ", result.stderr)
+
+
+def document(*words: object) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(well(*words, "--json"))
+    return content
+
+
+def folder(path: Path, x: Pixels, kind: str = "png") -> Path:
+    path.mkdir(parents=True)
+    for n, pixels in enumerate(x):
+        Image.fromarray(pixels).save(path / f"{n:03}.{kind}")
+    return path
+
+
+def array(path: Path, x: ArrayLike) -> Path:
+    np.save(path, x)
+    return path
+
+
+def taught(path: Path, x: NDArray[Any], *levels: Level) -> SQHN:
+    """A memory of the library, and a file of it."""
+    memory = SQHN(x.shape[1:], levels or [Level(capacity=20)])
+    if len(x):
+        memory.learn(x)
+    memory.save(path)
+    return memory
+
+
+def digest(path: Path) -> dict[str, str]:
+    """The header of a memory file, and its digest of all that is in it."""
+    with safe_open(path, "numpy") as file:
+        metadata: dict[str, str] = file.metadata()
+    return metadata
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "m.sqhn"
+
+
+class TestLearn:
+    @pytest.mark.parametrize("x", [COLOR, GREY], ids=["color", "grey"])
+    def test_a_folder_is_the_batch_of_its_pictures(
+        self, x: Pixels, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(samples, "CHUNK", 7)
+        well("learn", folder(tmp_path / "in", x), "--memory", file, "--capacity", 20)
+        expected = taught(tmp_path / "expected", x)
+        assert fingerprint(SQHN.load(file)) == fingerprint(expected)
+        assert digest(file) == digest(tmp_path / "expected")
+
+    def test_jpeg(self, tmp_path: Path, file: Path) -> None:
+        pictures = folder(tmp_path / "in", COLOR, "jpg")
+        well("learn", pictures, "--memory", file, "--capacity", 20)
+        decoded = np.stack([np.asarray(Image.open(path)) for path in sorted(pictures.iterdir())])
+        assert fingerprint(SQHN.load(file)) == fingerprint(taught(tmp_path / "expected", decoded))
+
+    @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+    def test_an_array(self, dtype: type, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(samples, "CHUNK", 7)
+        x = GREY.astype(dtype) / (1 if dtype is np.uint8 else 255)
+        x = x.astype(dtype)
+        well("learn", array(tmp_path / "x.npy", x), "--memory", file, "--capacity", 20)
+        assert fingerprint(SQHN.load(file)) == fingerprint(taught(tmp_path / "expected", x))
+
+    @pytest.mark.parametrize("spec", [["--capacity", "12"], ["--capacity", "12", "--levels", "4x2,2"]])
+    def test_appending_is_learning_at_once(self, spec: list[str], tmp_path: Path, file: Path) -> None:
+        well("learn", folder(tmp_path / "a", GREY[:11]), "--memory", file, *spec)
+        well("learn", array(tmp_path / "b.npy", GREY[11:20]), "--memory", file)
+        well("learn", array(tmp_path / "c.npy", GREY[20]), "--memory", file)  # one sample
+        well("learn", folder(tmp_path / "d", GREY[21:]), "--memory", file, *spec)  # said again: the same
+        at_once = tmp_path / "at_once.sqhn"
+        well("learn", folder(tmp_path / "all", GREY), "--memory", at_once, *spec)
+        assert fingerprint(SQHN.load(file)) == fingerprint(SQHN.load(at_once))
+        assert digest(file) == digest(at_once)
+        assert SQHN.load(file).step == len(GREY)
+
+    def test_resize(self, tmp_path: Path, file: Path) -> None:
+        pictures = folder(tmp_path / "in", GREY)
+        Image.fromarray(COLOR[0]).save(pictures / "color.png")
+        error = wrong("learn", pictures, "--memory", file, "--capacity", 20)
+        assert f"{pictures / 'color.png'} has 16x16" in error
+        assert f"{pictures / '000.png'} has 20x24: give --resize 20x24" in error
+        assert not file.exists()
+        well("learn", pictures, "--memory", file, "--capacity", 20, "--resize", "10x12")
+        assert SQHN.load(file).input_shape == (12, 10, 3)
+        assert "--resize 10x12" in wrong("learn", pictures, "--memory", file)
+        assert "64" in wrong("learn", pictures, "--memory", file, "--resize", "64", code=2)
+
+    def test_what_it_says(self, tmp_path: Path, file: Path) -> None:
+        pictures = folder(tmp_path / "in", COLOR)
+        expected = taught(tmp_path / "expected", COLOR)
+        assert document("learn", pictures, "--memory", file, "--capacity", 20) == {
+            "memory": str(file),
+            "learned": 30,
+            "grown": len(expected),
+            "neurons": len(expected),
+            "capacity": 20,
+            "step": 30,
+            "interrupted": False,
+        }
+        assert "learned 30 samples" in well("learn", pictures, "--memory", file)
+        assert document("info", file)["step"] == 60
+
+    @pytest.mark.parametrize("broken", ["picture", "value"])
+    @pytest.mark.parametrize("old", [True, False])
+    def test_bad_input_midway_changes_nothing(
+        self, broken: str, old: bool, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(samples, "CHUNK", 7)
+        if old:
+            taught(file, GREY[:3])
+        before = file.read_bytes() if old else None
+        if broken == "picture":
+            source = folder(tmp_path / "in", GREY)
+            spoiled = source / "015.png"
+            spoiled.write_bytes(spoiled.read_bytes()[:-40])
+            expected = str(spoiled)
+        else:
+            x = GREY / 255
+            x[15, 2, 3] = np.nan
+            source, expected = array(tmp_path / "x.npy", x), "counting from sample 14: the value at (1, 2, 3)"
+        options = [] if old else ["--capacity", 20]
+        assert expected in wrong("learn", source, "--memory", file, *options)
+        assert (file.read_bytes() if file.exists() else None) == before
+        assert not list(tmp_path.glob("*.tmp"))
+
+    def test_a_new_memory_needs_a_capacity_and_a_folder(self, tmp_path: Path, file: Path) -> None:
+        pictures = folder(tmp_path / "in", GREY[:2])
+        assert "--capacity" in wrong("learn", pictures, "--memory", file, code=2)
+        nowhere = tmp_path / "nowhere" / "m.sqhn"
+        assert f"{nowhere} cannot be written" in wrong("learn", pictures, "--memory", nowhere, "--capacity", 3)
+        assert f"{tmp_path} is a folder" in wrong("learn", pictures, "--memory", tmp_path, "--capacity", 3)
+
+    def test_sources_that_do_not_fit(self, tmp_path: Path, file: Path) -> None:
+        taught(file, GREY)
+        (tmp_path / "empty").mkdir()
+        assert "no pictures" in wrong("learn", tmp_path / "empty", "--memory", file)
+        assert "there is no" in wrong("learn", tmp_path / "nowhere", "--memory", file)
+        color = folder(tmp_path / "color", COLOR[:2])
+        assert "000.png is a color picture" in wrong("learn", color, "--memory", file, "--resize", "20x24")
+        error = wrong("learn", array(tmp_path / "x.npy", GREY[:, :5]), "--memory", file)
+        assert "(30, 5, 20)" in error
+        assert "(24, 20)" in error
+
+    def test_a_file_that_is_no_memory_is_kept(self, tmp_path: Path, file: Path) -> None:
+        file.write_text("something else")
+        pictures = folder(tmp_path / "in", GREY[:2])
+        assert f"{file} is not a memory" in wrong("learn", pictures, "--memory", file, "--capacity", 3)
+        assert file.read_text() == "something else"
+
+
+class TestLevels:
+    @pytest.mark.parametrize(
+        ("options", "levels"),
+        [
+            (["--capacity", "9"], [Level(None, 9)]),
+            (["--levels", "9"], [Level(None, 9)]),
+            (["--levels", "2:5,4:6,7"], [Level(2, 5), Level(4, 6), Level(None, 7)]),
+            (["--levels", "4x2:5, 8"], [Level((4, 2), 5), Level(None, 8)]),
+            (["--capacity", "9", "--levels", "2,4"], [Level(2, 9), Level(4, 9), Level(None, 9)]),
+            (["--capacity", "9", "--levels", "4x2"], [Level((4, 2), 9), Level(None, 9)]),
+            (["--levels", "4:5,4x4:6"], [Level(4, 5), Level((4, 4), 6)]),
+        ],
+    )
+    def test_in_words(self, options: list[str], levels: list[Level], tmp_path: Path, file: Path) -> None:
+        well("learn", array(tmp_path / "x.npy", COLOR), "--memory", file, *options)
+        memory = SQHN.load(file)
+        assert memory.levels == tuple(levels)
+        assert fingerprint(memory) == fingerprint(taught(tmp_path / "expected", COLOR, *levels))
+
+    @pytest.mark.parametrize(
+        ("options", "piece"),
+        [
+            (["--levels", "2:5,x,7"], "'x'"),
+            (["--levels", "2:5,,7"], "''"),
+            (["--levels", "2:5:6,7"], "'2:5:6'"),
+            (["--levels", "2:-5,7"], "'2:-5'"),
+            (["--levels", "2:0,7"], "'2:0'"),
+            (["--levels", "0:5,7"], "'0:5'"),
+            (["--levels", "2,4"], "'2'"),
+            (["--levels", "2:5,4x4"], "'4x4'"),
+            (["--levels", "2:5,7", "--capacity", "9"], "'2:5'"),
+        ],
+    )
+    def test_malformed(self, options: list[str], piece: str, tmp_path: Path, file: Path) -> None:
+        error = wrong("learn", array(tmp_path / "x.npy", COLOR), "--memory", file, *options, code=2)
+        assert "--levels" in error
+        assert f"{piece}:" in error
+        assert not file.exists()
+
+    def test_kernels_that_do_not_divide(self, tmp_path: Path, file: Path) -> None:
+        source = array(tmp_path / "x.npy", COLOR)
+        assert "(5, 5)" in wrong("learn", source, "--memory", file, "--levels", "5:3,4")
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            (["--capacity", "9"], "9"),
+            (["--levels", "2:5,4:6,8"], "2:5,4:6,8"),
+            (["--levels", "2,2", "--capacity", "5"], "2:5,2:5,5"),
+        ],
+    )
+    def test_others_than_those_of_the_file(self, options: list[str], said: str, tmp_path: Path, file: Path) -> None:
+        taught(file, COLOR, Level(2, 5), Level((4, 4), 6), Level(None, 7))
+        before = file.read_bytes()
+        source = array(tmp_path / "x.npy", COLOR)
+        error = wrong("learn", source, "--memory", file, *options)
+        assert f"has levels 2:5,4:6,7, but the options say {said}:" in error
+        assert file.read_bytes() == before
+        well("learn", source, "--memory", file, "--levels", "2:5,4:6,7")
+
+
+class TestInterrupted:
+    @pytest.fixture
+    def ctrl_c(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+        """Ctrl-C instead of learning the chunk of a number."""
+        learn = SQHN.learn
+
+        def at(number: int) -> None:
+            calls: list[int] = []
+
+            def learn_or_stop(self: SQHN, x: ArrayLike) -> Written:
+                calls.append(1)
+                if len(calls) == number:
+                    raise KeyboardInterrupt
+                return learn(self, x)
+
+            monkeypatch.setattr(SQHN, "learn", learn_or_stop)
+
+        monkeypatch.setattr(samples, "CHUNK", 7)
+        return at
+
+    def test_what_was_learned_is_saved(self, tmp_path: Path, file: Path, ctrl_c: Callable[[int], None]) -> None:
+        expected = taught(tmp_path / "expected", GREY[:14])
+        ctrl_c(3)
+        result = sqhn("learn", folder(tmp_path / "in", GREY), "--memory", file, "--capacity", 20, "--json")
+        assert result.exit_code == 130
+        assert json.loads(result.stdout)["learned"] == 14
+        assert json.loads(result.stdout)["interrupted"] is True
+        assert f"14 of 30 samples are saved in {file}" in result.stderr
+        assert fingerprint(SQHN.load(file)) == fingerprint(expected)
+
+    def test_nothing_learned_nothing_saved(self, tmp_path: Path, file: Path, ctrl_c: Callable[[int], None]) -> None:
+        ctrl_c(1)
+        result = sqhn("learn", folder(tmp_path / "in", GREY), "--memory", file, "--capacity", 20)
+        assert result.exit_code == 130
+        assert result.stdout == ""
+        assert "0 of 30 samples were learned: nothing is saved" in result.stderr
+        assert not file.exists()
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="no signals of this kind")
+    def test_a_real_one(self, tmp_path: Path, file: Path) -> None:
+        x = np.random.default_rng(0).random((40_000, 64), np.float32)
+        source = array(tmp_path / "x.npy", x)
+        program = (
+            "import sys; from sqhn import SQHN, cli; learn = SQHN.learn\n"
+            "def slowly(self, x):\n"
+            "    print('learning', file=sys.stderr, flush=True)\n"
+            "    return learn(self, x)\n"
+            "SQHN.learn = slowly; cli.app()"
+        )
+        words = ["learn", str(source), "--memory", str(file), "--capacity", "3000"]
+        with subprocess.Popen(
+            [sys.executable, "-c", program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stderr is not None
+            for _ in range(3):
+                process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=120)
+        assert process.returncode == 130
+        learned = SQHN.load(file).step
+        assert 0 < learned < len(x)
+        assert f"stopped: {learned:,} of 40,000 samples are saved" in said
+        again = SQHN((64,), capacity=3000)
+        again.learn(x[:learned])
+        assert fingerprint(SQHN.load(file)) == fingerprint(again)
+
+
+class TestRecall:
+    @pytest.mark.parametrize("x", [COLOR, GREY], ids=["color", "grey"])
+    @pytest.mark.parametrize("mask_kind", ["png", "npy"])
+    def test_the_missing_half_is_filled_in(
+        self, x: Pixels, mask_kind: str, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(samples, "CHUNK", 7)
+        x = x[:20]
+        memory = taught(file, x)
+        seen = np.zeros(x.shape[1:3], bool)
+        seen[:, : x.shape[2] // 2] = True
+        halves = x.copy()
+        halves[:, ~seen] = 0
+        mask = tmp_path / f"mask.{mask_kind}"
+        if mask_kind == "png":
+            Image.fromarray(seen).save(mask)
+        else:
+            array(mask, seen)
+        words = ("recall", folder(tmp_path / "in", halves), "--memory", file, "--out", tmp_path / "out")
+        rows = document(*words, "--observed", mask)["samples"]
+        observed = np.broadcast_to(seen.reshape(seen.shape + (1,) * (x.ndim - 3)), x.shape[1:])
+        expected = memory.recall(halves, observed)
+        assert [row["name"] for row in rows] == [f"{n:03}.png" for n in range(20)]
+        assert [row["index"] for row in rows] == expected.index.tolist()
+        assert [row["score"] for row in rows] == expected.score.tolist()
+        for n in range(20):
+            written = np.asarray(Image.open(tmp_path / "out" / f"{n:03}.png"))
+            np.testing.assert_array_equal(written, np.rint(expected.x[n] * 255))
+            np.testing.assert_array_equal(written, x[n])
+
+    @pytest.mark.parametrize("inference", ["paper", "exact"])
+    def test_an_array(self, inference: str, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(samples, "CHUNK", 7)
+        memory = taught(file, COLOR, Level(4, 20), Level(None, 20))
+        x = np.clip(COLOR / 255 + np.random.default_rng(0).normal(0, 0.2, COLOR.shape), 0, 1)
+        words = ("recall", array(tmp_path / "x.npy", x), "--memory", file, "--out", tmp_path / "y.npy")
+        rows = document(*words, "--inference", inference)["samples"]
+        expected = memory.recall(x, inference=inference)
+        np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected.x)
+        assert [(row["name"], row["index"], row["score"]) for row in rows] == [
+            (str(n), k, score) for n, (k, score) in enumerate(zip(expected.index.tolist(), expected.score.tolist()))
+        ]
+
+    def test_missing_values_may_be_anything(self, tmp_path: Path, file: Path) -> None:
+        memory = taught(file, GREY)
+        seen = np.random.default_rng(0).random((24, 20)) < 0.5
+        one = np.where(seen, GREY[3] / 255, np.nan)
+        words = ("recall", array(tmp_path / "x.npy", one), "--memory", file, "--out", tmp_path / "out")
+        assert "nan" in wrong(*words)
+        assert not list((tmp_path / "out").iterdir())
+        well(*words, "--observed", array(tmp_path / "mask.npy", seen))
+        np.testing.assert_array_equal(np.load(tmp_path / "out" / "x.npy"), memory.recall(one, seen).x)
+
+    def test_one_picture_in_words(self, tmp_path: Path, file: Path) -> None:
+        memory = taught(file, GREY[:20])
+        source = folder(tmp_path / "in", GREY[:20]) / "004.png"
+        text = well("recall", source, "--memory", file, "--out", tmp_path / "found.png")
+        assert text == f"004.png  neuron 4  score {memory.recall(GREY[4]).score:.6f}\n"
+        np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "found.png")), GREY[4])
+
+    def test_resize(self, tmp_path: Path, file: Path) -> None:
+        taught(file, GREY)
+        larger = tmp_path / "large.png"
+        Image.fromarray(GREY[0]).resize((40, 48), Image.Resampling.NEAREST).save(larger)
+        words = ("recall", larger, "--memory", file, "--out", tmp_path / "out")
+        assert f"{larger} has 40x48 pixels, but the memory holds 20x24: give --resize 20x24" in wrong(*words)
+        assert document(*words, "--resize", "20x24")["samples"][0]["index"] == 0
+        assert Image.open(tmp_path / "out" / "large.png").size == (20, 24)
+
+    def test_an_empty_memory(self, tmp_path: Path, file: Path) -> None:
+        taught(file, GREY[:0])
+        source = folder(tmp_path / "in", GREY[:2])
+        assert wrong("recall", source, "--memory", file, "--out", tmp_path / "out").startswith("this memory is empty")
+
+    def test_other_words_for_inference(self, tmp_path: Path, file: Path) -> None:
+        words = ("recall", tmp_path, "--memory", file, "--out", tmp_path, "--inference", "guess")
+        assert "guess" in wrong(*words, code=2)
+
+
+class TestRecognize:
+    def test_old_and_new(self, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(samples, "CHUNK", 7)
+        memory = taught(file, COLOR[:20])
+        judged = memory.recognize(COLOR)
+        source = folder(tmp_path / "in", COLOR)
+        found = document("recognize", source, "--memory", file)
+        assert found["samples"] == [
+            {"name": f"{n:03}.png", "old": old, "score": score, "threshold": threshold}
+            for n, (old, score, threshold) in enumerate(zip(*(field.tolist() for field in judged)))
+        ]
+        assert (found["old"], found["new"]) == (judged.old.sum(), (~judged.old).sum())
+        lines = well("recognize", source, "--memory", file).splitlines()
+        assert [line.split()[1] for line in lines[:-1]] == ["old" if old else "new" for old in judged.old]
+        assert lines[-1] == f"{judged.old.sum()} old, {(~judged.old).sum()} new"
+
+    def test_an_empty_memory_knows_nothing(self, tmp_path: Path, file: Path) -> None:
+        taught(file, GREY[:0])
+        found = document("recognize", array(tmp_path / "x.npy", GREY[:2]), "--memory", file)
+        assert [(row["old"], row["score"]) for row in found["samples"]] == [(False, None)] * 2
+
+
+class TestInfo:
+    def test_a_tree(self, file: Path) -> None:
+        levels = [Level((4, 2), 9, np.inf, 0.9, "overwrite"), Level(2, 8), Level(None, 7)]
+        memory = taught(file, GREY, *levels)
+        about = document("info", file)
+        assert about["memory"] == str(file)
+        assert about["bytes"] == file.stat().st_size
+        assert about["format"] == FORMAT
+        assert about["input_shape"] == [24, 20]
+        assert about["step"] == 30
+        assert about["options"]["blend"] == memory.options.blend
+        first, second, last = about["levels"]
+        grown = memory.banks[0].grown
+        assert first == {
+            "kernel": [4, 2],
+            "capacity": 9,
+            "alpha": "inf",
+            "gamma": 0.9,
+            "when_full": "overwrite",
+            "nodes": 60,
+            "grown": {"min": grown.min(), "mean": grown.mean(), "max": grown.max()},
+        }
+        assert (second["kernel"], second["nodes"]) == (2, 15)
+        assert (last["kernel"], last["nodes"], last["grown"]["max"]) == (None, 1, len(memory))
+
+    def test_in_words(self, file: Path) -> None:
+        taught(file, GREY, Level((4, 2), 9, np.inf), Level(None, 7))
+        text = well("info", file)
+        for words in ("shape (24, 20)", "30 learned", "kernel 4x2, nodes 60, capacity 9", "alpha inf", "kernel all"):
+            assert words in text
+
+    def test_is_quick(self, file: Path) -> None:
+        """The content is not read, and nothing is compiled."""
+        x = np.random.default_rng(0).random((200, 30_000))
+        memory = SQHN((30_000,), capacity=200)
+        memory.memorize(x)
+        memory.save(file)
+        program = (
+            "import sys; from sqhn import cli; cli._describe(cli.Path(sys.argv[1])); print('numba' in sys.modules)"
+        )
+        done = subprocess.run([sys.executable, "-c", program, file], capture_output=True, text=True, check=True)
+        assert done.stdout == "False\n"
+        start = time.perf_counter()
+        well("info", file)
+        assert time.perf_counter() - start < 1
+
+
+def test_info_on_a_damaged_header_is_no_traceback(file: Path) -> None:
+    taught(file, GREY)
+    content = file.read_bytes()
+    for position in range(8, 8 + int.from_bytes(content[:8], "little"), 5):
+        damaged = bytearray(content)
+        damaged[position] ^= 1
+        file.write_bytes(damaged)
+        result = sqhn("info", file)
+        if result.exit_code:  # some digits of it may be others
+            assert isinstance(result.exception, SystemExit)
+            assert str(file) in result.stderr
+
+
+@pytest.mark.parametrize("command", ["recall", "recognize", "info"])
+@pytest.mark.parametrize("content", [None, b"", b"once upon a time, there was no memory", "truncated"])
+def test_files_that_are_no_memory(command: str, content: bytes | str | None, tmp_path: Path, file: Path) -> None:
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    elif content == "truncated":
+        taught(file, GREY)
+        file.write_bytes(file.read_bytes()[:-1])
+    source = array(tmp_path / "x.npy", GREY)
+    words: dict[str, tuple[object, ...]] = {
+        "recall": ("recall", source, "--memory", file, "--out", tmp_path / "out"),
+        "recognize": ("recognize", source, "--memory", file),
+        "info": ("info", file),
+    }
+    error = wrong(*words[command])
+    assert (f"there is no memory {file}" if content is None else f"{file} is not a memory") in error
+
+
+def test_a_progress_bar_is_for_terminals_and_never_on_stdout(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.console import Console
+
+    from sqhn import cli
+
+    monkeypatch.setattr(cli, "progress", Console(stderr=True, force_terminal=True, width=80))
+    result = sqhn("learn", folder(tmp_path / "in", GREY), "--memory", file, "--capacity", 20, "--json")
+    assert "learning" in result.stderr
+    assert json.loads(result.stdout)["learned"] == 30

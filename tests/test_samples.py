@@ -1,0 +1,321 @@
+"""Samples in files: pictures and arrays, read and written."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from sqhn import samples
+from sqhn.banks.threads import get_num_threads
+from sqhn.samples import Arrays, Pictures, SampleError, parse_size, read, read_mask
+
+Pixels = NDArray[np.uint8]
+
+
+def pixels(*shape: int, seed: int = 0) -> Pixels:
+    return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
+
+
+def put(path: Path, values: Any, **options: Any) -> Path:
+    """A file that holds a picture or an array."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".npy":
+        np.save(path, values)
+    else:
+        Image.fromarray(values).save(path, **options)
+    return path
+
+
+def everything(source: Pictures | Arrays) -> NDArray[Any]:
+    return np.concatenate(list(source))
+
+
+class TestPictures:
+    def test_a_folder_is_read_in_the_order_of_its_names(self, tmp_path: Path) -> None:
+        x = pixels(4, 6, 5)
+        for name, values in zip(("b/c/0.png", "a.png", "b/d.PNG", "B.png"), x):
+            put(tmp_path / name, values)
+        put(tmp_path / ".hidden.png", x[0])
+        put(tmp_path / ".trash" / "x.png", x[0])
+        (tmp_path / "notes.txt").write_text("no picture")
+        found = read(tmp_path)
+        assert found.names == ["B.png", "a.png", "b/c/0.png", "b/d.PNG"]
+        assert found.shape == (6, 5)
+        np.testing.assert_array_equal(everything(found), x[[3, 1, 0, 2]])
+
+    def test_one_picture(self, tmp_path: Path) -> None:
+        found = read(put(tmp_path / "a.png", pixels(6, 5, 3)))
+        assert (found.names, found.shape) == (["a.png"], (6, 5, 3))
+        np.testing.assert_array_equal(everything(found), pixels(6, 5, 3)[None])
+
+    def test_jpeg(self, tmp_path: Path) -> None:
+        for name, shape in (("a.jpg", (16, 8)), ("b.jpeg", (16, 8, 3))):
+            path = put(tmp_path / name, np.full(shape, 100, np.uint8))
+            assert read(path).shape == shape
+            np.testing.assert_allclose(everything(read(path)), 100, atol=2)
+
+    def test_a_mixed_folder_is_color(self, tmp_path: Path) -> None:
+        grey, color = pixels(4, 4), pixels(4, 4, 3)
+        put(tmp_path / "a.png", grey)
+        put(tmp_path / "b.png", color)
+        np.testing.assert_array_equal(everything(read(tmp_path)), [np.stack([grey] * 3, axis=2), color])
+
+    def test_grey_pictures_for_a_color_memory(self, tmp_path: Path) -> None:
+        grey = pixels(4, 4)
+        found = read(put(tmp_path / "a.png", grey), (4, 4, 3))
+        np.testing.assert_array_equal(everything(found)[0], np.stack([grey] * 3, axis=2))
+
+    def test_a_color_picture_for_a_grey_memory(self, tmp_path: Path) -> None:
+        put(tmp_path / "a.png", pixels(4, 4))
+        put(tmp_path / "b.png", pixels(4, 4, 3))
+        with pytest.raises(SampleError, match=r"b\.png is a color picture, but the memory holds grey"):
+            read(tmp_path, (4, 4))
+
+    @pytest.mark.parametrize("mode", ["RGBA", "P", "LA"])
+    def test_palettes_and_transparency_are_color(self, mode: str, tmp_path: Path) -> None:
+        picture = Image.fromarray(pixels(4, 4, 4)).convert("RGB").convert(mode)
+        path = tmp_path / "a.png"
+        picture.save(path)
+        assert read(path).shape == (4, 4, 3)
+        np.testing.assert_array_equal(everything(read(path))[0], np.asarray(picture.convert("RGB")))
+
+    def test_transparent_colors_of_a_palette_keep_their_color(self, tmp_path: Path) -> None:
+        picture = Image.fromarray(pixels(4, 4, 3)).convert("P")
+        picture.save(tmp_path / "a.png", transparency=bytes(range(200)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = everything(read(tmp_path))
+        np.testing.assert_array_equal(found[0], np.asarray(picture.convert("RGB")))
+
+    def test_black_and_white(self, tmp_path: Path) -> None:
+        put(tmp_path / "a.png", pixels(4, 4) > 100)
+        np.testing.assert_array_equal(everything(read(tmp_path))[0], np.where(pixels(4, 4) > 100, 255, 0))
+
+    def test_sixteen_bits_are_refused(self, tmp_path: Path) -> None:
+        put(tmp_path / "a.png", pixels(4, 4).astype(np.uint16) * 100)
+        with pytest.raises(SampleError, match=r"a\.png has more than 8 bits.*convert"):
+            read(tmp_path)
+
+    def test_sizes_that_differ(self, tmp_path: Path) -> None:
+        put(tmp_path / "a.png", pixels(4, 6))
+        put(tmp_path / "b.jpg", pixels(8, 7))
+        with pytest.raises(SampleError, match=r"b\.jpg has 7x8.*a\.png has 6x4.*--resize 6x4"):
+            read(tmp_path)
+        with pytest.raises(SampleError, match=r"a\.png has 6x4.*the memory holds 5x3.*--resize 5x3"):
+            read(tmp_path, (3, 5))
+
+    def test_resize(self, tmp_path: Path) -> None:
+        put(tmp_path / "a.png", pixels(4, 6))
+        put(tmp_path / "b.png", np.full((9, 9), 7, np.uint8))
+        found = read(tmp_path, resize=(6, 4))
+        assert found.shape == (4, 6)
+        np.testing.assert_array_equal(everything(found), [pixels(4, 6), np.full((4, 6), 7)])
+        assert read(tmp_path, (4, 6), (6, 4)) == found
+        with pytest.raises(SampleError, match="the memory holds pictures of 6x4: --resize 4x6"):
+            read(tmp_path, (4, 6), (4, 6))
+
+    def test_a_memory_of_something_else(self, tmp_path: Path) -> None:
+        put(tmp_path / "a.png", pixels(4, 6))
+        for shape in ((24,), (4, 6, 2), (1, 2, 3, 4)):
+            with pytest.raises(SampleError, match="not pictures"):
+                read(tmp_path, shape)
+
+    @pytest.mark.parametrize("length", [0, 10, 60])
+    def test_damaged_pictures_are_named(self, length: int, tmp_path: Path) -> None:
+        path = put(tmp_path / "a.png", pixels(20, 20))
+        path.write_bytes(path.read_bytes()[:length])
+        with pytest.raises(SampleError, match=r"a\.png cannot be read as a picture"):
+            everything(read(tmp_path))
+
+    def test_a_picture_that_changes_after_it_was_checked(self, tmp_path: Path) -> None:
+        found = read(put(tmp_path / "a.png", pixels(4, 4)))
+        put(tmp_path / "a.png", pixels(5, 4))
+        with pytest.raises(SampleError, match=r"a\.png has changed"):
+            everything(found)
+
+    @pytest.mark.parametrize("threads", [1, 3])
+    def test_chunks_come_in_order_and_not_far_ahead(
+        self, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(samples, "CHUNK", 2)
+        x = pixels(25, 3, 3)
+        for n, values in enumerate(x):
+            put(tmp_path / f"{n:02}.png", values)
+        decode, decoded = samples._decode, []
+
+        def watch(path: Path, *args: Any) -> Pixels:
+            decoded.append(path)
+            return decode(path, *args)
+
+        monkeypatch.setattr(samples, "_decode", watch)
+        found = read(tmp_path)
+        assert isinstance(found, Pictures)
+        chunks = iter(Pictures(found.root, found.names, found.shape, None, threads))
+        first = [next(chunks)]
+        assert len(decoded) <= 2 * (threads + 2)
+        rest = list(chunks)
+        assert [len(chunk) for chunk in rest] == [2] * 11 + [1]
+        np.testing.assert_array_equal(np.concatenate(first + rest), x)
+
+    def test_large_pictures_come_in_small_chunks_and_several_threads(self, tmp_path: Path) -> None:
+        found = read(put(tmp_path / "a.png", np.zeros((2000, 3000, 3), np.uint8)))
+        assert isinstance(found, Pictures)
+        assert found.chunk == 1
+        assert found.threads == min(samples.THREADS, get_num_threads())
+
+    def test_writing(self, tmp_path: Path) -> None:
+        x = pixels(3, 4, 4)
+        for name, values in zip(("a.png", "b/c.jpg", "d.png"), x):
+            put(tmp_path / "in" / name, values)
+        with read(tmp_path / "in").writer(tmp_path / "out" / "new") as write:
+            write(x[:2].astype(np.float32) / np.float32(255))
+            write((x[2:].astype(np.float32) + np.float32(0.4)) / np.float32(255))
+        for name, values in zip(("a.png", "b/c.png", "d.png"), x):
+            np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "out" / "new" / name)), values)
+
+    def test_values_out_of_range_are_black_or_white(self, tmp_path: Path) -> None:
+        put(tmp_path / "a.png", pixels(1, 2))
+        with read(tmp_path / "a.png").writer(tmp_path / "out.png") as write:
+            write(np.array([[[-3, 1.5]]], np.float32))
+        np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "out.png")), [[0, 255]])
+
+    def test_nothing_is_written_twice_or_over_a_source(self, tmp_path: Path) -> None:
+        put(tmp_path / "in" / "a.png", pixels(4, 4))
+        put(tmp_path / "in" / "b" / "a.jpg", pixels(4, 4))
+        for out in (tmp_path / "in", tmp_path / "other" / ".." / "in"):
+            with pytest.raises(SampleError, match=r"over.*--out"), read(tmp_path / "in").writer(out):
+                pass
+        put(tmp_path / "in" / "b" / "a.png", pixels(4, 4))
+        with (
+            pytest.raises(SampleError, match=r"a\.jpg and .*a\.png would both be written to"),
+            read(tmp_path / "in").writer(tmp_path / "out"),
+        ):
+            pass
+
+    def test_one_picture_is_written_as_png(self, tmp_path: Path) -> None:
+        path = put(tmp_path / "a.png", pixels(4, 4))
+        message = r"out\.jpg must be a folder or end in \.png"
+        with pytest.raises(SampleError, match=message), read(path).writer(tmp_path / "out.jpg"):
+            pass
+
+
+class TestArrays:
+    def test_a_batch(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(samples, "CHUNK", 2)
+        x = np.random.default_rng(0).random((5, 3, 4))
+        found = read(put(tmp_path / "x.npy", x))
+        assert (found.names, found.shape) == (["0", "1", "2", "3", "4"], (3, 4))
+        assert [len(chunk) for chunk in found] == [2, 2, 1]
+        np.testing.assert_array_equal(everything(found), x)
+
+    def test_one_sample_of_a_memory(self, tmp_path: Path) -> None:
+        path = put(tmp_path / "x.npy", pixels(3, 4))
+        np.testing.assert_array_equal(everything(read(path, (3, 4))), pixels(3, 4)[None])
+        assert read(path).shape == (4,)
+
+    def test_shapes_that_do_not_fit(self, tmp_path: Path) -> None:
+        path = put(tmp_path / "x.npy", pixels(3, 4))
+        with pytest.raises(SampleError, match=r"x\.npy has shape \(3, 4\).*\(4, 3\)"):
+            read(path, (4, 3))
+        for x in (pixels(3), pixels(0, 4)):
+            with pytest.raises(SampleError, match=r"x\.npy has shape .* batch"):
+                read(put(tmp_path / "x.npy", x))
+
+    @pytest.mark.parametrize("x", [np.zeros((2, 3), int), np.zeros((2, 3), bool), np.zeros((2, 3), complex)])
+    def test_other_dtypes(self, x: NDArray[Any], tmp_path: Path) -> None:
+        with pytest.raises(SampleError, match=f"{x.dtype}"):
+            read(put(tmp_path / "x.npy", x))
+
+    def test_files_that_hold_no_plain_array(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.npy"
+        np.save(path, np.array([{}, []], object), allow_pickle=True)
+        with pytest.raises(SampleError, match=r"x\.npy cannot be read"):
+            read(path)
+        for content in (b"", b"no array at all"):
+            path.write_bytes(content)
+            with pytest.raises(SampleError, match=r"x\.npy cannot be read"):
+                read(path)
+
+    def test_resize_is_for_pictures(self, tmp_path: Path) -> None:
+        with pytest.raises(SampleError, match="--resize is for pictures"):
+            read(put(tmp_path / "x.npy", pixels(3, 4)), resize=(4, 3))
+
+    @pytest.mark.parametrize("out", ["y.npy", "folder"])
+    def test_writing(self, out: str, tmp_path: Path) -> None:
+        x = pixels(3, 2, 2)
+        with read(put(tmp_path / "x.npy", x)).writer(tmp_path / "new" / out) as write:
+            write(x[:2].astype(np.float32))
+            write(x[2:].astype(np.float32))
+        place = tmp_path / "new" / out
+        written = np.load(place / "x.npy" if out == "folder" else place)
+        assert written.dtype == np.float32
+        np.testing.assert_array_equal(written, x)
+
+    def test_one_sample_is_written_as_one(self, tmp_path: Path) -> None:
+        with read(put(tmp_path / "x.npy", pixels(2, 2)), (2, 2)).writer(tmp_path / "y.npy") as write:
+            write(np.ones((1, 2, 2), np.float32))
+        np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), np.ones((2, 2)))
+
+    def test_a_failure_leaves_an_old_file_and_nothing_else(self, tmp_path: Path) -> None:
+        found = read(put(tmp_path / "x.npy", pixels(3, 2)))
+        (tmp_path / "y.npy").write_bytes(b"old")
+        with pytest.raises(ZeroDivisionError), found.writer(tmp_path / "y.npy"):
+            raise ZeroDivisionError
+        assert (tmp_path / "y.npy").read_bytes() == b"old"
+        assert {path.name for path in tmp_path.iterdir()} == {"x.npy", "y.npy"}
+
+    def test_not_over_itself(self, tmp_path: Path) -> None:
+        path = put(tmp_path / "x.npy", pixels(3, 2))
+        with pytest.raises(SampleError, match="--out"), read(path).writer(tmp_path):
+            pass
+
+
+class TestMasks:
+    MASK = np.array([[True, False], [False, True], [True, True]])
+
+    @pytest.mark.parametrize("name", ["m.png", "m.npy"])
+    def test_for_grey_and_for_all_channels(self, name: str, tmp_path: Path) -> None:
+        path = put(tmp_path / name, self.MASK)
+        np.testing.assert_array_equal(read_mask(path, (3, 2)), self.MASK)
+        np.testing.assert_array_equal(read_mask(path, (3, 2, 3)), np.stack([self.MASK] * 3, axis=2))
+
+    def test_any_color_but_black_was_seen(self, tmp_path: Path) -> None:
+        colors = np.zeros((3, 2, 3), np.uint8)
+        colors[self.MASK] = [[1, 0, 0], [0, 9, 0], [0, 0, 1], [255, 255, 255]]
+        np.testing.assert_array_equal(read_mask(put(tmp_path / "m.png", colors), (3, 2)), self.MASK)
+
+    def test_channel_by_channel(self, tmp_path: Path) -> None:
+        mask = pixels(3, 2, 3) > 100
+        np.testing.assert_array_equal(read_mask(put(tmp_path / "m.npy", mask), (3, 2, 3)), mask)
+
+    def test_resized_with_the_pictures(self, tmp_path: Path) -> None:
+        path = put(tmp_path / "m.png", np.kron(self.MASK, np.ones((4, 4), bool)))
+        np.testing.assert_array_equal(read_mask(path, (3, 2), (2, 3)), self.MASK)
+
+    def test_what_does_not_fit(self, tmp_path: Path) -> None:
+        with pytest.raises(SampleError, match=r"m\.png has shape \(3, 2\).*\(2, 3\)"):
+            read_mask(put(tmp_path / "m.png", self.MASK), (2, 3))
+        with pytest.raises(SampleError, match=r"m\.npy must be boolean.*uint8"):
+            read_mask(put(tmp_path / "m.npy", pixels(3, 2)), (3, 2))
+
+
+def test_what_is_no_source(tmp_path: Path) -> None:
+    with pytest.raises(SampleError, match=r"there is no .*nowhere"):
+        read(tmp_path / "nowhere")
+    with pytest.raises(SampleError, match="holds no pictures"):
+        read(tmp_path)
+    (tmp_path / "x.txt").write_text("text")
+    with pytest.raises(SampleError, match=r"x\.txt is neither"):
+        read(tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize("text", ["", "64", "64x", "x48", "0x5", "-3x5", "64x48x3", "ax5", "6.5x4"])
+def test_sizes_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(ValueError, match="WIDTHxHEIGHT"):
+        parse_size(text)
