@@ -529,7 +529,9 @@ def _describe(path: Path) -> dict[str, Any]:
         }
     except SafetensorError as error:
         raise MemoryFileError(f"{path} is not a memory, or is truncated: {error}") from error
-    except (LookupError, TypeError) as error:
+    except MemoryFileError:
+        raise
+    except (LookupError, TypeError, ValueError) as error:
         raise MemoryFileError(f"{path} has a damaged header: {error}") from error
 
 

@@ -196,7 +196,8 @@ def oc_l1(preset: str) -> Iterator[Settings]:
         for J, alpha in zip((700, 2000, 3300) if colour else (300, 1300, 2300), arrival["alphas"], strict=True):
             code: Settings = {"similarity": "cosine"} if preset == "code" else {}
             memory = sqhn(J, alpha=alpha if preset == "code" else 1e7, **code)
-            yield streamed(name, arrival, "SQHN L1", J, memory, every=200 if colour else 100, show=8)
+            shown = 8 if (name, J) == ("OCI-C", 2000) else 0
+            yield streamed(name, arrival, "SQHN L1", J, memory, every=200 if colour else 100, show=shown)
 
 
 def oc_l3(preset: str) -> Iterator[Settings]:
@@ -204,7 +205,8 @@ def oc_l3(preset: str) -> Iterator[Settings]:
         for J, alpha in zip((200, 600, 1000), arrival["alphas"], strict=True):
             memory = sqhn(J, [4, 4], alpha if preset == "code" else 1e7)
             threshold = 0.005 if name.endswith("CS") else 0.01
-            yield streamed(name, arrival, "SQHN L3", J, memory, threshold=threshold, show=8)
+            shown = 8 if (name, J) == ("OCI-C3", 600) else 0
+            yield streamed(name, arrival, "SQHN L3", J, memory, threshold=threshold, show=shown)
 
 
 def streamed(name: str, arrival: Settings, model: str, size: int, memory: Settings, **more: Any) -> Settings:
