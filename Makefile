@@ -1,5 +1,5 @@
 # Two commands do everything on a machine with Python >= 3.11, pip and make:
-#   make reproduce   set up, run the demonstration on built-in data, print figures, write pictures
+#   make reproduce   set up, run all experiments in a quick form on built-in data, print verdicts, write a page
 #   make test        set up, then lint, types and all tests
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ BIN = $(VENV)/bin
 .PHONY: reproduce test bench clean
 
 reproduce: $(VENV)/.experiments
-	$(BIN)/sqhn reproduce --out out
+	$(BIN)/sqhn reproduce all --quick --out out
 
 test: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -110,14 +110,21 @@ def reproduce(
     """
     with extras():
         from sqhn.experiments.catalogue import EXPERIMENTS, jobs_of
-        from sqhn.experiments.runner import run
+        from sqhn.experiments.runner import other_runs, run
 
         wanted = list(EXPERIMENTS) if not ids or ids == ["all"] else ids
         for name in wanted:
             if name not in EXPERIMENTS:
                 raise typer.BadParameter(f"unknown experiment {name!r}; there are {', '.join(EXPERIMENTS)}, or all")
         how = (preset.value, seeds or (2 if quick else None), data is Data.builtin, quick)
-        todo = [job for name in wanted for job in jobs_of(EXPERIMENTS[name], *how)]
+        declared = {name: list(jobs_of(experiment, *how)) for name, experiment in EXPERIMENTS.items()}
+        if strange := other_runs(out, declared):
+            progress.print(
+                f"{out} has records of {strange} with other settings (a quick run, another preset or other data?): "
+                "a report is of one kind of run, so name another --out", markup=False, soft_wrap=True,
+            )  # fmt: skip
+            raise typer.Exit(1)
+        todo = [job for name in wanted for job in declared[name]]
         outcome = run(todo, out, jobs or os.cpu_count() or 1, backend.value, progress)
         if outcome.failed:
             failures = out / "failures.txt"

@@ -341,37 +341,37 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "T1-MOD", "Table 1, moderate corruption",
             "Can SQHNs recall stored pictures from noisy or partial ones as well as the best memories?",
-            protocols.memorize, 5, table_1(1024, 0.2, 0.25), {"length": 4, "size": 4},
+            protocols.memorize, 5, table_1(1024, 0.2, 0.25),
         ),
         Experiment(
             "T1-HIGH", "Table 1, high corruption", "The same with most of the picture lost.",
-            protocols.memorize, 7, table_1(128, 0.8, 0.75), {"length": 2, "size": 2},
+            protocols.memorize, 7, table_1(128, 0.8, 0.75),
         ),
         Experiment(
             "OC-L1", "Online-continual learning, one level",
             "Does one level learn ordered streams one picture at a time without forgetting, whatever the order?",
-            protocols.online, 7, oc_l1, {"length": 5, "capacity": 5, "size": 5, "every": 2},
+            protocols.online, 7, oc_l1, {"length": 2, "capacity": 2, "size": 2},
         ),
         Experiment(
             "OC-L3", "Online-continual learning, three levels", "The same for trees on natural pictures.",
-            protocols.online, 5, oc_l3, {"length": 5, "capacity": 5, "size": 5, "every": 2},
+            protocols.online, 5, oc_l3, {"length": 2, "capacity": 2, "size": 2},
         ),
         Experiment(
             "NE-L1", "Noisy encoding, one level",
             "Can a clean picture be stored when only noisy samples of it are ever seen?",
-            protocols.noisy_encoding, 7, noisy("NE-L1"), {"length": 5, "capacity": 5, "size": 5},
+            protocols.noisy_encoding, 7, noisy("NE-L1"),
         ),
         Experiment(
             "NE-L3", "Noisy encoding, three levels", "The same for trees on natural pictures.",
-            protocols.noisy_encoding, 5, noisy("NE-L3"), {"length": 5, "capacity": 5, "size": 5},
+            protocols.noisy_encoding, 5, noisy("NE-L3"),
         ),
         Experiment(
             "RC", "Recognition", "Can the memory tell pictures it has learned from new ones?",
-            protocols.recognition, 7, rc, {"length": 4, "capacity": 4, "size": 4, "every": 2},
+            protocols.recognition, 7, rc,
         ),
         Experiment(
             "AC-B", "Robustness by depth", "How does depth affect robustness to noise and to occlusion?",
-            protocols.memorize, 10, ac_b, {"length": 10, "size": 10},
+            protocols.memorize, 10, ac_b, {"length": 5, "size": 5},
         ),
         Experiment(
             "AC-C", "The occlusions", "What the three fills look like.", protocols.occlusions, 1, ac_c,
@@ -379,46 +379,46 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "AC-D", "Recall and generalization by depth",
             "How do recall and generalization evolve past capacity, for one, two and three levels?",
-            protocols.online, 5, ac_d, {"length": 5, "capacity": 5, "size": 5, "every": 2, "tests": 20},
+            protocols.online, 5, ac_d, {"length": 4, "capacity": 4, "size": 4, "every": 2, "tests": 10},
         ),
         Experiment(
             "AC-E", "Recognition by depth", "Does depth cost the ability to tell old from new?",
             protocols.recognition, 7, by_depth(0, (0.99999, 0.999, 0.999)),
-            {"length": 4, "capacity": 4, "size": 4, "every": 2, "pretrain": 4},
+            {"length": 2, "capacity": 2, "size": 2, "pretrain": 2},
         ),
         Experiment(
             "X-RECN", "Recognition by depth, with noise", "The same when every picture to judge is noisy.",
             protocols.recognition, 5, by_depth(0.2, (0.85, 0.45, 0.25)),
-            {"length": 4, "capacity": 4, "size": 4, "every": 2, "pretrain": 4},
+            {"length": 2, "capacity": 2, "size": 2, "pretrain": 2},
         ),
         Experiment(
             "S-EN", "Energy during inference", "Does one sweep up and down raise the energy, and how near its maximum?",
-            protocols.energies, 5, s_en, {"length": 5, "capacity": 5, "size": 5, "tests": 10},
+            protocols.energies, 5, s_en, {"length": 4, "capacity": 4, "size": 4, "tests": 8},
         ),
         Experiment(
             "S-ABL", "Ablations", "Which parts of the learning rule matter?",
-            protocols.online, 7, s_abl, {"length": 5, "capacity": 5, "size": 5, "every": 2},
+            protocols.online, 7, s_abl, {"length": 3, "capacity": 3, "size": 3},
         ),
         Experiment(
             "S-EMG", "Emergent properties",
             "Do neurons of the memory node grow longer, and stay more plastic, than those below?",
-            protocols.emergence, 3, s_emg, {"length": 5, "capacity": 5, "size": 5, "every": 2},
+            protocols.emergence, 3, s_emg,
         ),
         Experiment(
             "S-EXM", "Examples, moderate corruption", "What recalled pictures look like.",
-            protocols.examples, 1, shown(1024, 0.2, 0.25), {"length": 4, "size": 4},
+            protocols.examples, 1, shown(1024, 0.2, 0.25),
         ),
         Experiment(
             "S-EXH", "Examples, high corruption", "The same with most of the picture lost.",
-            protocols.examples, 1, shown(128, 0.8, 0.75), {"length": 2, "size": 2},
+            protocols.examples, 1, shown(128, 0.8, 0.75),
         ),
         Experiment(
             "TH1", "Theorem 1", "Are as many distinct pictures as there are neurons recalled without error?",
-            protocols.theorem_1, 3, th_1, {"capacity": 5, "size": 5},
+            protocols.theorem_1, 3, th_1,
         ),
         Experiment(
             "TH2", "Theorem 2", "How many memories are untouched after so many steps past capacity?",
-            protocols.theorem_2, 3, th_2, {"trials": 10},
+            protocols.theorem_2, 3, th_2,
         ),
     )
 }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from sqhn.experiments.catalogue import EXPERIMENTS, Job
 from sqhn.experiments.records import Record
 from sqhn.level import check_word
 
-__all__ = ["Backend", "Outcome", "run"]
+__all__ = ["Backend", "Outcome", "other_runs", "run"]
 
 Backend = Literal["loky", "ray", "dask"]
 Sources = dict[str, str]
@@ -82,6 +82,15 @@ def run(jobs: Sequence[Job], folder: Path, workers: int, backend: Backend, conso
         others = [record for key, record in done.items() if key not in set(order)]
         records.write(folder, [*(done[key] for key in order if key in done), *others])
     return outcome
+
+
+def other_runs(folder: Path, declared: Mapping[str, Sequence[Job]]) -> str | None:
+    """An experiment of which the folder has a record with settings that are not declared now; None if there is none."""
+    for record in records.read(folder).values():
+        jobs = declared.get(record["experiment"], ())
+        if not any(job.settings == record["settings"] for job in jobs):
+            return str(record["experiment"])
+    return None
 
 
 def work(key: str, job: Job, sources: Sources) -> tuple[str, Record | str]:

@@ -1,0 +1,164 @@
+"""The runner: records, resuming, failures, interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sqhn.data import MissingDataError
+from sqhn.experiments import records, runner
+from sqhn.experiments.catalogue import EXPERIMENTS, Job, jobs_of
+from sqhn.experiments.runner import Estimate, run
+
+QUIET = Console(quiet=True)
+
+
+def jobs(count: int = 3) -> list[Job]:
+    settings = {"data": [], "set": "urn", "capacity": 20, "length": 40, "every": 10, "trials": 3}
+    return [Job("TH2", settings, seed) for seed in range(count)]
+
+
+def timeless(folder: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (folder / records.FILE).read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key not in ("seconds", "date")} for line in lines]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_records_say_what_was_run(workers: int, tmp_path: Path) -> None:
+    outcome = run(jobs(), tmp_path / "new", workers, "loky", QUIET)
+    assert (outcome.ran, outcome.before, outcome.failed) == (3, 0, {})
+    written = timeless(tmp_path / "new")
+    assert [record["seed"] for record in written] == [0, 1, 2]
+    assert written[0]["settings"] == jobs()[0].settings
+    assert set(written[0]["versions"]) >= {"sqhn", "numpy", "numba", "python"}
+    assert "commit" in written[0]
+
+
+def test_workers_do_not_show(tmp_path: Path) -> None:
+    todo = [job for name in ("TH1", "S-EXH") for job in jobs_of(EXPERIMENTS[name], "default", 1, quick=True)]
+    for workers in (1, 2):
+        run(todo, tmp_path / str(workers), workers, "loky", QUIET)
+    assert timeless(tmp_path / "1") == timeless(tmp_path / "2")
+
+
+def test_a_second_run_does_only_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(jobs(2), tmp_path, 1, "loky", QUIET)
+    before = timeless(tmp_path)
+    outcome = run(jobs(3), tmp_path, 1, "loky", QUIET)
+    assert (outcome.ran, outcome.before) == (1, 2)
+    assert timeless(tmp_path)[:2] == before
+    monkeypatch.setattr(runner, "work", None)  # nothing may run
+    assert run(jobs(3), tmp_path, 1, "loky", QUIET).before == 3
+
+
+def test_other_settings_or_other_data_are_other_jobs(tmp_path: Path) -> None:
+    run(jobs(1), tmp_path, 1, "loky", QUIET)
+    changed = [Job(job.experiment, {**job.settings, "trials": 4}, job.seed) for job in jobs(1)]
+    assert run(changed, tmp_path, 1, "loky", QUIET).ran == 1
+    assert len(records.read(tmp_path)) == 2
+    assert records.key_of("A", {}, 0, {"x": "built-in"}) != records.key_of("A", {}, 0, {"x": "x.npz"})
+
+
+def test_a_line_cut_short_by_a_crash_is_run_again(tmp_path: Path) -> None:
+    run(jobs(2), tmp_path, 1, "loky", QUIET)
+    whole = timeless(tmp_path)
+    file = tmp_path / records.FILE
+    file.write_text(file.read_text()[:-40])
+    outcome = run(jobs(2), tmp_path, 1, "loky", QUIET)
+    assert (outcome.ran, outcome.before) == (1, 1)
+    assert timeless(tmp_path) == whole
+
+
+def test_a_failed_job_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
+    bad = Job("TH2", {**jobs()[0].settings, "capacity": -1}, 9)
+    outcome = run([bad, *jobs(2)], tmp_path, 2, "loky", QUIET)
+    assert outcome.ran == 2
+    assert list(outcome.failed) == ["TH2 urn seed 9"]
+    assert "ValueError" in outcome.failed["TH2 urn seed 9"]
+    assert run([bad, *jobs(2)], tmp_path, 1, "loky", QUIET).failed  # it is tried again
+
+
+def dies(key: str, job: Job, sources: dict[str, str]) -> tuple[str, Any]:
+    """A job that takes its process with it."""
+    if job.seed == 1:
+        os._exit(7)
+    return key, {"experiment": job.experiment, "settings": job.settings, "seed": job.seed, "data": sources,
+                 "results": {}, "seconds": 0.0}  # fmt: skip
+
+
+def test_a_process_that_dies_costs_only_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "work", dies)
+    outcome = run(jobs(6), tmp_path, 2, "loky", QUIET)
+    assert sorted(record["seed"] for record in records.read(tmp_path).values()) == [0, 2, 3, 4, 5]
+    assert list(outcome.failed) == ["TH2 urn seed 1"]
+    assert "died" in outcome.failed["TH2 urn seed 1"]
+
+
+def test_missing_data_says_what_to_do_and_the_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise MissingDataError(f"{name} is not here: run `sqhn data get {name}`")
+
+    monkeypatch.setattr(runner, "load", missing)
+    needs = Job("TH1", {"data": ["mnist"], "set": "mnist"}, 0)
+    outcome = run([needs, needs, *jobs(1)], tmp_path, 1, "loky", QUIET)
+    assert outcome.missing == {"mnist is not here: run `sqhn data get mnist`": ["TH1"]}
+    assert outcome.ran == 1
+
+
+def test_an_unknown_backend_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="backend must be one of 'loky', 'ray', 'dask'"):
+        run(jobs(), tmp_path, 1, "threads", QUIET)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("backend", ["ray", "dask"])
+def test_a_backend_that_is_not_installed_says_what_to_install(
+    backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ray", "ray.util.joblib", "distributed"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=rf"pip install 'sqhn\[{backend}\]'"):
+        run(jobs(), tmp_path, 1, backend, QUIET)
+
+
+def test_what_is_left_is_estimated_from_its_like() -> None:
+    slow, fast = (Job("A", {"set": "x", "model": model, "size": 1}, 0) for model in ("slow", "fast"))
+    estimate = Estimate([slow, slow, fast, fast, Job("B", {}, 0)], workers=2)
+    assert estimate.text() == ""
+    for job, seconds in ((slow, 100.0), (fast, 20.0)):
+        estimate.learn(job, seconds)
+        estimate.remove(job)
+    # one more slow, one more fast, and one of another experiment, which counts as their mean
+    assert estimate.text() == "about 1:30 left"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches a process group by signal")
+def test_interrupted_and_resumed_gives_the_same_records(tmp_path: Path) -> None:
+    names = ["TH2", "TH1", "S-EXH", "AC-C", "NE-L1", "RC"]
+    command = [sys.executable, "-m", "sqhn.cli", "reproduce", *names, "--quick", "--seeds", "1", "--jobs", "2", "--out"]
+    folder = tmp_path / "stopped"
+    process = subprocess.Popen([*command, str(folder)], start_new_session=True, stderr=subprocess.PIPE, text=True)
+    file = folder / records.FILE
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (file.exists() and file.read_text().count("\n") >= 2):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "the same command goes on from here" in said
+    assert "Traceback" not in said
+    todo = [job for name in names for job in jobs_of(EXPERIMENTS[name], "default", 1, quick=True)]
+    done = len(records.read(folder))
+    assert 2 <= done < len(todo)
+    outcome = run(todo, folder, 2, "loky", QUIET)
+    assert (outcome.before, outcome.ran) == (done, len(todo) - done)
+    run(todo, tmp_path / "whole", 1, "loky", QUIET)
+    assert timeless(folder) == timeless(tmp_path / "whole")
