@@ -468,9 +468,7 @@ class TestInfo:
         memory = SQHN((30_000,), capacity=200)
         memory.memorize(x)
         memory.save(file)
-        program = (
-            "import sys; from sqhn import cli; cli._describe(cli.Path(sys.argv[1])); print('numba' in sys.modules)"
-        )
+        program = "import sys; from sqhn.io import describe; describe(sys.argv[1]); print('numba' in sys.modules)"
         done = subprocess.run([sys.executable, "-c", program, file], capture_output=True, text=True, check=True)
         assert done.stdout == "False\n"
         start = time.perf_counter()

@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -363,8 +362,10 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Describe a memory from the header of its file; its content is read and checked only when it is used."""
+    from sqhn.io import describe
+
     with one_line():
-        about = _describe(memory)
+        about = describe(_there(memory))
     lines = [
         f"{memory}: {about['bytes']:,} bytes, format {about['format']}",
         f"samples of shape {about['input_shape']}; {about['step']:,} learned",
@@ -503,43 +504,6 @@ def _by(kernel: int | Sequence[int]) -> str:
     """A kernel as --levels takes it; 2 is 2x2."""
     sides = (kernel,) if isinstance(kernel, int) else tuple(kernel)
     return str(sides[0]) if len(sides) == 2 and sides[0] == sides[1] else "x".join(map(str, sides))
-
-
-def _describe(path: Path) -> dict[str, Any]:
-    """What the header of a memory file says, and how far its nodes have grown."""
-    from safetensors import SafetensorError, safe_open
-
-    from sqhn import io
-    from sqhn.level import Level, Options
-    from sqhn.memory import MemoryFileError
-    from sqhn.validate import as_shape
-
-    try:
-        with safe_open(_there(path), "numpy") as file:
-            metadata = file.metadata() or {}
-            io._check_version(path, metadata)
-            header = json.loads(metadata["sqhn"])
-            levels = []
-            for number, level in enumerate(header["levels"], start=1):
-                Level(**io._infinite(level))  # checks it
-                grown = file.get_tensor(f"level{number}.grown")
-                reached = {"min": int(grown.min()), "mean": float(grown.mean()), "max": int(grown.max())}
-                levels.append({**level, "nodes": len(grown), "grown": reached})
-        return {
-            "memory": str(path),
-            "bytes": path.stat().st_size,
-            "format": header["format"],
-            "input_shape": as_shape(header["input_shape"]),
-            "step": int(header["steps"][-1]),
-            "levels": levels,
-            "options": asdict(Options(**header["options"])),
-        }
-    except SafetensorError as error:
-        raise MemoryFileError(f"{path} is not a memory, or is truncated: {error}") from error
-    except MemoryFileError:
-        raise
-    except (LookupError, TypeError, ValueError) as error:
-        raise MemoryFileError(f"{path} has a damaged header: {error}") from error
 
 
 if __name__ == "__main__":

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialize
 
-from sqhn.level import Level
+from sqhn.level import Level, Options
 from sqhn.memory import MemoryFileError
+from sqhn.validate import as_shape
 
 if TYPE_CHECKING:
     from sqhn.network import SQHN
 
-__all__ = ["FORMAT", "load", "save"]
+__all__ = ["FORMAT", "describe", "load", "save"]
 
 FORMAT = 1
 Tensors = dict[str, NDArray[Any]]
@@ -81,6 +82,36 @@ def load(kind: type[Network], path: str | os.PathLike[str]) -> Network:
         return _build(kind, json.loads(text), tensors)
     except (KeyError, TypeError, ValueError) as error:
         raise MemoryFileError(f"{path} does not hold a consistent memory: {error}") from error
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the header of a file says, and how far its nodes have grown; the rest is neither read nor checked."""
+    try:
+        with safe_open(path, "numpy") as file:
+            metadata = file.metadata() or {}
+            _check_version(path, metadata)
+            header = json.loads(metadata["sqhn"])
+            levels = []
+            for number, level in enumerate(header["levels"], start=1):
+                Level(**_infinite(level))  # checks it
+                grown = file.get_tensor(f"level{number}.grown")
+                reached = {"min": int(grown.min()), "mean": float(grown.mean()), "max": int(grown.max())}
+                levels.append({**level, "nodes": len(grown), "grown": reached})
+        return {
+            "memory": str(path),
+            "bytes": Path(path).stat().st_size,
+            "format": header["format"],
+            "input_shape": as_shape(header["input_shape"]),
+            "step": int(header["steps"][-1]),
+            "levels": levels,
+            "options": asdict(Options(**header["options"])),
+        }
+    except SafetensorError as error:
+        raise MemoryFileError(f"{path} is not a memory, or is truncated: {error}") from error
+    except MemoryFileError:
+        raise
+    except (LookupError, TypeError, ValueError) as error:
+        raise MemoryFileError(f"{path} has a damaged header: {error}") from error
 
 
 def _check_version(path: str | os.PathLike[str], metadata: dict[str, str]) -> None:
