@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
 from collections import defaultdict
@@ -133,28 +134,31 @@ def _results(todo: Todo, workers: int, backend: Backend) -> Iterator[tuple[str, 
 
 
 def _parallel(todo: Todo, workers: int, backend: Backend) -> Iterator[tuple[str, Record | str]]:
-    from joblib import Parallel, delayed
+    from joblib import Parallel, delayed, parallel_config
 
-    with _cluster(backend, workers):
-        pool = Parallel(
-            workers, backend=backend, return_as="generator_unordered", batch_size=1, pre_dispatch=2 * workers
-        )
-        yield from pool(delayed(work)(key, job, sources) for key, (job, sources) in list(todo.items()))
+    calls = [delayed(work)(key, job, sources) for key, (job, sources) in todo.items()]
+    with _cluster(backend, workers), parallel_config(backend=backend, n_jobs=workers):
+        if backend == "ray":  # gives the results of a call all together
+            for start in range(0, len(calls), 4 * workers):
+                yield from Parallel(batch_size=1)(calls[start : start + 4 * workers])
+        else:
+            yield from Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=2 * workers)(calls)
 
 
 @contextmanager
 def _cluster(backend: Backend, workers: int) -> Iterator[None]:
-    """What a backend needs around it."""
+    """What a backend needs around it; a cluster that runs already is found as ray and dask find theirs."""
+    client: Any = nullcontext()
     try:
         if backend == "ray":
             from ray.util.joblib import register_ray
 
             register_ray()
-        client: Any = nullcontext()
-        if backend == "dask":
+        elif backend == "dask":
             from distributed import Client
 
-            client = Client(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+            running = bool(os.environ.get("DASK_SCHEDULER_ADDRESS"))
+            client = Client() if running else Client(n_workers=workers, threads_per_worker=1, dashboard_address=None)
     except ImportError as error:
         raise ImportError(f"backend {backend!r} needs an extra package: pip install 'sqhn[{backend}]'") from error
     with client:
