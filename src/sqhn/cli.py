@@ -90,9 +90,15 @@ class Backend(StrEnum):
     dask = "dask"
 
 
+IDS = (
+    "Which experiments: T1-MOD T1-HIGH OC-L1 OC-L3 NE-L1 NE-L3 RC AC-B AC-C AC-D AC-E X-RECN S-EN S-ABL S-EMG S-EXM "
+    "S-EXH TH1 TH2, or all, which is the default."
+)
+
+
 @app.command()
 def reproduce(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID ... | all]", help="Which experiments.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help=IDS)] = None,
     data: Annotated[Data, typer.Option(help="The built-in data sets, or those of the paper.")] = Data.builtin,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds; each experiment's own by default.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many jobs at once; default: one for each core.")] = None,
@@ -103,7 +109,7 @@ def reproduce(
         "out"
     ),
 ) -> None:
-    """Run the paper's experiments and say claim by claim what was reproduced (`sqhn[experiments]`).
+    """Run the paper's experiments and say claim by claim what was reproduced (extra packages: experiments).
 
     Ctrl-C keeps what is done; the same command goes on from there.
     """
@@ -197,7 +203,7 @@ def data_list() -> None:
 
 @data_app.command("get")
 def data_get(names: Annotated[list[str], typer.Argument(help="Which data sets; `sqhn data list` lists them.")]) -> None:
-    """Download data sets, check them, and store them for this user (`sqhn[experiments]`)."""
+    """Download data sets, check them, and store them for this user (extra packages: experiments)."""
     from sqhn.data.dataset import NAMES, where
     from sqhn.data.fetch import FetchError, get
 

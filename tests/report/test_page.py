@@ -14,8 +14,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from sqhn.cli import app
+from sqhn.cli import IDS, app
 from sqhn.experiments import records
+from sqhn.experiments.catalogue import EXPERIMENTS
 from sqhn.report.claims import CLAIMS
 from sqhn.report.figures import FIGURES, draw
 from sqhn.report.page import table_1
@@ -140,3 +141,8 @@ def test_reproduce_refuses_unknown_experiments(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["reproduce", "T9", "--out", str(tmp_path)])
     assert result.exit_code == 2
     assert "T1-MOD" in result.output
+
+
+def test_help_names_every_experiment() -> None:
+    for name in EXPERIMENTS:
+        assert f" {name}" in IDS

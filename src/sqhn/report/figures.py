@@ -350,6 +350,31 @@ def recognition_by_depth(results: Results) -> Figure:
 
 
 @drawing(
+    "ac-a", "AC-B",
+    "The trees that are compared, on CIFAR-10: the patches that the nodes of level 1 see, and the nodes of every "
+    "level up to the memory node.",
+)  # fmt: skip
+def architectures(results: Results) -> Figure:
+    runs = results.of("AC-B", set="cifar10")
+    figure, axes = panels(1, len(DEPTHS), width=3.2, height=1.9)
+    for axis, model in zip(axes[0], DEPTHS):
+        below, corner = 32, 0.0
+        for kernel in (*runs.of("AC-B", model=model).records[0]["settings"]["memory"]["kernels"], None):
+            nodes = below // (kernel or below)
+            edges = np.linspace(0, 1, nodes + 1)
+            axis.hlines(edges, corner, corner + 1, color="black", linewidth=0.6)
+            axis.vlines(corner + edges, 0, 1, color="black", linewidth=0.6)
+            axis.text(corner + 0.5, -0.06, f"{nodes * nodes} node{'s' if nodes > 1 else ''}", ha="center", va="top")
+            below, corner = nodes, corner + 1.3
+        axis.set_title(model)
+        axis.set_xlim(-0.1, 3.8)
+        axis.set_ylim(-0.3, 1.05)
+        axis.set_aspect("equal")
+        axis.axis("off")
+    return figure
+
+
+@drawing(
     "ac-b", "AC-B",
     "Robustness by depth: share of memorized pictures recalled from noise and from behind rectangles of three fills.",
 )  # fmt: skip

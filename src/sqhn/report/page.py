@@ -195,7 +195,17 @@ def _html(results: Results, verdicts: Sequence[Verdict], drawn: dict[str, bytes]
 
 def _about(results: Results) -> str:
     if results.paper_data:
-        return "Every claim of the paper with what was found, on the data named below."
+        files = {
+            name: source for record in results.records for name, source in record["data"].items() if ".npz" in source
+        }
+        about = "Every claim of the paper with what was found, on the data named below."
+        if files:
+            named = ", ".join(f"{name} ({source})" for name, source in sorted(files.items()))
+            about += (
+                f" These were not the whole official sets but files given in their place through SQHN_DATA, that is "
+                f"subsets of them or, where the name differs, a close relative: {named}."
+            )
+        return about
     return (
         "Every claim of the paper with what was found on built-in data, which stand in for the paper's data sets: "
         "where a claim is about a number of one data set, only its direction is judged."
