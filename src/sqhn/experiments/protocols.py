@@ -92,9 +92,8 @@ def memorize(settings: Settings, seed: int) -> Results:
         recalled = memory.recall(x, observed).x
         error = recall_error(recalled, stored)
         row = {"kind": kind, "level": level, "accuracy": recall_accuracy(error, settings["threshold"])}
-        if observed is None:
-            row["mse"] = float(error.mean())
-        else:
+        row["mse"] = row["mse_all"] = float(error.mean())
+        if observed is not None:
             row["mse"] = float(recall_error(recalled, stored, ~observed).mean())
             row["mse_visible"] = float(recall_error(recalled, stored, observed).mean())
         rows.append(row)
