@@ -103,6 +103,7 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds; each experiment's own by default.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many jobs at once; default: one for each core.")] = None,
     backend: Annotated[Backend, typer.Option(help="What runs them.")] = Backend.loky,
+    device: Annotated[str, typer.Option(help="Where memories that use torch live: cpu or cuda.")] = "cpu",
     preset: Annotated[Preset, typer.Option(help="The paper's equations, or its published code.")] = Preset.default,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, two seeds: minutes, not hours.")] = False,
     out: Annotated[Path, typer.Option(help="Where records and the report go; what is there is not run again.")] = Path(
@@ -130,7 +131,7 @@ def reproduce(
             )  # fmt: skip
             raise typer.Exit(1)
         todo = [job for name in wanted for job in declared[name]]
-        outcome = run(todo, out, jobs or os.cpu_count() or 1, backend.value, progress)
+        outcome = run(todo, out, jobs or os.cpu_count() or 1, backend.value, progress, device)
         if outcome.failed:
             failures = out / "failures.txt"
             failures.write_text("\n".join(f"{label}\n{text}" for label, text in outcome.failed.items()))

@@ -10,7 +10,8 @@ import pytest
 from sqhn.data import NAMES
 from sqhn.experiments.catalogue import BUILTIN, EXPERIMENTS, PRESETS, jobs_of
 from sqhn.experiments.memories import KINDS, tree
-from sqhn.report.claims import CLAIMS
+from sqhn.report.claims import CLAIMS, MHNS
+from sqhn.report.paper import TABLE_1
 
 IDS = [
     *("T1-MOD", "T1-HIGH", "OC-L1", "OC-L3", "NE-L1", "NE-L3", "RC", "AC-B", "AC-C", "AC-D", "AC-E", "X-RECN"),
@@ -40,7 +41,8 @@ def test_every_data_set_of_the_paper_has_a_stand_in() -> None:
 
 
 def count(name: str, **how: Any) -> int:
-    return len(list(jobs_of(EXPERIMENTS[name], "default", **how)))
+    """How many jobs of the SQHN."""
+    return sum("SQHN" in job.settings.get("model", "SQHN") for job in jobs_of(EXPERIMENTS[name], "default", **how))
 
 
 def test_the_number_of_jobs() -> None:
@@ -48,7 +50,7 @@ def test_the_number_of_jobs() -> None:
     assert count("T1-HIGH") == 2 * 3 * 7
     assert count("OC-L1") == 6 * 3 * 7  # streams, sizes, seeds
     assert count("AC-E") == 7 + 2 * 5  # one level with 7 seeds, two trees with 5
-    assert count("S-EN") == 5 + 3
+    assert len(list(jobs_of(EXPERIMENTS["S-EN"], "default"))) == 5 + 3
     assert count("T1-MOD", seeds=1) == 6
     assert count("AC-B", seeds=12) == 9 * 12
     assert count("S-EXM", seeds=3) == 3  # an illustration has one seed
@@ -61,10 +63,12 @@ def test_built_in_data_and_a_short_run() -> None:
     assert full.settings["data"] == ["cifar10", "cifar100"]
     assert (full.settings["length"], full.settings["memory"]["capacity"], full.settings["size"]) == (3000, 500, 500)
     assert (short.settings["length"], short.settings["memory"]["capacity"], short.settings["size"]) == (1500, 250, 250)
-    deep = list(jobs_of(EXPERIMENTS["AC-E"], "default", quick=True))[-1]
+    deep = next(
+        job for job in jobs_of(EXPERIMENTS["AC-E"], "default", quick=True) if job.settings["model"] == "SQHN L3"
+    )
     assert deep.settings["memory"]["capacity"] == [20, 100, 250]
     assert deep.settings["data"] == ["photos32", "photos32"]
-    assert deep.label == "AC-E cifar10 SQHN L3 250 seed 4"
+    assert deep.label == "AC-E cifar10 SQHN L3 250 seed 0"
 
 
 @pytest.mark.parametrize("name", ["T1-MOD", "AC-B", "AC-D", "AC-E", "OC-L3"])
@@ -73,17 +77,38 @@ def test_kernels_reach_a_single_memory_node(name: str) -> None:
     for case in EXPERIMENTS[name].cases("default"):
         side = sides.get(case["set"], 32)
         capacity = case["memory"].get("capacity", 10)
+        if case["memory"]["kind"] != "sqhn":
+            continue
         memory = tree((side, side, 3), {**case["memory"], "capacity": capacity})
         assert memory.banks[-1].nodes == 1
         assert len(memory.banks) == int(case["model"][-1])
 
 
 def test_the_code_preset_is_the_published_scripts() -> None:
-    oc = {(c["set"], c["size"]): c["memory"] for c in EXPERIMENTS["OC-L1"].cases("code")}
+    oc = {(c["set"], c["size"]): c["memory"] for c in EXPERIMENTS["OC-L1"].cases("code") if c["model"] == "SQHN L1"}
     assert oc["OCI-C", 2000]["alpha"] == 55000
     assert oc["OCI-C", 2000]["similarity"] == "cosine"
     assert next(EXPERIMENTS["NE-L1"].cases("code"))["ema"] is True
     assert next(EXPERIMENTS["RC"].cases("code"))["memory"]["when_full"] == "overwrite"
+
+
+def test_every_rival_of_the_paper_is_declared() -> None:
+    models = {e.id: {case.get("model") for case in e.cases("default")} for e in EXPERIMENTS.values()}
+    assert set(TABLE_1["T1-MOD"]) <= models["T1-MOD"]
+    assert set(TABLE_1["T1-HIGH"]) <= models["T1-HIGH"]
+    for name in ("OC-L1", "OC-L3"):
+        assert set(MHNS) <= models[name]
+    for name in ("NE-L1", "NE-L3"):
+        assert set(MHNS[:2]) <= models[name]
+    assert {"MHN (rec-act)", "MHN (rec-mse)"} <= models["RC"]
+    for name in ("T1-MOD", "OC-L1", "OC-L3", "NE-L1", "NE-L3", "RC", "AC-B", "AC-D", "AC-E", "X-RECN"):
+        assert any(model.startswith("NN") for model in models[name])
+
+
+def test_what_is_heavy_is_left_out_of_a_short_run() -> None:
+    models = {job.settings["model"] for job in jobs_of(EXPERIMENTS["T1-MOD"], "default", quick=True)}
+    assert "BayesPCN" not in models
+    assert "MHN" in models
 
 
 def test_claims_name_experiments() -> None:

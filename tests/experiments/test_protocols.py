@@ -56,7 +56,7 @@ def test_errors_of_missing_pixels_are_over_missing_pixels(monkeypatch: pytest.Mo
 
             return Recalled(np.where(observed, x, 1).astype(np.float32), 0, 0)
 
-    monkeypatch.setattr(protocols, "loaded", lambda settings, stored: Gray())
+    monkeypatch.setattr(protocols, "loaded", lambda settings, stored, seed: Gray())
     row = protocols.memorize(settings(corruptions=[["mask", 0.5]]), 0)["rows"][0]
     stored = iid(x_of(), 20, generator(0, "data"))
     assert row["mse"] == pytest.approx(np.mean((1 - stored[:, :, 8:]) ** 2), rel=1e-5)
@@ -102,7 +102,9 @@ def test_every_order(order: str) -> None:
 
 
 def test_held_samples_are_stored_as_their_mean() -> None:
-    case = settings(noise="white", samples=6, hold=True, ema=False, squeeze=[0.96, 0.02], show=[], length=8)
+    case = settings(
+        noise="white", samples=6, hold=True, paired=False, ema=False, squeeze=[0.96, 0.02], show=[], length=8
+    )
     result = protocols.noisy_encoding(case, 0)
     x = np.float32(0.96) * iid(x_of(), 8, generator(0, "data")) + np.float32(0.02)
     rng = generator(0, "samples", "white")
@@ -112,7 +114,9 @@ def test_held_samples_are_stored_as_their_mean() -> None:
 
 
 def test_what_is_shown_of_an_encoding() -> None:
-    case = settings(noise="binary", samples=3, hold=True, ema=False, squeeze=[1, 0], show=[1, 2], length=5)
+    case = settings(
+        noise="binary", samples=3, hold=True, paired=False, ema=False, squeeze=[1, 0], show=[1, 2], length=5
+    )
     kept = protocols.noisy_encoding(case, 0)["pictures"]
     rows = pictures_of(kept["rows"])
     assert rows.shape == (4, 4, 16, 16, 3)

@@ -87,7 +87,7 @@ def test_a_failed_job_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     assert run([bad, *jobs(2)], tmp_path, 1, "loky", QUIET).failed  # it is tried again
 
 
-def dies(key: str, job: Job, sources: dict[str, str]) -> tuple[str, Any]:
+def dies(key: str, job: Job, sources: dict[str, str], device: str) -> tuple[str, Any]:
     """A job that takes its process with it."""
     if job.seed == 1:
         os._exit(7)
@@ -112,6 +112,14 @@ def test_missing_data_says_what_to_do_and_the_others_run(tmp_path: Path, monkeyp
     outcome = run([needs, needs, *jobs(1)], tmp_path, 1, "loky", QUIET)
     assert outcome.missing == {"mnist is not here: run `sqhn data get mnist`": ["TH1"]}
     assert outcome.ran == 1
+
+
+def test_without_torch_what_needs_it_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "find_spec", lambda name: None)
+    needs = Job("OC-L1", {"data": [], "memory": {"kind": "mhn_online"}}, 0)
+    outcome = run([needs, *jobs(1)], tmp_path, 1, "loky", QUIET)
+    assert outcome.ran == 1
+    assert outcome.missing == {"the other memories of the paper need torch: pip install 'sqhn[torch]'": ["OC-L1"]}
 
 
 def test_an_unknown_backend_is_an_error(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqhn.experiments import protocols
+from sqhn.experiments import protocols, rivals
 from sqhn.experiments.protocols import Protocol
 
 __all__ = ["BUILTIN", "EXPERIMENTS", "PRESETS", "Experiment", "Job", "jobs_of"]
@@ -65,10 +65,15 @@ class Job:
 def jobs_of(
     experiment: Experiment, preset: str, seeds: int | None = None, builtin: bool = True, quick: bool = False
 ) -> Iterator[Job]:
-    """Every job of an experiment; an illustration has one seed, whatever is asked for."""
+    """Every job of an experiment; an illustration has one seed, whatever is asked for.
+
+    A case may have its own number of `seeds`; one that is `heavy` is left out of a short run.
+    """
     for case in experiment.cases(preset):
-        settings = _shrink(case, experiment.quick) if quick else case
+        settings = _shrink(case, experiment.quick) if quick else dict(case)
         many = settings.pop("seeds", experiment.seeds)
+        if settings.pop("heavy", False) and quick:
+            continue
         for seed in range(seeds if seeds and many > 1 else many):
             if builtin:
                 settings = {**settings, "data": [BUILTIN.get(name, name) for name in settings["data"]]}
@@ -124,6 +129,17 @@ def loads(name: str, length: int, depths: dict[str, list[int]], **more: Any) -> 
         yield {"set": name, "data": [name], "model": model, "size": length, "memory": memory, "length": length, **more}
 
 
+def rivals_loaded(name: str, length: int, memories: dict[str, Settings], **more: Any) -> Iterator[Settings]:
+    """Show `length` pictures of a set to memories that store what they are shown."""
+    for model, memory in memories.items():
+        yield {"set": name, "data": [name], "model": model, "size": length, "memory": memory, "length": length, **more}
+
+
+def nearest(capacity: int) -> dict[str, Settings]:
+    """The yardstick: keep pictures, return the nearest."""
+    return {model: {**memory, "capacity": capacity} for model, memory in rivals.NEAREST.items()}
+
+
 def table_1(length: int, sigma: float, share: float) -> Callable[[str], Iterator[Settings]]:
     corruptions = [["noise", sigma], ["dropout", share], ["mask", share]]
 
@@ -132,6 +148,8 @@ def table_1(length: int, sigma: float, share: float) -> Callable[[str], Iterator
             depths = {"SQHN L1": [], "SQHN L2": l2a(name), "SQHN L3": l3a(name)}
             more = {"split": split, "corruptions": corruptions, "threshold": 0.01, "shared": True}
             yield from loads(name, length, depths, **more)
+            yield from rivals_loaded(name, length, {**rivals.ONE_SHOT, "NN": nearest(length)[rivals.FIRST_OUT]}, **more)
+            yield from rivals_loaded(name, length, rivals.PREDICTIVE, **more, seeds=3, heavy=True)
 
     return cases
 
@@ -148,6 +166,7 @@ def ac_b(preset: str) -> Iterator[Settings]:
         depths = {"SQHN L1": [], "SQHN L2": l2b(name), "SQHN L3": l3a(name)}
         more = {"split": split, "corruptions": corruptions, "threshold": 0.01, "shared": preset == "code"}
         yield from loads(name, 1000, depths, **more)
+        yield from rivals_loaded(name, 1000, {"NN": nearest(1000)[rivals.FIRST_OUT]}, **more)
 
 
 def ac_c(preset: str) -> Iterator[Settings]:  # noqa: ARG001
@@ -197,7 +216,10 @@ def oc_l1(preset: str) -> Iterator[Settings]:
             code: Settings = {"similarity": "cosine"} if preset == "code" else {}
             memory = sqhn(J, alpha=alpha if preset == "code" else 1e7, **code)
             shown = 8 if (name, J) == ("OCI-C", 2000) else 0
-            yield streamed(name, arrival, "SQHN L1", J, memory, every=200 if colour else 100, show=shown)
+            every = 200 if colour else 100
+            yield streamed(name, arrival, "SQHN L1", J, memory, every=every, show=shown)
+            for model, rival in (*rivals.online(name, J), *nearest(J).items()):
+                yield streamed(name, arrival, model, J, rival, every=every)
 
 
 def oc_l3(preset: str) -> Iterator[Settings]:
@@ -207,6 +229,8 @@ def oc_l3(preset: str) -> Iterator[Settings]:
             threshold = 0.005 if name.endswith("CS") else 0.01
             shown = 8 if (name, J) == ("OCI-C3", 600) else 0
             yield streamed(name, arrival, "SQHN L3", J, memory, threshold=threshold, show=shown)
+            for model, rival in (*rivals.online_tree(name, J), *nearest(J).items()):
+                yield streamed(name, arrival, model, J, rival, threshold=threshold)
 
 
 def streamed(name: str, arrival: Settings, model: str, size: int, memory: Settings, **more: Any) -> Settings:
@@ -217,10 +241,12 @@ def streamed(name: str, arrival: Settings, model: str, size: int, memory: Settin
 
 def ac_d(preset: str) -> Iterator[Settings]:
     for J, length in ((200, 2500), (600, 3000), (1000, 3500)):
+        arrival = {"data": ["cifar100"], "order": "iid", "length": length}
         for model, kernels in {"SQHN L1": [], "SQHN L2": l2a("cifar100"), "SQHN L3": l3a("cifar100")}.items():
             alpha = (100000 if model == "SQHN L3" else 50000) if preset == "code" else 1e7
-            arrival = {"data": ["cifar100"], "order": "iid", "length": length}
             yield streamed("cifar100", arrival, model, J, sqhn(J, kernels, alpha), sigma=0, tests=10000)
+        for model, rival in nearest(J).items():
+            yield streamed("cifar100", arrival, model, J, rival, sigma=0, tests=10000)
 
 
 ABLATIONS: dict[str, Settings] = {
@@ -261,19 +287,26 @@ SAMPLES: dict[str, Settings] = {
 
 def noisy(which: str) -> Callable[[str], Iterator[Settings]]:
     table = SAMPLES[which]
+    J = table["length"]
+
+    def case(model: str, memory: Settings, noise: str, count: int, **more: Any) -> Settings:
+        how = {"noise": noise, "samples": count, "sigma": 0.2, "squeeze": table["squeeze"], "threshold": 0.01}
+        test = {"hold": False, "paired": False, "show": []}
+        common = {"set": table["set"], "data": [table["set"]], "size": J, "length": J}
+        return {**common, "model": model, "memory": memory, **how, **test, **more}
 
     def cases(preset: str) -> Iterator[Settings]:
+        ema = {"ema": preset == "code"}
         for noise in ("white", "binary"):
-            for count, gamma in zip(table["counts"], table[noise], strict=True):
-                for model, hold in (("SQHN", False), ("SQHN+", True)):
-                    J = table["length"]
-                    yield {
-                        "set": table["set"], "data": [table["set"]], "model": model, "size": J, "length": J,
-                        "memory": sqhn(J, table["kernels"], 1e6, gamma=1.0 if hold else gamma),
-                        "noise": noise, "samples": count, "hold": hold, "sigma": 0.2, "ema": preset == "code",
-                        "squeeze": table["squeeze"], "threshold": 0.01,
-                        "show": [1, 6, 12] if hold and noise == "binary" and count == max(table["counts"]) else [],
-                    }  # fmt: skip
+            for place, (count, gamma) in enumerate(zip(table["counts"], table[noise], strict=True)):
+                plain, plus = (sqhn(J, table["kernels"], 1e6, gamma=g) for g in (gamma, 1.0))
+                yield case("SQHN", plain, noise, count, **ema)
+                show = [1, 6, 12] if noise == "binary" and count == max(table["counts"]) else []
+                yield case("SQHN+", plus, noise, count, **ema, hold=True, show=show)
+                for model, rival in rivals.encoders(which, noise, place, J):
+                    yield case(model, rival, noise, count, **ema, paired=True)
+                for model, rival in nearest(J).items():
+                    yield case(model, rival, noise, count, **ema)
 
     return cases
 
@@ -293,6 +326,8 @@ def rc(preset: str) -> Iterator[Settings]:
     yield judged("mnist", "fashion_mnist", "SQHN", memory, 300, transform=transform)
     by_error = {**memory, "kind": "sqhn_by_error", "rho_error": 0.5}
     yield judged("mnist", "fashion_mnist", "SQHN(mse)", by_error, 300, transform=transform)
+    for model, rival in (*rivals.RECOGNIZERS.items(), *nearest(300).items()):
+        yield judged("mnist", "fashion_mnist", model, rival, 300, transform=transform)
 
 
 def by_depth(sigma: float, rho: tuple[float, float, float]) -> Callable[[str], Iterator[Settings]]:
@@ -306,6 +341,9 @@ def by_depth(sigma: float, rho: tuple[float, float, float]) -> Callable[[str], I
             memory = sqhn(capacity, kernels, 100000, rho=tolerance, **({"mu": "pseudocount"} if code else {}))
             more = {"pretrain": 1000, "transform": "plain" if code else "flipped", "sigma": sigma, "seeds": 5}
             yield judged("cifar10", "cifar100", model, memory, 500, **more)
+        for model, rival in nearest(500).items():
+            within: Settings = {"tolerance": 2 * sigma**2} if sigma else {}
+            yield judged("cifar10", "cifar100", model, {**rival, **within}, 500, transform="flipped", sigma=sigma)
 
     return cases
 
@@ -350,11 +388,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "OC-L1", "Online-continual learning, one level",
             "Does one level learn ordered streams one picture at a time without forgetting, whatever the order?",
-            protocols.online, 7, oc_l1, {"length": 2, "capacity": 2, "size": 2},
+            protocols.online, 7, oc_l1, {"length": 5, "capacity": 5, "size": 5, "every": 2},
         ),
         Experiment(
             "OC-L3", "Online-continual learning, three levels", "The same for trees on natural pictures.",
-            protocols.online, 5, oc_l3, {"length": 2, "capacity": 2, "size": 2},
+            protocols.online, 5, oc_l3, {"length": 5, "capacity": 5, "size": 5, "every": 2},
         ),
         Experiment(
             "NE-L1", "Noisy encoding, one level",
@@ -363,7 +401,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "NE-L3", "Noisy encoding, three levels", "The same for trees on natural pictures.",
-            protocols.noisy_encoding, 5, noisy("NE-L3"),
+            protocols.noisy_encoding, 5, noisy("NE-L3"), {"length": 3, "capacity": 3, "size": 3},
         ),
         Experiment(
             "RC", "Recognition", "Can the memory tell pictures it has learned from new ones?",

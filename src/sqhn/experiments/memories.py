@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from sqhn.level import Level
 from sqhn.memory import Memory, Recalled, Recognized, Written
 from sqhn.metrics import recall_error
-from sqhn.network import SQHN
 from sqhn.reference import ReferenceSQHN
 
-__all__ = ["KINDS", "Ablated", "ByError", "build", "tree"]
+if TYPE_CHECKING:
+    from sqhn.network import SQHN
+
+__all__ = ["KINDS", "TORCH", "Ablated", "ByError", "build", "tree"]
 
 Shape = tuple[int, ...]
 Settings = Mapping[str, Any]
@@ -22,6 +24,8 @@ Settings = Mapping[str, Any]
 
 def tree(shape: Shape, memory: Settings) -> SQHN:
     """An SQHN with the `kernels` below its memory node; `capacity` for every node, or a list for the levels."""
+    from sqhn.network import SQHN  # compiled code is imported on first use
+
     settings = {name: value for name, value in memory.items() if name not in ("kind", "rho_error")}
     kernels = [*settings.pop("kernels", []), None]
     capacity = settings.pop("capacity")
@@ -79,20 +83,47 @@ class Ablated:
         return self._answers().recognize(x)
 
     def _answers(self) -> SQHN:
+        from sqhn.network import SQHN
+
         root = self.reference.root
         copy = SQHN(self.shape, capacity=root.grown, similarity=self.options.similarity)
         copy.memorize(root.m[: root.grown].reshape(-1, *self.shape))
         return copy
 
 
-KINDS: dict[str, Callable[[Shape, Settings, int], Memory]] = {
-    "sqhn": lambda shape, memory, seed: tree(shape, memory),  # noqa: ARG005
-    "sqhn_by_error": lambda shape, memory, seed: ByError(tree(shape, memory), memory["rho_error"]),  # noqa: ARG005
-    "sqhn_ablated": Ablated,
+def _rival(name: str, *extras: str) -> Callable[[Shape, Settings, int, str], Memory]:
+    """A memory of `sqhn.baselines`; extras: which of seed and device it takes."""
+
+    def make(shape: Shape, memory: Settings, seed: int, device: str) -> Memory:
+        from sqhn import baselines
+
+        given = {"seed": seed, "device": device}
+        settings = {key: value for key, value in memory.items() if key != "kind"}
+        made: Memory = getattr(baselines, name)(shape, **settings, **{extra: given[extra] for extra in extras})
+        return made
+
+    return make
+
+
+KINDS: dict[str, Callable[[Shape, Settings, int, str], Memory]] = {
+    "sqhn": lambda shape, memory, *_: tree(shape, memory),
+    "sqhn_by_error": lambda shape, memory, *_: ByError(tree(shape, memory), memory["rho_error"]),
+    "sqhn_ablated": lambda shape, memory, seed, _: Ablated(shape, memory, seed),
+    "mhn": _rival("MHN", "device"),
+    "mhn_manhattan": _rival("ManhattanMHN", "device"),
+    "mhn_gradinf": _rival("GradInfMHN", "device"),
+    "mhn_online": _rival("OnlineMHN", "seed", "device"),
+    "mhn_online_tree": _rival("OnlineMHNTree", "seed", "device"),
+    "gpcn": _rival("GPCN", "seed", "device"),
+    "bayes_pcn": _rival("BayesPCN", "seed", "device"),
+    "nearest": _rival("NearestNeighbor", "seed"),
 }
-"""Every kind of memory an experiment can name; another one plugs in here."""
+"""Every kind of memory an experiment can name."""
+
+TORCH = {kind for kind in KINDS if kind.startswith(("mhn", "gpcn", "bayes"))}
+"""The kinds that need torch."""
 
 
-def build(shape: Shape, memory: Settings, seed: int) -> Memory:
+def build(shape: Shape, memory: Settings, seed: int, device: str = "cpu") -> Memory:
     """The memory that the settings describe, for samples of one shape."""
-    return KINDS[memory["kind"]](shape, memory, seed)
+    return KINDS[memory["kind"]](shape, memory, seed, device)

@@ -27,7 +27,6 @@ from sqhn.data.streams import (
 from sqhn.experiments.memories import build, tree
 from sqhn.memory import Memory
 from sqhn.metrics import encoding_floor, recall_accuracy, recall_error, recognition_accuracy, singletons
-from sqhn.network import SQHN
 from sqhn.reference import ReferenceSQHN
 
 __all__ = [
@@ -84,7 +83,7 @@ def pictures_of(plain: Mapping[str, Any]) -> NDArray[np.uint8]:
 def memorize(settings: Settings, seed: int) -> Results:
     """Memorize `length` pictures at once; recall all of them from every corruption."""
     stored = iid(pool(settings["data"][0], settings["split"])[0], settings["length"], generator(seed, "data"))
-    memory = loaded(settings, stored)
+    memory = loaded(settings, stored, seed)
     rows = []
     for kind, level in settings["corruptions"]:
         spoil = CORRUPTIONS[kind]
@@ -100,17 +99,26 @@ def memorize(settings: Settings, seed: int) -> Results:
     return {"stored": len(stored), "rows": rows}
 
 
-def loaded(settings: Settings, stored: Pictures) -> SQHN:
-    """A tree with room for exactly what is stored, and that in it."""
-    memory = tree(stored.shape[1:], {**settings["memory"], "capacity": len(stored)})
-    memory.memorize(stored)
+def loaded(settings: Settings, stored: Pictures, seed: int) -> Memory:
+    """A memory with all of a batch in it: an SQHN with room for exactly that, or one that stores what it is shown."""
+    if settings["memory"]["kind"] == "sqhn":
+        network = tree(stored.shape[1:], {**settings["memory"], "capacity": len(stored)})
+        network.memorize(stored)
+        return network
+    memory: Memory = made(settings, stored.shape[1:], seed)
+    memory.learn(stored)
     return memory
+
+
+def made(settings: Settings, shape: tuple[int, ...], seed: int) -> Any:
+    """The memory that a job names, on the device it runs on."""
+    return build(shape, settings["memory"], seed, settings.get("device", "cpu"))
 
 
 def examples(settings: Settings, seed: int) -> Results:
     """Memorize the first pictures of a set and look at what is recalled of some of them; the first is kept to show."""
     stored = unit(pool(settings["data"][0], settings["split"])[0][: settings["length"]])
-    memory = loaded(settings, stored)
+    memory = loaded(settings, stored, seed)
     asked = stored[: settings["draws"]]
     given, found, rows = [], [], []
     for kind, level in settings["corruptions"]:
@@ -164,7 +172,7 @@ def taught(memory: Memory, x: Pictures, every: int) -> Any:
 def online(settings: Settings, seed: int) -> Results:
     """Learn a stream; at every test point recall all pictures so far, as they were and with noise."""
     x = stream(settings, seed)
-    memory = build(x.shape[1:], settings["memory"], seed)
+    memory = made(settings, x.shape[1:], seed)
     unseen = unit(pool(settings["data"][0], "test")[0][: settings["tests"]]) if settings["tests"] else None
     noise = generator(seed, "noise")
     names = ["t", "accuracy", "mse", *(["noisy_accuracy", "noisy_mse"] if settings["sigma"] else [])]
@@ -200,13 +208,15 @@ def noisy_encoding(settings: Settings, seed: int) -> Results:
     scale, shift = settings["squeeze"]
     x = np.float32(scale) * iid(pool(settings["data"][0], "train")[0], settings["length"], generator(seed, "data"))
     x = x + np.float32(shift)
-    memory: Any = build(x.shape[1:], settings["memory"], seed)
+    memory = made(settings, x.shape[1:], seed)
     rng = generator(seed, "samples", settings["noise"])
     how = (settings["noise"], settings["sigma"], rng, settings["ema"])
     for one in x:
         samples = noisy_samples(one[None], settings["samples"], *how)[0]
         if settings["hold"]:
             memory.learn(samples, hold=True)
+        elif settings["paired"]:  # one sample is the input, another the target
+            memory.learn(noisy_samples(one[None], settings["samples"], *how[:3], False)[0], target=samples)
         else:
             memory.learn(samples)
     error = recall_error(memory.recall(x).x, x)
@@ -240,7 +250,7 @@ def recognition(settings: Settings, seed: int) -> Results:
     name, other = settings["data"]
     drawn = iid(pool(name, "train")[0], settings["pretrain"] + settings["length"], generator(seed, "data"))
     before, x = drawn[: settings["pretrain"]], drawn[settings["pretrain"] :]
-    memory: Any = build(x.shape[1:], settings["memory"], seed)
+    memory = made(settings, x.shape[1:], seed)
     if len(before):
         memory.pretrain(before)
     groups = {

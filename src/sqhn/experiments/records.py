@@ -7,8 +7,9 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +62,19 @@ def write(folder: Path, records: Iterable[Record]) -> None:
 @cache
 def provenance() -> dict[str, Any]:
     """Where a record comes from: versions, commit and machine."""
-    names = ("numpy", "numba", "scipy", "scikit-learn", "scikit-image")
     return {
-        "versions": {"sqhn": sqhn.__version__, "python": platform.python_version()}
-        | {name: version(name) for name in names},
+        "versions": {"sqhn": sqhn.__version__, "python": platform.python_version(), **_installed()},
         "commit": _commit(),
         "machine": _machine(),
     }
+
+
+def _installed() -> dict[str, str]:
+    versions = {}
+    for name in ("numpy", "numba", "scipy", "scikit-learn", "scikit-image", "torch"):
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 def _commit() -> str | None:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -19,6 +20,7 @@ from sqhn.banks.threads import set_num_threads
 from sqhn.data import MissingDataError, load
 from sqhn.experiments import records
 from sqhn.experiments.catalogue import EXPERIMENTS, Job
+from sqhn.experiments.memories import TORCH
 from sqhn.experiments.records import Record
 from sqhn.level import check_word
 
@@ -40,8 +42,13 @@ class Outcome:
     missing: dict[str, list[str]] = field(default_factory=dict)  # what to do about it: experiments that wait
 
 
-def run(jobs: Sequence[Job], folder: Path, workers: int, backend: Backend, console: Console) -> Outcome:
-    """Run what is not yet recorded in the folder. Ctrl-C keeps all that is done."""
+def run(
+    jobs: Sequence[Job], folder: Path, workers: int, backend: Backend, console: Console, device: str = "cpu"
+) -> Outcome:
+    """Run what is not yet recorded in the folder. Ctrl-C keeps all that is done.
+
+    device: where memories that use torch live.
+    """
     check_word("backend", backend, get_args(Backend))
     outcome, done = Outcome(), records.read(folder)
     order: list[str] = []
@@ -49,7 +56,8 @@ def run(jobs: Sequence[Job], folder: Path, workers: int, backend: Backend, conso
     for job in jobs:
         try:
             sources = {name: load(name).source for name in job.settings["data"]}
-        except MissingDataError as error:
+            _needs_torch(job)
+        except (MissingDataError, MissingTorchError) as error:
             waiting = outcome.missing.setdefault(str(error), [])
             if job.experiment not in waiting:
                 waiting.append(job.experiment)
@@ -65,7 +73,7 @@ def run(jobs: Sequence[Job], folder: Path, workers: int, backend: Backend, conso
     with _progress(console) as bar:
         task = bar.add_task("", total=len(order), completed=outcome.before, left="")
         try:
-            for key, result in _results(todo, workers, backend):
+            for key, result in _results(todo, workers, backend, device):
                 job = todo[key][0]
                 if isinstance(result, str):
                     outcome.failed[job.label] = result
@@ -94,7 +102,16 @@ def other_runs(folder: Path, declared: Mapping[str, Sequence[Job]]) -> str | Non
     return None
 
 
-def work(key: str, job: Job, sources: Sources) -> tuple[str, Record | str]:
+class MissingTorchError(ImportError):
+    """A job needs torch, which is an extra."""
+
+
+def _needs_torch(job: Job) -> None:
+    if job.settings.get("memory", {}).get("kind") in TORCH and find_spec("torch") is None:
+        raise MissingTorchError("the other memories of the paper need torch: pip install 'sqhn[torch]'")
+
+
+def work(key: str, job: Job, sources: Sources, device: str) -> tuple[str, Record | str]:
     """One job, on one thread; returns its record, or the traceback of what went wrong."""
     from threadpoolctl import threadpool_limits
 
@@ -102,7 +119,7 @@ def work(key: str, job: Job, sources: Sources) -> tuple[str, Record | str]:
     start = time.perf_counter()
     try:
         with threadpool_limits(1):
-            results = EXPERIMENTS[job.experiment].protocol(job.settings, job.seed)
+            results = EXPERIMENTS[job.experiment].protocol({**job.settings, "device": device}, job.seed)
     except Exception:
         return key, traceback.format_exc()
     record = {"experiment": job.experiment, "settings": job.settings, "seed": job.seed, "data": sources}
@@ -114,29 +131,31 @@ def _now() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
 
 
-def _results(todo: Todo, workers: int, backend: Backend) -> Iterator[tuple[str, Record | str]]:
+def _results(todo: Todo, workers: int, backend: Backend, device: str) -> Iterator[tuple[str, Record | str]]:
     """The result of every job as it comes. If a worker process dies, the jobs it may have had are run one by one."""
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     pending = dict(todo)
     while pending:
         try:
-            for key, result in _parallel(pending, workers, backend):
+            for key, result in _parallel(pending, workers, backend, device):
                 del pending[key]
                 yield key, result
         except TerminatedWorkerError:
             for key in list(pending)[: 2 * workers]:
                 alone = {key: pending.pop(key)}
                 try:
-                    yield from _parallel(alone, 2, backend)  # with 2, joblib uses another process even for one job
+                    yield from _parallel(
+                        alone, 2, backend, device
+                    )  # with 2, joblib uses another process even for one job
                 except TerminatedWorkerError:
                     yield key, "the process of this job died: out of memory?"
 
 
-def _parallel(todo: Todo, workers: int, backend: Backend) -> Iterator[tuple[str, Record | str]]:
+def _parallel(todo: Todo, workers: int, backend: Backend, device: str) -> Iterator[tuple[str, Record | str]]:
     from joblib import Parallel, delayed, parallel_config
 
-    calls = [delayed(work)(key, job, sources) for key, (job, sources) in todo.items()]
+    calls = [delayed(work)(key, job, sources, device) for key, (job, sources) in todo.items()]
     with _cluster(backend, workers), parallel_config(backend=backend, n_jobs=workers):
         if backend == "ray":  # gives the results of a call all together
             for start in range(0, len(calls), 4 * workers):

@@ -427,7 +427,8 @@ def rc_4(results: Results) -> Finding:
     run = results.of("RC", model="SQHN")
     old, new, other = (run.mean(f"{kind}_mse") for kind in ("old", "new", "other"))
     before = run.t < run.settings("size")[0]
-    holds = bool(old[before].max() < 1e-6 and np.all(old[~before] < new[~before]) and np.all(new < other))
+    ordered = (old < new) & (new < other)
+    holds = bool(old[before].max() < 1e-6 and np.all(ordered[~before]))
     ours = f"old {number(float(old[before].max()))} until full; at the end {number(old[-1])} < {number(new[-1])} < "
     return Finding(holds, ours + number(other[-1]))
 

@@ -158,6 +158,12 @@ def title(name: str) -> str:
     return TITLES.get(name, name)
 
 
+def of_size(runs: Results, model: str, stream: str, place: int) -> Results:
+    """The runs of a memory on a stream with its small, medium or large size."""
+    some = runs.where(set=stream)
+    return some.where(model=model, size=some.settings("size")[place])
+
+
 # -- online-continual learning ---------------------------------------------------------------------------------------
 
 
@@ -190,37 +196,36 @@ def online_figures(experiment: str, levels: str) -> None:
 
     @drawing(
         f"{experiment}-cumulative".lower(), experiment,
-        f"{levels.capitalize()}: cumulative recall from noise and its error for every stream (ON: shuffled) "
-        "and size, and sensitivity to order (difference of mean errors between ordered and shuffled).",
+        f"{levels.capitalize()}: recall from noise and its error, averaged over the test points of every stream (ON: "
+        "shuffled), for three sizes; and sensitivity to order, the difference of mean errors from the shuffled stream.",
     )  # fmt: skip
     def cumulative(results: Results) -> Figure:
-        runs = results.of(experiment, model="SQHN L1" if experiment == "OC-L1" else "SQHN L3")
-        streams = runs.settings("set")
-        figure, axes = panels(1, 3, width=3.8, height=2.9)
-        for axis, curve, label in zip(axes[0], ("noisy_accuracy", "noisy_mse"), ("recall", "error")):
-            series: dict[str, list[NDArray[Any]]] = {}
-            for place, name in enumerate(("small", "medium", "large")):
-                series[name] = []
-                for stream in streams:
-                    some = runs.where(set=stream)
-                    run = some.where(size=some.settings("size")[place])
-                    series[name].append(run.curve(curve).mean(axis=1))
-            bars(axis, streams, series)
-            axis.set_ylabel(f"cumulative {label}")
-            axis.set_ylim(0, 1.3 * axis.get_ylim()[1])
-            axis.tick_params(axis="x", labelsize=7)
-        axes[0, 0].legend(ncols=3)
-        found = sensitivities(results, experiment, runs.settings("model")[0])
-        names = list(dict.fromkeys(name for name, _, _ in found))
-        by_size = {
-            f"{which}": [np.array([[value for n, _, value in found if n == name][place]]) for name in names]
-            for place, which in enumerate(("small", "medium", "large"))
-        }
-        bars(axes[0, 2], names, by_size)
-        axes[0, 2].set_ylabel("order sensitivity")
-        axes[0, 2].set_ylim(0, 1.5 * axes[0, 2].get_ylim()[1])
-        not_yet(axes[0, 2], results, experiment, MHNS)
-        axes[0, 2].legend()
+        runs = results.of(experiment)
+        streams, models = runs.settings("set"), runs.settings("model")
+        figure, axes = panels(3, 3, width=3.9, height=2.3)
+        for column, size in enumerate(("small", "medium", "large")):
+            for row, (curve, label) in enumerate((("noisy_accuracy", "recall"), ("noisy_mse", "error"))):
+                series = {
+                    model: [of_size(runs, model, s, column).curve(curve).mean(axis=1) for s in streams]
+                    for model in models
+                }
+                bars(axes[row, column], streams, series)
+                axes[row, 0].set_ylabel(f"cumulative {label}")
+            found = {model: sensitivities(results, experiment, model) for model in models}
+            ordered = [stream for stream in streams if not stream.startswith("ON-")]
+            sizes = {s: runs.where(set=s).settings("size")[column] for s in ordered}
+            by_model = {
+                model: [
+                    np.array([value for s, J, value in rows if (s, J) == (stream, sizes[stream])]) for stream in ordered
+                ]
+                for model, rows in found.items()
+            }
+            bars(axes[2, column], ordered, by_model)
+            axes[0, column].set_title(size)
+            axes[0, column].set_ylim(0, 1.05)
+        axes[2, 0].set_ylabel("order sensitivity")
+        not_yet(axes[2, 0], results, experiment, MHNS)
+        figure.legend(*axes[2, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
         return figure
 
     @drawing(
@@ -386,8 +391,7 @@ def robustness(results: Results) -> Figure:
     for row, name in enumerate(sets):
         for column, kind in enumerate(kinds):
             axis = axes[row, column]
-            for number, model in enumerate(DEPTHS):
-                run = runs.where(set=name, model=model)
+            for number, (model, run) in enumerate(runs.where(set=name).each("model")):
                 levels = [level for which, level in run.records[0]["settings"]["corruptions"] if which == kind]
                 values = np.array([run.row(kind, "accuracy", level) for level in levels]).T
                 line(axis, levels, values, model, number)

@@ -1,0 +1,432 @@
+"""Predictive coding as a memory: the chain, its descent and its recall; and GPCN, which learns by gradient descent.
+
+A chain of layers of values, from the pixels x_0 up to the last hidden layer. Every layer is predicted by the one above
+it, f(x_{l+1}) W_l, the last by a bias. The energy sums the squared errors of all predictions in units of their
+variance; descending it in the hidden values finds the code of a picture, and descending it in the pixels too fills in
+those that are missing.
+
+GPCN is the model of Salvatori et al. (Associative memories via predictive coding, NeurIPS 2021) with the settings of
+Yoo & Wood (BayesPCN, NeurIPS 2022), whose figures the SQHN paper's Table 1 reports; BayesPCN is in `bayes`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sqhn.baselines.errors import UnsupportedError
+from sqhn.interrupt import deferred
+from sqhn.level import check_word
+from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Written
+from sqhn.validate import as_samples, as_shape
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+__all__ = ["GPCN", "Chain", "Layer", "PredictiveMemory", "at_least_one", "descend", "positive", "written"]
+
+Activation = Literal["gelu", "relu"]
+Values = list["Tensor"]  # pixels first, then the hidden layers upward; each is (samples, width)
+Energy = Callable[[Values], "tuple[Tensor, Values]"]
+Progress = Callable[[int, float], object]
+
+BLACK = -1.0
+STILL = 1e-3
+"""Descent stops when one more step changes no sample's energy by more than this."""
+LOOK = 10
+"""Descent looks whether it may stop every so many steps: on a GPU every look waits for the device."""
+PIXELS, HIDDEN, ALL = slice(0, 1), slice(1, None), slice(None)
+
+
+@dataclass
+class Layer:
+    """The weights into one layer of values, shape (parents, children).
+
+    covariance: of the rows, the same for every child; None if the weights are certain.
+    """
+
+    mean: Tensor
+    covariance: Tensor | None = None
+
+
+@dataclass
+class Chain:
+    """Layers of weights, from the pixels up; the last has one parent that is always 1, so that its row is the bias."""
+
+    layers: list[Layer]
+    activation: Activation
+    variance: float
+
+    def energy(self, x: Values) -> tuple[Tensor, Values]:
+        """The energy of every sample, -log p(x), and its gradient with respect to all values.
+
+        The weights are integrated out: a layer's variance is that of its values plus what its weights' covariance
+        contributes. Where that is too much for the error seen, the second term of the gradient drives the code away
+        from uncertain weights, and toward them where it is too little.
+        """
+        total: Any = 0.0
+        below: Any = 0.0  # the gradient that a layer of values gets from predicting the one below
+        gradients = []
+        for depth, layer in enumerate(self.layers):
+            z = self._parents(x, depth)
+            size = x[depth].shape[1]
+            error = x[depth] - z @ layer.mean
+            spread, uncertain = self._spread(layer, z)
+            pull = error / spread
+            misfit = error.square().sum(1, keepdim=True) / spread
+            total = total + size * (2 * math.pi * spread).log() + misfit
+            gradients.append(pull + below)
+            if depth + 1 < len(x):
+                slope = -pull @ layer.mean.T
+                if uncertain is not None:
+                    slope += uncertain * ((size - misfit) / spread)
+                below = self._derivative(x[depth + 1], slope)
+        return total[:, 0] / 2, gradients
+
+    def predict(self, x: Values) -> tuple[Tensor, Tensor]:
+        """The pixels that the first hidden layer predicts, and their variance for every sample."""
+        z = self._parents(x, 0)
+        return z @ self.layers[0].mean, self._spread(self.layers[0], z)[0]
+
+    def step(self, x: Values, gain: float) -> None:
+        """Move the weights down the mean energy of the samples: by `gain` times what the errors ask for."""
+        for depth, layer in enumerate(self.layers):
+            z = self._parents(x, depth)
+            layer.mean += gain / len(z) * (z.T @ (x[depth] - z @ layer.mean))
+
+    def write(self, x: Values) -> None:
+        """Condition the weights on the values of one sample: a step of Bayesian linear regression in every layer."""
+        for depth, layer in enumerate(self.layers):
+            z = self._parents(x, depth)
+            error = x[depth] - z @ layer.mean
+            spread, uncertain = self._spread(layer, z)
+            assert layer.covariance is not None
+            assert uncertain is not None
+            layer.mean += uncertain.T @ error / spread
+            layer.covariance -= uncertain.T @ uncertain / spread
+
+    def drifted(self, prior: Chain, beta: float) -> Chain:
+        """The same after its weights diffused toward the prior: 0 changes nothing, 1 is the prior."""
+        layers = []
+        for layer, first in zip(self.layers, prior.layers):
+            assert layer.covariance is not None
+            assert first.covariance is not None
+            mean = layer.mean.lerp(first.mean, 1 - math.sqrt(1 - beta))
+            layers.append(Layer(mean, layer.covariance.lerp(first.covariance, beta)))
+        return replace(self, layers=layers)
+
+    def copy(self, dtype: torch.dtype) -> Chain:
+        """The same in another precision."""
+        layers = [
+            Layer(layer.mean.to(dtype, copy=True), None if (U := layer.covariance) is None else U.to(dtype, copy=True))
+            for layer in self.layers
+        ]
+        return replace(self, layers=layers)
+
+    def _parents(self, x: Values, depth: int) -> Tensor:
+        """What predicts the values of this depth."""
+        if depth + 1 == len(x):
+            return x[depth].new_ones((len(x[depth]), 1))
+        import torch
+
+        return getattr(torch.nn.functional, self.activation)(x[depth + 1])  # type: ignore[no-any-return]
+
+    def _spread(self, layer: Layer, z: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The variance of what z predicts for every sample, and z times the covariance (None: there is none)."""
+        if layer.covariance is None:
+            return z.new_full((len(z), 1), self.variance), None
+        uncertain = z @ layer.covariance
+        return (uncertain * z).sum(1, keepdim=True) + self.variance, uncertain
+
+    def _derivative(self, x: Tensor, slope: Tensor) -> Tensor:
+        """The slope with respect to what went into the activation."""
+        import torch
+
+        if self.activation == "relu":
+            return slope * (x > 0)
+        return torch.ops.aten.gelu_backward(slope, x)  # type: ignore[no-any-return]
+
+
+def descend(
+    energy: Energy, x: Values, free: slice, steps: int, rate: float, known: Tensor | None = None
+) -> tuple[Tensor, int]:
+    """Move the `free` layers of x down their energy, in place, with Adam; the final energies and the steps taken.
+
+    All samples stop together, when none of them changes any more; because this is only looked at every `LOOK` steps,
+    descent can run longer than that, never shorter. known: pixels that are put back after every step.
+    """
+    import torch
+
+    optimizer = torch.optim.Adam(x[free], lr=rate, fused=True)
+    given = x[0].clone() if known is not None else x[0]
+    before, gradients = energy(x)
+    for taken in range(1, steps + 1):
+        for values, gradient in zip(x[free], gradients[free]):
+            values.grad = gradient
+        optimizer.step()
+        if known is not None:
+            x[0].copy_(torch.where(known, given, x[0]))
+        now, gradients = energy(x)
+        if taken % LOOK == 0 and bool(((now - before).abs() <= STILL).all()):
+            break
+        before = now
+    return now, taken
+
+
+class PredictiveMemory:
+    """What GPCN and BayesPCN share: everything but learning.
+
+    Samples are in [0, 1] for whoever calls, and in [-1, 1] inside. Recall starts from the same random hidden values
+    at every call: it does not depend on what was asked before, and never changes the memory.
+    """
+
+    particles = 1
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        width: int,
+        *,
+        hidden: int,
+        activation: Activation,
+        steps: int,
+        rate: float,
+        sigma: float,
+        repeats: int,
+        device: str,
+        seed: int,
+    ) -> None:
+        torch = _torch(type(self).__name__)
+        self.input_shape = as_shape(input_shape)
+        at_least_one(width=width, hidden=hidden, steps=steps, repeats=repeats)
+        positive(rate=rate, sigma=sigma)
+        check_word("activation", activation, get_args(Activation))
+        self.width, self.hidden, self.activation = width, hidden, activation
+        self.steps, self.rate, self.sigma, self.repeats = steps, rate, sigma, repeats
+        self.device, self.seed = torch.device(device), seed
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: the memory is as new."""
+        import torch
+
+        self.step = 0
+        self._random = self._generator(self.seed)
+        self._chains = [self._new_chain() for _ in range(self.particles)]
+        self._log_weights = torch.full((self.particles,), -math.log(self.particles), device=self.device)
+
+    def __repr__(self) -> str:
+        size = f"{self.hidden} x {self.width} hidden values, {self.activation}"
+        return f"{type(self).__name__}({self.input_shape}, {size}, step {self.step})"
+
+    def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
+        """Complete one sample or a batch.
+
+        Without `observed`, hidden values are found for the whole sample, and their prediction is the answer; with
+        `repeats` it becomes the next question. (The published code also descends to that prediction, which is the
+        minimum over the pixels, with Adam: pixels that start far from it stay short of it.)
+        With `observed`, missing pixels start black and descend together with the hidden values, for `repeats` times
+        `steps`; what was observed is returned as it came.
+
+        There is no neuron to name: the index is -1. The score is minus the energy.
+        """
+        samples, single, seen = as_samples(x, self.input_shape, observed)
+        if self.step == 0:
+            raise EmptyMemoryError("nothing was learned yet")
+        pixels = self._inside(samples)
+        random = self._generator(self.seed + 1)  # not the numbers that the weights started from
+        if seen is None:
+            pixels, energy = self._associate(pixels, random)
+            answer = self._outside(pixels)
+        else:
+            pixels, energy = self._complete(pixels, seen.reshape(len(samples), -1), random)
+            answer = np.where(seen, _unit(samples), self._outside(pixels))
+        score = -energy.double().cpu().numpy()
+        index = np.full(len(samples), -1, np.int32)
+        return Recalled(answer[0], -1, float(score[0])) if single else Recalled(answer, index, score)
+
+    def recognize(self, x: ArrayLike) -> Recognized:  # noqa: ARG002
+        """Refuse: neither paper says how these models would tell old from new."""
+        raise UnsupportedError(f"{type(self).__name__} does not recognize: no rule for it was published")
+
+    # -- recall --------------------------------------------------------------------------------------------------
+
+    def _associate(self, pixels: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
+        for _ in range(self.repeats):
+            x = [pixels, *self._hidden(len(pixels), random)]
+            energy, _ = descend(self._energy, x, HIDDEN, self.steps, self.rate)
+            pixels = self._predict(x)
+        return pixels, energy
+
+    def _complete(self, pixels: Tensor, seen: NDArray[np.bool_], random: torch.Generator) -> tuple[Tensor, Tensor]:
+        import torch
+
+        known = torch.tensor(seen, device=self.device)
+        x = [torch.where(known, pixels, BLACK), *self._hidden(len(pixels), random)]
+        energy, _ = descend(self._energy, x, ALL, self.steps * self.repeats, self.rate, known)
+        return x[0], energy
+
+    def _energy(self, x: Values) -> tuple[Tensor, Values]:
+        """The energy of the mixture of all chains, and its gradient."""
+        import torch
+
+        if len(self._chains) == 1:
+            return self._chains[0].energy(x)
+        energies, gradients = zip(*(chain.energy(x) for chain in self._chains))
+        joint = self._log_weights[:, None] - torch.stack(energies)
+        shares = joint.softmax(0)[..., None]
+        return -joint.logsumexp(0), [sum(map(torch.mul, shares, layer)) for layer in zip(*gradients)]  # type: ignore[misc]
+
+    def _predict(self, x: Values) -> Tensor:
+        """The pixels that minimize the energy while the hidden values, and so the share of every chain, stay."""
+        import torch
+
+        if len(self._chains) == 1:
+            return self._chains[0].predict(x)[0]
+        energies = torch.stack([chain.energy(x)[0] for chain in self._chains])
+        shares = (self._log_weights[:, None] - energies).softmax(0)[..., None]
+        means, spreads = map(torch.stack, zip(*(chain.predict(x) for chain in self._chains)))
+        precision = shares / spreads
+        return (precision * means).sum(0) / precision.sum(0)
+
+    # -- tensors -------------------------------------------------------------------------------------------------
+
+    def _generator(self, seed: int) -> torch.Generator:
+        import torch
+
+        return torch.Generator(self.device).manual_seed(seed)
+
+    def _normal(self, shape: tuple[int, int], random: torch.Generator) -> Tensor:
+        """Random numbers of variance 1 / columns."""
+        import torch
+
+        return torch.randn(shape, generator=random, device=self.device) / math.sqrt(shape[1])
+
+    def _hidden(self, samples: int, random: torch.Generator) -> Values:
+        return [self._normal((samples, self.width), random) for _ in range(self.hidden)]
+
+    def _new_chain(self) -> Chain:
+        sizes = [math.prod(self.input_shape), *[self.width] * self.hidden, 1]
+        means = [self._normal((parents, size), self._random) for size, parents in pairwise(sizes)]
+        return Chain([Layer(mean) for mean in means], self.activation, self.sigma**2)
+
+    def _inside(self, samples: NDArray[Any]) -> Tensor:
+        import torch
+
+        flat = _unit(samples).reshape(len(samples), -1)
+        return torch.tensor(flat, device=self.device) * 2 - 1
+
+    def _outside(self, pixels: Tensor) -> NDArray[np.float32]:
+        flat: NDArray[np.float32] = ((pixels + 1) / 2).cpu().numpy()
+        return flat.reshape(len(flat), *self.input_shape)
+
+
+class GPCN(PredictiveMemory):
+    """A predictive-coding network trained offline (Salvatori et al. 2021), as the SQHN paper's Table 1 has it.
+
+    `learn` trains on the whole batch that it is given, for `epochs`; learning again goes on with the new batch alone,
+    and what was learned before is overwritten little by little. In every epoch all hidden values start anew, descend
+    for `steps` at `rate`, and then the weights take one gradient step at `weight_rate`. The 4,000 epochs of the
+    published runs are for a GPU; a few pictures need about a hundred.
+
+    width, hidden: how wide the hidden layers are, and how many there are.
+    sigma: the standard deviation of all values, in units of [-1, 1].
+    repeats: see `recall`.
+
+    A step of a batch costs 3 * values * width multiply-adds per sample, and 3 * width**2 for every further layer.
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        width: int = 256,
+        *,
+        hidden: int = 3,
+        activation: Activation = "gelu",
+        epochs: int = 4000,
+        steps: int = 500,
+        rate: float = 0.01,
+        weight_rate: float = 1e-4,
+        sigma: float = 0.01,
+        repeats: int = 1,
+        device: str = "cpu",
+        seed: int = 0,
+    ) -> None:
+        at_least_one(epochs=epochs)
+        positive(weight_rate=weight_rate)
+        self.epochs, self.weight_rate = epochs, weight_rate
+        super().__init__(
+            input_shape,
+            width,
+            hidden=hidden,
+            activation=activation,
+            steps=steps,
+            rate=rate,
+            sigma=sigma,
+            repeats=repeats,
+            device=device,
+            seed=seed,
+        )
+
+    def learn(self, x: ArrayLike, progress: Progress | None = None) -> Written:
+        """Train on a batch, all of it in every epoch.
+
+        progress: called after every epoch with its number, from 1, and the mean energy that the hidden values came
+            down to; training ends where it returns something true. Ctrl-C ends it too: between epochs.
+
+        There is no neuron to name: the index is -1. The scores are minus the energies of the last epoch.
+        """
+        samples, single, _ = as_samples(x, self.input_shape)
+        pixels = self._inside(samples)
+        for epoch in range(1, self.epochs + 1):
+            values = [pixels, *self._hidden(len(pixels), self._random)]
+            energy, _ = descend(self._energy, values, HIDDEN, self.steps, self.rate)
+            with deferred():
+                self._chains[0].step(values, self.weight_rate / self.sigma**2)
+                self.step += len(pixels) if epoch == 1 else 0
+            if progress is not None and progress(epoch, float(energy.mean())):
+                break
+        return written(single, -energy.double().cpu().numpy())
+
+
+def written(single: bool, score: NDArray[np.float64]) -> Written:
+    """What learning did, in a memory without neurons."""
+    if single:
+        return Written(-1, False, float(score[0]))
+    return Written(np.full(len(score), -1, np.int32), np.zeros(len(score), bool), score)
+
+
+def at_least_one(**values: object) -> None:
+    """Raise unless all are ints of at least 1."""
+    for name, value in values.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be an int of at least 1; got {value!r}")
+
+
+def positive(**values: object) -> None:
+    """Raise unless all are finite numbers above 0."""
+    for name, value in values.items():
+        if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < math.inf:
+            raise ValueError(f"{name} must be a number above 0; got {value!r}")
+
+
+def _unit(samples: NDArray[Any]) -> NDArray[np.float32]:
+    """Samples as float32, uint8 as /255."""
+    values = samples.astype(np.float32)
+    return values / np.float32(255) if samples.dtype == np.uint8 else values
+
+
+def _torch(name: str) -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(f"{name} needs PyTorch: pip install 'sqhn[torch]'") from error
+    return torch

@@ -1,0 +1,129 @@
+"""The settings of the other memories of the paper, as its authors' scripts have them.
+
+Columns are SGD, Adam, EWC++ and ER; r is the weight of EWC++.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = [
+    "FIRST_OUT",
+    "NEAREST",
+    "ONE_SHOT",
+    "PREDICTIVE",
+    "RECOGNIZERS",
+    "RESERVOIR",
+    "encoders",
+    "online",
+    "online_tree",
+]
+
+Settings = dict[str, Any]
+Columns = tuple[float, float, float, float]
+NAMES = ("MHN-SGD", "MHN-Adam", "MHN-EWC++", "MHN-ER")
+BUFFER = 64
+
+ONE_SHOT: dict[str, Settings] = {
+    "MHN": {"kind": "mhn"},
+    "MHN-Manhtn": {"kind": "mhn_manhattan"},
+    "MHN-GradInf": {"kind": "mhn_gradinf"},
+}
+PREDICTIVE: dict[str, Settings] = {
+    "GPCN (offline)": {"kind": "gpcn", "width": 1024, "epochs": 400},
+    "BayesPCN": {"kind": "bayes_pcn", "width": 1024, "repeats": 4},
+    "BayesPCN (forget)": {"kind": "bayes_pcn", "width": 1024, "repeats": 4, "forget": 0.001, "forget_every": 64},
+}
+FIRST_OUT, RESERVOIR = "NN (first out)", "NN (reservoir)"
+NEAREST: dict[str, Settings] = {
+    FIRST_OUT: {"kind": "nearest", "keep": "first_in_first_out"},
+    RESERVOIR: {"kind": "nearest", "keep": "reservoir"},
+}
+
+ONLINE: dict[tuple[str, int], tuple[Columns, Columns, float]] = {
+    # beta, learning rate, r
+    ("ON-E", 300): ((0.05, 0.025, 0.05, 0.05), (0.4, 0.01, 0.5, 0.9), 1),
+    ("ON-E", 1300): ((0.1, 0.05, 0.1, 0.1), (0.35, 0.015, 0.45, 0.87), 1),
+    ("ON-E", 2300): ((0.1, 0.05, 0.1, 0.1), (0.55, 0.015, 0.65, 0.85), 1),
+    ("ON-C", 700): ((0.005,) * 4, (0.5, 0.03, 0.6, 0.9), 1),
+    ("ON-C", 2000): ((0.005,) * 4, (0.75, 0.03, 0.85, 0.85), 1),
+    ("ON-C", 3300): ((0.01, 0.005, 0.01, 0.01), (0.75, 0.025, 0.85, 0.75), 1),
+    ("ON-M", 300): ((0.01, 0.025, 0.01, 0.01), (0.4, 0.01, 0.4, 0.85), 0.5),
+    ("ON-M", 1300): ((0.025,) * 4, (0.6, 0.015, 0.6, 0.85), 0.5),
+    ("ON-M", 2300): ((0.025, 0.05, 0.025, 0.025), (0.65, 0.01, 0.7, 0.85), 0.5),
+    ("OCI-E", 300): ((0.1, 0.1, 0.05, 0.1), (0.25, 0.005, 0.5, 1), 10),
+    ("OCI-E", 1300): ((0.1, 0.05, 0.05, 0.1), (0.35, 0.015, 1.3, 0.9), 10),
+    ("OCI-E", 2300): ((0.1, 0.05, 0.05, 0.1), (0.5, 0.015, 1.3, 0.85), 10),
+    ("OCI-C", 700): ((0.01, 0.005, 0.01, 0.01), (0.5, 0.01, 0.6, 0.75), 0.5),
+    ("OCI-C", 2000): ((0.005,) * 4, (0.5, 0.025, 0.7, 0.85), 0.5),
+    ("OCI-C", 3300): ((0.005,) * 4, (0.5, 0.025, 0.7, 0.9), 0.5),
+    ("ODI-M", 300): ((0.01, 0.05, 0.01, 0.01), (0.35, 0.01, 0.6, 1.2), 5),
+    ("ODI-M", 1300): ((0.01, 0.05, 0.01, 0.01), (0.5, 0.01, 1, 1.2), 5),
+    ("ODI-M", 2300): ((0.01, 0.05, 0.01, 0.01), (0.8, 0.01, 1.2, 0.95), 5),
+}
+ONLINE_TREE: dict[tuple[str, int], tuple[Columns, Columns, float]] = {
+    ("ON-C3", 200): ((1000, 1, 1000, 1000), (0.9, 0.01, 0.9, 1), 0.01),
+    ("ON-C3", 600): ((1000, 1, 1000, 1000), (0.9, 0.01, 0.9, 1), 0.01),
+    ("ON-C3", 1000): ((8000, 1, 8000, 8000), (0.8, 0.01, 0.8, 0.925), 0.01),
+    ("ON-CS", 200): ((10000, 10, 10000, 10000), (0.9, 0.01, 0.9, 0.9), 0.01),
+    ("ON-CS", 600): ((10000, 100, 10000, 10000), (0.7, 0.01, 0.7, 0.85), 0.01),
+    ("ON-CS", 1000): ((10000, 1000, 10000, 10000), (0.7, 0.012, 0.7, 0.8), 0.01),
+    ("OCI-C3", 200): ((1000, 50, 1000, 1000), (0.75, 0.01, 0.8, 0.95), 0.05),
+    ("OCI-C3", 600): ((1000, 100, 1000, 1000), (0.9, 0.005, 0.9, 0.95), 0.025),
+    ("OCI-C3", 1000): ((8000, 100, 8000, 8000), (0.9, 0.005, 0.9, 0.95), 0.015),
+    ("ODI-CS", 200): ((10000, 100, 10000, 10000), (0.7, 0.001, 0.85, 0.9), 0.1),
+    ("ODI-CS", 600): ((10000, 1000, 10000, 10000), (0.7, 0.001, 0.8, 0.85), 0.25),
+    ("ODI-CS", 1000): ((10000, 1000, 10000, 10000), (0.9, 0.001, 0.75, 0.85), 1),
+}
+
+
+def online(stream: str, capacity: int) -> Iterator[tuple[str, Settings]]:
+    """The four online trained MHNs of one layer, for a stream and a size."""
+    for name, settings in _four(*ONLINE[stream, capacity]):
+        yield name, {"kind": "mhn_online", "capacity": capacity, **settings}
+
+
+def online_tree(stream: str, capacity: int) -> Iterator[tuple[str, Settings]]:
+    """The same as trees with the kernels of the SQHN."""
+    for name, settings in _four(*ONLINE_TREE[stream, capacity]):
+        yield name, {"kind": "mhn_online_tree", "kernels": [4, 4], "capacity": capacity, **settings}
+
+
+def _four(beta: Columns, rate: Columns, r: float) -> Iterator[tuple[str, Settings]]:
+    parts: tuple[Settings, ...] = ({}, {"optimizer": "adam"}, {"consolidation": r}, {"replay": BUFFER})
+    for name, b, lr, part in zip(NAMES, beta, rate, parts):
+        yield name, {"beta": b, "rate": lr, **part}
+
+
+ENCODERS: dict[str, dict[str, dict[str, tuple[list[float], list[float]]]]] = {
+    # by noise and optimizer: beta and learning rate for each number of samples
+    "NE-L1": {
+        "white": {"sgd": ([0.05] * 4, [0.4, 0.8, 0.6, 0.6]), "adam": ([0.05] * 4, [0.05, 0.01, 0.005, 0.001])},
+        "binary": {
+            "sgd": ([1, 0.05, 0.05, 0.05], [0.05, 0.8, 0.5, 0.5]),
+            "adam": ([0.05] * 4, [0.05, 0.01, 0.005, 0.005]),
+        },
+    },
+    "NE-L3": {
+        "white": {"sgd": ([10, 100, 100], [0.75, 0.8, 0.8]), "adam": ([0.1, 1, 100], [0.01, 0.001, 0.001])},
+        "binary": {"sgd": ([10, 100, 100], [0.8, 0.8, 0.8]), "adam": ([100] * 3, [0.005, 0.001, 0.001])},
+    },
+}
+
+
+def encoders(experiment: str, noise: str, place: int, capacity: int) -> Iterator[tuple[str, Settings]]:
+    """The two MHNs of noisy encoding for the place of a number of samples in its table."""
+    for name, optimizer in (("MHN-SGD", "sgd"), ("MHN-Adam", "adam")):
+        beta, rate = ENCODERS[experiment][noise][optimizer]
+        settings = {"capacity": capacity, "beta": beta[place], "rate": rate[place], "optimizer": optimizer}
+        if experiment == "NE-L1":
+            yield name, {"kind": "mhn_online", "squeeze": [1.0, 0.0], **settings}
+        else:
+            yield name, {"kind": "mhn_online_tree", "kernels": [4, 4], **settings}
+
+
+RECOGNIZERS: dict[str, Settings] = {
+    name: {"kind": "mhn_online", "capacity": 300, "optimizer": "adam", "beta": 0.05, "rate": 0.01, "recognition": how}
+    for name, how in (("MHN (rec-act)", "activity"), ("MHN (rec-mse)", "error"))
+}
