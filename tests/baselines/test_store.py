@@ -7,17 +7,21 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from sqhn.baselines.errors import UnsupportedError
 from sqhn.baselines.store import MHN, GradInfMHN, ManhattanMHN, NearestNeighbor, StoredSamples
-from sqhn.memory import EmptyMemoryError
+from sqhn.memory import EmptyMemoryError, Memory
 from sqhn.metrics import recall_error
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+torch = pytest.importorskip("torch")
 
 Floats = NDArray[np.float32]
 
@@ -64,8 +68,9 @@ def test_a_batch_is_a_loop(make: Callable[[], StoredSamples]) -> None:
 @pytest.mark.parametrize("make", MODELS)
 def test_single_in_single_out(make: Callable[[], StoredSamples]) -> None:
     memory = make()
+    as_any_other: Memory = memory  # for the type checker
     x = images(5)
-    memory.learn(x)
+    as_any_other.learn(x)
     one, many = memory.recall(x[2]), memory.recall(x)
     assert one.x.shape == SHAPE
     assert many.x.shape == x.shape
@@ -246,12 +251,13 @@ def test_manhattan_makes_no_mistake_where_missing_values_are_ignored(cell: str) 
 # -- MHN-GradInf -----------------------------------------------------------------------------------------------------
 
 
-def energy(x: torch.Tensor, rows: torch.Tensor, sigma: float, metric: str) -> torch.Tensor:
+def energy(x: Tensor, rows: Tensor, sigma: float, metric: str) -> Tensor:
     """As it is written."""
     s, d = sigma**2, rows.shape[1]
     weight = rows.square().sum(1) / math.sqrt(s) if metric == "dot" else torch.zeros(len(rows))
     square = (x[:, None] - rows[None]).square().sum(2)
-    return -torch.logsumexp(weight - square / (2 * s) - d / 2 * math.log(2 * math.pi * s), dim=1)
+    result: Tensor = -torch.logsumexp(weight - square / (2 * s) - d / 2 * math.log(2 * math.pi * s), dim=1)
+    return result
 
 
 def plain_descent(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from sqhn.baselines.training import EWC, OPTIMIZERS, SGD, Gradient, Product, Reservoir, load_torch
+from sqhn.baselines.training import EWC, OPTIMIZERS, SGD, Gradient, Product, Reservoir, dense, load_torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,6 +43,12 @@ def test_steps_are_those_of_torch(name: str, peer: str) -> None:
         expected.step()
         for one, other in zip(ours, theirs):
             torch.testing.assert_close(one, other.detach(), rtol=1e-12, atol=1e-14)
+
+
+def test_a_product_may_be_of_several_nodes() -> None:
+    left, right, like = matrix(4, 2, 5), matrix(4, 2, 3, seed=1), matrix(4, 5, 3)
+    expected = torch.stack([3.0 * a.T @ b for a, b in zip(left, right)])
+    torch.testing.assert_close(dense([Product(left, right, 3.0)], like), expected)
 
 
 def test_consolidation_averages_are_their_sums() -> None:

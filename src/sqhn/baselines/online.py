@@ -102,6 +102,15 @@ class OneLayer:
         return Learning([Product(left, right, 2 / n)], z)
 
 
+class _Use(NamedTuple):
+    """A product with the matrices of a level: their gradient is a product of what entered and the result's gradient."""
+
+    level: int
+    up: bool
+    entered: Tensor
+    result: Tensor
+
+
 class Tree:
     """A node for every block of a tiling, a matrix for every node: up with the activities, down with predictions.
 
@@ -113,10 +122,10 @@ class Tree:
         a node, pixels too, goes through one softmax(beta c) together, and only the way down is differentiated, as in
         the code published with the paper.
 
-    The loss is the squared error summed over the values of a pixel, its mean over the batch and over pixels: with
-    "linear" those of a patch, and summed over the patches; with "code" all of them. A learning rate near 1, as in the
-    paper's tables, makes a node of level 1 follow its patches with the first; with the second its steps are smaller by
-    the number of patches, and summed over all pixels the error makes the network diverge at a large beta.
+    The loss is the squared error summed over the values of a pixel, its mean over pixels and batch, as in that code.
+    With the learning rates (near 1), large betas and consolidation of the paper's tables both variants are stable and
+    learn with this scale; "linear" diverges with larger ones, such as a sum over pixels. It learns much better with a
+    beta near 1 and a rate near the number of patches.
     """
 
     def __init__(
@@ -124,45 +133,61 @@ class Tree:
     ) -> None:
         torch = load_torch()
         self.parameters, self.beta, self.variant = matrices, beta, variant
-        self.pixels = math.prod(tilings[0].kernel) * (tilings[0].nodes if variant == "code" else 1)
+        self.pixels = math.prod(tilings[0].kernel) * tilings[0].nodes
         children = [tiling.children() for tiling in tilings]
         device = matrices[0].device
         self._children = [torch.as_tensor(ids, dtype=torch.int64, device=device) for ids in children]
         self._places = [torch.as_tensor(np.argsort(ids, axis=None), device=device) for ids in children]
 
     def forward(self, x: Tensor) -> Pass:
-        return self._forward(x, self.parameters)
+        return self._pass(x, None)
 
     def learning(self, x: Tensor, target: Tensor) -> Learning:
         torch = load_torch()
-        leaves = [parameter.detach().requires_grad_() for parameter in self.parameters]
+        uses: list[_Use] = []
         with torch.enable_grad():
-            recalled = self._forward(x, leaves)
+            recalled = self._pass(x, uses)
             loss = (recalled.x - target).square().sum() / (self.pixels * len(x))
-        return Learning(list(torch.autograd.grad(loss, leaves)), recalled.activity.detach())
+        slopes = torch.autograd.grad(loss, [use.result for use in uses])
+        gradients: list[Gradient] = []
+        for level in range(len(self.parameters)):
+            pairs = [(use, slope) for use, slope in zip(uses, slopes) if use.level == level]
+            left = [use.entered if use.up else slope for use, slope in pairs]
+            right = [slope if use.up else use.entered for use, slope in pairs]
+            gradients.append(Product(torch.cat(left, 1), torch.cat(right, 1), 1.0))
+        return Learning(gradients, recalled.activity.detach())
 
-    def _forward(self, x: Tensor, matrices: Sequence[Tensor]) -> Pass:
-        sent = self._up(x, [matrix.detach() for matrix in matrices] if self.variant == "code" else matrices)
+    def _pass(self, x: Tensor, uses: list[_Use] | None) -> Pass:
+        """Up and down; what is to be differentiated is written down in `uses`."""
+        sent = self._up(x, uses if self.variant == "linear" else None)
         value, activities = sent[-1], []
-        for level in reversed(range(len(matrices))):
+        for level in reversed(range(len(sent))):
             activities.append((self.beta * value).softmax(2))
-            predicted = self._scatter(level, activities[-1] @ matrices[level].mT)
+            predicted = self._scatter(level, self._use(level, activities[-1], uses, up=False))
             if level:
                 value = (sent[level - 1] + predicted) / 2
         return Pass(predicted[:, :, 0].T, activities[0][0])
 
-    def _up(self, x: Tensor, matrices: Sequence[Tensor]) -> list[Tensor]:
+    def _up(self, x: Tensor, uses: list[_Use] | None = None) -> list[Tensor]:
         """What the nodes of every level send up, `(nodes, batch, neurons)`; a pixel is a node of one neuron."""
         value, sent = x.T[:, :, None], []
-        for level, matrix in enumerate(matrices):
+        for level in range(len(self.parameters)):
             if self.variant == "linear" and level:
                 value = (self.beta * value).softmax(2)
             gathered = self._gather(level, value)
             if self.variant == "code":
                 gathered = (self.beta * gathered).softmax(2)
-            value = gathered @ matrix
+            value = self._use(level, gathered, uses, up=True)
             sent.append(value)
         return sent
+
+    def _use(self, level: int, entering: Tensor, uses: list[_Use] | None, up: bool) -> Tensor:
+        """The product with the matrices of a level, or with their transposes on the way down."""
+        matrix = self.parameters[level]
+        result = entering @ (matrix if up else matrix.mT)
+        if uses is not None:
+            uses.append(_Use(level, up, entering.detach(), result.requires_grad_()))
+        return result
 
     def _gather(self, level: int, value: Tensor) -> Tensor:
         """`(children, batch, neurons)` to `(nodes, batch, what a node sees)`."""
@@ -427,7 +452,7 @@ class OnlineMHNTree(_Online):
 
     kernels: of the levels below the memory node, as in `sqhn.level.Level`; every node has `capacity` neurons.
     variant: "linear", the paper's network, or "code", what the code published with the paper computes. See `Tree` for
-        both, and for the scale of their losses, to which the learning rate refers.
+        both, and for the scale of the loss, to which the learning rate refers.
     squeeze: as in `OnlineMHN`; by default samples are taken as they are.
 
     beta, rate, optimizer, consolidation, replay: as in `OnlineMHN`.

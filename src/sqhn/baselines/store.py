@@ -66,7 +66,9 @@ class Store:
         slots = np.array([self._slot(t) for t in range(self.met, self.met + len(new))], np.int32)
         self.met += len(new)
         if len(self) > len(self._room):
-            room = np.empty((max(len(self), 2 * len(self._room)), new.shape[1]), np.float32)
+            size = max(len(self), 2 * len(self._room))
+            size = size if self.capacity is None else min(size, self.capacity)
+            room = np.empty((size, new.shape[1]), np.float32)
             room[: len(self._room)] = self._room
             self._room = room
         self._room[slots[slots >= 0]] = new[slots >= 0]  # of several for one row, the last stays
@@ -125,8 +127,7 @@ class StoredSamples:
         """
         samples, single, _ = as_samples(x, self.input_shape)
         new = self._rule.inside(_flat(samples))
-        parts = [self._learn(new[start : start + CHUNK]) for start in range(0, len(new), CHUNK)]
-        index, score = (np.concatenate(field) for field in zip(*parts))
+        index, score = (np.concatenate(field) for field in zip(*(self._learn(new[part]) for part in _parts(len(new)))))
         return Written(*_results(single, index, index >= 0, score))
 
     def _learn(self, new: Array) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
@@ -156,12 +157,11 @@ class StoredSamples:
         if mask is not None:
             seen = mask.reshape(values.shape)
             values = np.where(seen, values, np.float32(0))
-        step = self._rule.at_once or len(values)
-        parts = [
-            self._rule.recall(values[i : i + step], None if seen is None else seen[i : i + step], self._store.rows)
-            for i in range(0, len(values), step)
+        answers = [
+            self._rule.recall(values[part], None if seen is None else seen[part], self._store.rows)
+            for part in _parts(len(values), self._rule.at_once or len(values))
         ]
-        found, index, score = (np.concatenate(field) for field in zip(*parts))
+        found, index, score = (np.concatenate(field) for field in zip(*answers))
         found = found.reshape(samples.shape)
         return Recalled(found[0] if single else found, *_results(single, index, score))
 
@@ -178,12 +178,6 @@ class MHN(StoredSamples):
     missing: values that were not observed are black ("fill", the SQHN paper's) or left out of the product ("ignore").
     range: the samples inside are in [-1, 1] ("signed"), which gives the figures of the SQHN paper, or in [0, 1]
         ("unit").
-
-    >>> memory = MHN((2,))
-    >>> memory.learn(np.array([[1.0, 0.0], [0.0, 1.0]])).index
-    array([0, 1], dtype=int32)
-    >>> memory.recall(np.array([0.9, 0.3])).x
-    array([1., 0.], dtype=float32)
     """
 
     def __init__(
@@ -214,6 +208,9 @@ class GradInfMHN(StoredSamples):
     The energy of x, in [-1, 1], is -log sum_i exp(w_i - |x - m_i|^2 / (2 sigma^2)) up to a constant. The batch stops
     together, after `steps` at the latest, when no energy changed by more than 0.001. Missing values start black; values
     that were observed stay what they are. Without a mask all values move.
+
+    Scores are minus the energies of the queries as given. A query can change its mind on the way: when its missing
+    values have come closer to one row, the observed ones may tell against it.
 
     metric: "dot" gives larger rows more weight, w_i = |m_i|^2 / sigma, as the authors' code does (an inner product only
         for sigma = 1/2); "euclidean" gives all the same.
@@ -346,8 +343,9 @@ class Euclidean:
 
     def _distance(self, x: Array, rows: Array, seen: Mask | None) -> Array:
         """x is 0 where not seen; there the rows must not count either."""
-        own, theirs = np.square(x).sum(axis=1), np.square(rows)
-        others = theirs.sum(axis=1) if seen is None else seen.astype(np.float32) @ theirs.T
+        own, others = np.einsum("ij,ij->i", x, x), np.einsum("ij,ij->i", rows, rows)
+        if seen is not None:
+            others = seen.astype(np.float32) @ np.square(rows).T
         return np.asarray(own[:, None] - 2 * (x @ rows.T) + others)
 
     def recall(self, x: Array, seen: Mask | None, rows: Array) -> Recalled:
@@ -422,6 +420,7 @@ class Walk:
         self.index = torch.full((len(x),), -1, device=x.device)
         self.target, self.origin = torch.empty_like(x), torch.empty_like(x)  # what draws x; from where it last looked
         self.gradient, self.mean, self.square = x.new_zeros((3, *x.shape))  # times S, S and S^2
+        self.square += 1e-30  # as good as 0, whose root takes longer
         self.apart = x.new_empty((len(x), len(rows)))  # where x is free: its row from the others
         self.moved, self.reach, self.away = x.new_zeros((3, len(x)))
         self.level = torch.zeros(len(x), dtype=torch.float64, device=x.device)
@@ -457,7 +456,7 @@ class Walk:
     def _look(self) -> None:
         """Compare queries that may have lost their lead with all rows."""
         doubtful = (self.moved >= self.reach).nonzero()[:, 0]
-        for part in _parts(len(doubtful), CHUNK):
+        for part in _parts(len(doubtful)):
             some = doubtful[part]
             exponents = self.rule.exponents(self.x[some].double(), self.wide, self.lengths)
             best, index = exponents.max(dim=1)
@@ -479,7 +478,7 @@ class Walk:
         if self.free is not None:
             own, others = own * self.free[some], self.free[some].double() @ self.squares.T
         square = own.square().sum(dim=1, keepdim=True) - 2 * own @ self.wide.T + others
-        self.apart[some] = square.clamp(min=1e-12).sqrt().float()
+        self.apart[some] = (square.clamp(min=0) + 1e-8).sqrt().float()  # rather too far than too near
 
 
 # -- small parts -----------------------------------------------------------------------------------------------------
@@ -514,7 +513,7 @@ def _numpy(tensor: Tensor) -> NDArray[Any]:
     return np.asarray(tensor.cpu().numpy())
 
 
-def _parts(count: int, size: int) -> list[slice]:
+def _parts(count: int, size: int = CHUNK) -> list[slice]:
     """A range in parts of some size."""
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 

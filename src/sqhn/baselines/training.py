@@ -28,7 +28,10 @@ def load_torch() -> Any:
 
 
 class Product(NamedTuple):
-    """The gradient `scale * left.T @ right`, with a row in both for every example of a batch, or a few."""
+    """The gradient `scale * left.T @ right`, with a row in both for every example of a batch, or a few.
+
+    For the matrices of several nodes in one parameter, both have a leading axis of nodes.
+    """
 
     left: Tensor
     right: Tensor
@@ -41,7 +44,8 @@ Gradient: TypeAlias = "Tensor | Product"
 def add(target: Tensor, gradient: Gradient, scale: float) -> None:
     """`target += scale * gradient`, in place."""
     if isinstance(gradient, Product):
-        target.addmm_(gradient.left.T, gradient.right, alpha=scale * gradient.scale)
+        multiply_and_add = target.addmm_ if target.ndim == 2 else target.baddbmm_
+        multiply_and_add(gradient.left.mT, gradient.right, alpha=scale * gradient.scale)
     else:
         target.add_(gradient, alpha=scale)
 
