@@ -149,7 +149,8 @@ def table_1(length: int, sigma: float, share: float) -> Callable[[str], Iterator
             more = {"split": split, "corruptions": corruptions, "threshold": 0.01, "shared": True}
             yield from loads(name, length, depths, **more)
             yield from rivals_loaded(name, length, {**rivals.ONE_SHOT, "NN": nearest(length)[rivals.FIRST_OUT]}, **more)
-            yield from rivals_loaded(name, length, rivals.PREDICTIVE, **more, seeds=3, heavy=True)
+            predictive = rivals.PREDICTIVE["T1-MOD" if length == 1024 else "T1-HIGH"]
+            yield from rivals_loaded(name, length, predictive, **more, seeds=3, heavy=True)
 
     return cases
 
@@ -229,7 +230,7 @@ def oc_l3(preset: str) -> Iterator[Settings]:
             threshold = 0.005 if name.endswith("CS") else 0.01
             shown = 8 if (name, J) == ("OCI-C3", 600) else 0
             yield streamed(name, arrival, "SQHN L3", J, memory, threshold=threshold, show=shown)
-            for model, rival in (*rivals.online_tree(name, J), *nearest(J).items()):
+            for model, rival in (*rivals.online_tree(name, J, preset), *nearest(J).items()):
                 yield streamed(name, arrival, model, J, rival, threshold=threshold)
 
 
@@ -303,7 +304,7 @@ def noisy(which: str) -> Callable[[str], Iterator[Settings]]:
                 yield case("SQHN", plain, noise, count, **ema)
                 show = [1, 6, 12] if noise == "binary" and count == max(table["counts"]) else []
                 yield case("SQHN+", plus, noise, count, **ema, hold=True, show=show)
-                for model, rival in rivals.encoders(which, noise, place, J):
+                for model, rival in rivals.encoders(which, noise, place, J, preset):
                     yield case(model, rival, noise, count, **ema, paired=True)
                 for model, rival in nearest(J).items():
                     yield case(model, rival, noise, count, **ema)
