@@ -103,7 +103,9 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds; each experiment's own by default.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many jobs at once; default: one for each core.")] = None,
     backend: Annotated[Backend, typer.Option(help="What runs them.")] = Backend.loky,
-    device: Annotated[str, typer.Option(help="Where memories that use torch live: cpu or cuda.")] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="Where memories that use torch live; cuda also runs the heavy ones.")
+    ] = "cpu",
     preset: Annotated[Preset, typer.Option(help="The paper's equations, or its published code.")] = Preset.default,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, two seeds: minutes, not hours.")] = False,
     out: Annotated[Path, typer.Option(help="Where records and the report go; what is there is not run again.")] = Path(
@@ -123,14 +125,14 @@ def reproduce(
             if name not in EXPERIMENTS:
                 raise typer.BadParameter(f"unknown experiment {name!r}; there are {', '.join(EXPERIMENTS)}, or all")
         how = (preset.value, seeds or (2 if quick else None), data is Data.builtin, quick)
-        declared = {name: list(jobs_of(experiment, *how)) for name, experiment in EXPERIMENTS.items()}
+        declared = {name: list(jobs_of(experiment, *how, heavy=True)) for name, experiment in EXPERIMENTS.items()}
         if strange := other_runs(out, declared):
             progress.print(
                 f"{out} has records of {strange} with other settings (a quick run, another preset or other data?): "
                 "a report is of one kind of run, so name another --out", markup=False, soft_wrap=True,
             )  # fmt: skip
             raise typer.Exit(1)
-        todo = [job for name in wanted for job in declared[name]]
+        todo = [job for name in wanted for job in jobs_of(EXPERIMENTS[name], *how, heavy=device != "cpu")]
         outcome = run(todo, out, jobs or os.cpu_count() or 1, backend.value, progress, device)
         if outcome.failed:
             failures = out / "failures.txt"

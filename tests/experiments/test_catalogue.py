@@ -105,9 +105,10 @@ def test_every_rival_of_the_paper_is_declared() -> None:
         assert any(model.startswith("NN") for model in models[name])
 
 
-def test_what_is_heavy_is_left_out_of_a_short_run() -> None:
-    models = {job.settings["model"] for job in jobs_of(EXPERIMENTS["T1-MOD"], "default", quick=True)}
-    assert "BayesPCN" not in models
+@pytest.mark.parametrize("heavy", [False, True])
+def test_what_is_heavy_must_be_asked_for(heavy: bool) -> None:
+    models = {job.settings["model"] for job in jobs_of(EXPERIMENTS["T1-MOD"], "default", heavy=heavy)}
+    assert ("BayesPCN" in models) == heavy
     assert "MHN" in models
 
 

@@ -63,16 +63,21 @@ class Job:
 
 
 def jobs_of(
-    experiment: Experiment, preset: str, seeds: int | None = None, builtin: bool = True, quick: bool = False
+    experiment: Experiment,
+    preset: str,
+    seeds: int | None = None,
+    builtin: bool = True,
+    quick: bool = False,
+    heavy: bool = False,
 ) -> Iterator[Job]:
     """Every job of an experiment; an illustration has one seed, whatever is asked for.
 
-    A case may have its own number of `seeds`; one that is `heavy` is left out of a short run.
+    A case may have its own number of `seeds`; one that is heavy, days for a CPU, is left out unless asked for.
     """
     for case in experiment.cases(preset):
         settings = _shrink(case, experiment.quick) if quick else dict(case)
         many = settings.pop("seeds", experiment.seeds)
-        if settings.pop("heavy", False) and quick:
+        if settings.pop("heavy", False) and not heavy:
             continue
         for seed in range(seeds if seeds and many > 1 else many):
             if builtin:
