@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 
 .PHONY: reproduce test bench clean
 
-reproduce: $(VENV)/.experiments
+reproduce: $(VENV)/.experiments,torch
 	$(BIN)/sqhn reproduce all --quick --out out
 
 test: $(VENV)/.dev
@@ -20,7 +20,7 @@ test: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/sqhn bench
 
-$(VENV)/.experiments $(VENV)/.dev: $(VENV)/.%: pyproject.toml constraints.txt
+$(VENV)/.experiments,torch $(VENV)/.dev: $(VENV)/.%: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$*]'
 	touch $@

@@ -109,7 +109,7 @@ def test_table_1_never_shows_a_number_that_was_not_run(tiny_results: Results) ->
     for row, below in pairwise(rows):
         if row[1] == "paper":
             assert below[1] == "ours"
-            assert (below[2:] == ["not yet"] * 6) == (not row[0].startswith("SQHN"))
+            assert (below[2:] == ["not yet"] * 6) == ("PCN" in row[0])  # heavy, so not among the tiny runs
 
 
 def test_a_folder_without_records_says_how_to_make_some(tmp_path: Path) -> None:

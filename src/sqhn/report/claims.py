@@ -304,8 +304,11 @@ online_claims("OC1", "OC-L1", 0.995, 0.995, "ODI-M")
 
 @claim("OC1.7", "OC-L1", "EWC++ differs little from SGD", "little", "reported only")
 def oc1_7(results: Results) -> Finding:
-    sgd, ewc = (results.baseline("OC-L1", mhn).curve("noisy_mse").mean() for mhn in ("MHN-SGD", "MHN-EWC++"))
-    return Finding(True, f"cumulative error SGD {number(sgd)}, EWC++ {number(ewc)}")
+    def error(mhn: str) -> float:
+        runs = results.baseline("OC-L1", mhn)
+        return float(runs.values(lambda run: np.mean(run["results"]["curves"]["noisy_mse"])).mean())
+
+    return Finding(True, f"cumulative error SGD {number(error('MHN-SGD'))}, EWC++ {number(error('MHN-EWC++'))}")
 
 
 online_claims("OC3", "OC-L3", 0.99, 0.95, "ODI-CS")
