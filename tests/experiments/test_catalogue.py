@@ -102,7 +102,7 @@ def test_every_rival_of_the_paper_is_declared() -> None:
         assert set(MHNS[:2]) <= models[name]
     assert {"MHN (rec-act)", "MHN (rec-mse)"} <= models["RC"]
     for name in ("T1-MOD", "OC-L1", "OC-L3", "NE-L1", "NE-L3", "RC", "AC-B", "AC-D", "AC-E", "X-RECN"):
-        assert any(model.startswith("NN") for model in models[name])
+        assert any(str(model).startswith("NN") for model in models[name])
 
 
 @pytest.mark.parametrize("heavy", [False, True])

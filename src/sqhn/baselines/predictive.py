@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sqhn.baselines.errors import UnsupportedError
+from sqhn.baselines.training import load_torch
 from sqhn.interrupt import deferred
 from sqhn.level import check_word
 from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Written
@@ -204,7 +205,7 @@ class PredictiveMemory:
         device: str,
         seed: int,
     ) -> None:
-        torch = _torch(type(self).__name__)
+        torch = load_torch()
         self.input_shape = as_shape(input_shape)
         at_least_one(width=width, hidden=hidden, steps=steps, repeats=repeats)
         positive(rate=rate, sigma=sigma)
@@ -422,11 +423,3 @@ def _unit(samples: NDArray[Any]) -> NDArray[np.float32]:
     """Samples as float32, uint8 as /255."""
     values = samples.astype(np.float32)
     return values / np.float32(255) if samples.dtype == np.uint8 else values
-
-
-def _torch(name: str) -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError(f"{name} needs PyTorch: pip install 'sqhn[torch]'") from error
-    return torch

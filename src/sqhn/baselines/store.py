@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sqhn.baselines.errors import UnsupportedError
+from sqhn.baselines.training import load_torch
 from sqhn.level import check_word
 from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Written
 from sqhn.validate import as_samples, as_shape
@@ -503,7 +504,7 @@ def _rounding(terms: int) -> float:
 
 def _loader(device: str) -> Callable[[NDArray[Any]], Tensor]:
     """Arrays to tensors on a device."""
-    import torch
+    torch = load_torch()
 
     where = torch.device(device)
     return lambda array: torch.as_tensor(array if array.flags.writeable else array.copy(), device=where)

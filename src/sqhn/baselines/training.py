@@ -19,11 +19,11 @@ __all__ = ["EWC", "OPTIMIZERS", "SGD", "Adam", "Gradient", "Optimizer", "Product
 
 
 def load_torch() -> Any:
-    """PyTorch, which only a model that is trained by gradients needs."""
+    """PyTorch, which only some of the memories need."""
     try:
         import torch
     except ImportError as error:
-        raise ImportError("a model that is trained by gradients needs PyTorch: pip install 'sqhn[torch]'") from error
+        raise ImportError("this memory needs PyTorch: pip install 'sqhn[torch]'") from error
     return torch
 
 

@@ -13,7 +13,7 @@ EXPLANATIONS: dict[str, str] = {
         "The bands are narrow for few seeds: with 128 pictures one picture more or less that is mistaken moves the "
         "mean by about a hundredth."
     ),
-    "T1.4": ("The errors here come from a few mistaken pictures of very even color, so they vary much between draws."),
+    "T1.4": "The errors here come from a few mistaken pictures, so they vary much between draws.",
     "OC1.3": (
         "The network trained with Adam slowly learns to reconstruct natural pictures in general, and recalls some of "
         "the stream by its end where it is large. The others recall next to nothing."
