@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from sqhn.cli import IDS, app
 from sqhn.experiments import records
 from sqhn.experiments.catalogue import EXPERIMENTS
-from sqhn.report.claims import CLAIMS
+from sqhn.report.claims import CLAIMS, judge
 from sqhn.report.figures import FIGURES, draw
 from sqhn.report.page import table_1
 from sqhn.report.paper import TABLE_1
@@ -31,6 +31,16 @@ def test_every_figure_can_be_drawn(tiny_results: Results) -> None:
 
 def test_a_figure_without_records_is_left_out(tiny_results: Results) -> None:
     assert [figure.name for figure, _ in draw(tiny_results.where("TH2"))] == ["th2"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_run_that_is_not_complete_can_be_looked_at(tiny_results: Results, seed: int) -> None:
+    """Whatever is missing, what is there is judged and drawn."""
+    rng = np.random.default_rng(seed)
+    some = Results(record for record in tiny_results.records if rng.random() < (0.2, 0.5, 0.9)[seed % 3])
+    assert len(judge(some)) == len(CLAIMS)
+    for _, figure in draw(some):
+        figure.canvas.draw()
 
 
 def test_figures_show_their_panels(tiny_results: Results) -> None:

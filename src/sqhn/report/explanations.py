@@ -44,6 +44,13 @@ EXPLANATIONS: dict[str, str] = {
         "SQHN's sensitivity is below the bar everywhere. At the smallest size the tree trained with Adam, which "
         "learns to code patches in general, has a still smaller one."
     ),
+    "NE.2": (
+        "SQHN+ is ahead of everything. Plain SQHN with three levels is not: its growth thresholds were published for "
+        "samples smoothed over time, and with independent samples most samples of the first pictures grow a neuron "
+        "each, until the memory node is full a small part into the stream. It then recalls less than the trees "
+        "trained by gradients."
+    ),
+    "NE.5": "Trees that take pixels as they are (see OC3.3) learn to reconstruct some of the pictures from samples.",
     "NE.3": (
         "One level comes within one percent of what averaging can give; so do three levels with white noise and ten "
         "samples or more. Elsewhere three levels store the right averages but do not always find them again: "

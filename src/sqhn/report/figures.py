@@ -110,7 +110,8 @@ def bars(axis: Axes, groups: Sequence[str], series: dict[str, list[NDArray[Any]]
     width = 0.8 / len(series)
     for number, (label, values) in enumerate(series.items()):
         x = np.arange(len(groups)) + (number - (len(series) - 1) / 2) * width
-        means, errors = [value.mean() for value in values], [float(spread(value)) for value in values]
+        means = [value.mean() if len(value) else np.nan for value in values]
+        errors = [float(spread(value)) if len(value) else np.nan for value in values]
         axis.bar(
             x, means, width * 0.92, yerr=errors, label=label, color=COLORS[number % 7], hatch=HATCHES[number % 7],
             edgecolor="white", linewidth=0.5, error_kw={"linewidth": 1},
@@ -161,7 +162,8 @@ def title(name: str) -> str:
 def of_size(runs: Results, model: str, stream: str, place: int) -> Results:
     """The runs of a memory on a stream with its small, medium or large size."""
     some = runs.where(set=stream)
-    return some.where(model=model, size=some.settings("size")[place])
+    sizes = sorted(some.settings("size"))
+    return some.where(model=model, size=sizes[place] if place < len(sizes) else None)
 
 
 # -- online-continual learning ---------------------------------------------------------------------------------------
@@ -205,10 +207,7 @@ def online_figures(experiment: str, levels: str) -> None:
         figure, axes = panels(3, 3, width=3.9, height=2.3)
         for column, size in enumerate(("small", "medium", "large")):
             for row, (curve, label) in enumerate((("noisy_accuracy", "recall"), ("noisy_mse", "error"))):
-                series = {
-                    model: [of_size(runs, model, s, column).curve(curve).mean(axis=1) for s in streams]
-                    for model in models
-                }
+                series = {model: [of_size(runs, model, s, column).average(curve) for s in streams] for model in models}
                 bars(axes[row, column], streams, series)
                 axes[row, 0].set_ylabel(f"cumulative {label}")
             found = {model: sensitivities(results, experiment, model) for model in models}
@@ -262,8 +261,9 @@ def encoding_figures(experiment: str, levels: str) -> None:
             for number, (model, some) in enumerate(runs.where(noise=noise).each("model")):
                 counts = some.settings("samples")
                 for row, result in enumerate(("accuracy", "mse")):
-                    values = np.array([run.result(result) for _, run in some.each("samples")]).T
-                    line(axes[row, column], counts, values, model, number)
+                    values = [run.result(result) for _, run in some.each("samples")]
+                    mean, band = np.array([[v.mean() for v in values]]), np.array([float(spread(v)) for v in values])
+                    line(axes[row, column], counts, mean, model, number, band)
             floor = [run.result("floor").mean() for _, run in some.each("samples")]
             axes[1, column].plot(counts, floor, color="black", linestyle=(0, (2, 2)), label="best possible")
             axes[0, column].set_title(f"{noise} noise")

@@ -94,6 +94,10 @@ class Results:
         """A curve, (seeds, test points, ...)."""
         return np.array([record["results"]["curves"][name] for record in self.records])
 
+    def average(self, name: str) -> Values:
+        """A curve's mean over its test points, for each seed; none if there are no records."""
+        return self.values(lambda record: float(np.mean(record["results"]["curves"][name])))
+
     def mean(self, name: str) -> Values:
         """A curve, averaged over seeds."""
         return np.asarray(self.curve(name).mean(axis=0))
