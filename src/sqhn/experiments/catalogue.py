@@ -385,20 +385,20 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "T1-MOD", "Table 1, moderate corruption",
             "Can SQHNs recall stored pictures from noisy or partial ones as well as the best memories?",
-            protocols.memorize, 5, table_1(1024, 0.2, 0.25),
+            protocols.memorize, 5, table_1(1024, 0.2, 0.25), {"length": 4, "size": 4, "capacity": 4},
         ),
         Experiment(
             "T1-HIGH", "Table 1, high corruption", "The same with most of the picture lost.",
-            protocols.memorize, 7, table_1(128, 0.8, 0.75),
+            protocols.memorize, 7, table_1(128, 0.8, 0.75), {"length": 2, "size": 2, "capacity": 2},
         ),
         Experiment(
             "OC-L1", "Online-continual learning, one level",
             "Does one level learn ordered streams one picture at a time without forgetting, whatever the order?",
-            protocols.online, 7, oc_l1, {"length": 5, "capacity": 5, "size": 5, "every": 2},
+            protocols.online, 7, oc_l1, {"length": 10, "capacity": 10, "size": 10, "every": 5},
         ),
         Experiment(
             "OC-L3", "Online-continual learning, three levels", "The same for trees on natural pictures.",
-            protocols.online, 5, oc_l3, {"length": 5, "capacity": 5, "size": 5, "every": 2},
+            protocols.online, 5, oc_l3, {"length": 10, "capacity": 10, "size": 10, "every": 5},
         ),
         Experiment(
             "NE-L1", "Noisy encoding, one level",
@@ -407,7 +407,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "NE-L3", "Noisy encoding, three levels", "The same for trees on natural pictures.",
-            protocols.noisy_encoding, 5, noisy("NE-L3"), {"length": 3, "capacity": 3, "size": 3},
+            protocols.noisy_encoding, 5, noisy("NE-L3"), {"length": 5, "capacity": 5, "size": 5},
         ),
         Experiment(
             "RC", "Recognition", "Can the memory tell pictures it has learned from new ones?",
@@ -415,7 +415,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "AC-B", "Robustness by depth", "How does depth affect robustness to noise and to occlusion?",
-            protocols.memorize, 10, ac_b, {"length": 5, "size": 5},
+            protocols.memorize, 10, ac_b, {"length": 5, "size": 5, "capacity": 5},
         ),
         Experiment(
             "AC-C", "The occlusions", "What the three fills look like.", protocols.occlusions, 1, ac_c,

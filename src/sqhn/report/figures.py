@@ -128,6 +128,12 @@ def mark(axis: Axes, x: float | None = None, y: float | None = None, label: str 
         axis.axhline(y, color="0.5", linewidth=1, linestyle="--", label=label)
 
 
+def outside(figure: Figure, axis: Axes) -> None:
+    """One legend for all panels, above them."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(5, len(labels)))
+
+
 def not_yet(axis: Axes, results: Results, experiment: str, models: Iterable[str]) -> None:
     """Legend entries for memories of the paper that were not run."""
     missing = [model for model in models if not results.where(experiment, model=model)]
@@ -155,6 +161,17 @@ def grid(rows: Sequence[NDArray[np.uint8]], labels: Sequence[str], headings: Seq
     return figure
 
 
+ORDER = ("SQHN", "SQHN+", "SQHN(mse)", *DEPTHS, *MHNS, "MHN (rec-act)", "MHN (rec-mse)")
+
+
+def by_model(runs: Results) -> Iterator[tuple[int, str, Results]]:
+    """The runs of every memory with its number: the SQHN first, the yardsticks last, so that styles stay the same."""
+    known = [model for model in ORDER if model in runs.settings("model")]
+    others = [model for model in runs.settings("model") if model not in ORDER]
+    for number, model in enumerate([*known, *others]):
+        yield number, model, runs.where(model=model)
+
+
 def title(name: str) -> str:
     return TITLES.get(name, name)
 
@@ -164,6 +181,14 @@ def of_size(runs: Results, model: str, stream: str, place: int) -> Results:
     some = runs.where(set=stream)
     sizes = sorted(some.settings("size"))
     return some.where(model=model, size=sizes[place] if place < len(sizes) else None)
+
+
+def order_of(results: Results, experiment: str, model: str) -> list[tuple[str, int, float]]:
+    """The order sensitivities of a memory, none if there is nothing to compare."""
+    try:
+        return sensitivities(results, experiment, model)
+    except NotRunError:
+        return []
 
 
 # -- online-continual learning ---------------------------------------------------------------------------------------
@@ -182,7 +207,7 @@ def online_figures(experiment: str, levels: str) -> None:
         for column, name in enumerate(streams):
             some = runs.where(set=name)
             size = some.settings("size")[len(some.settings("size")) // 2]
-            for number, (model, run) in enumerate(some.where(size=size).each("model")):
+            for number, model, run in by_model(some.where(size=size)):
                 for row, curve in enumerate(("noisy_accuracy", "noisy_mse")):
                     line(axes[row, column], run.t + 1, run.curve(curve), model, number)
             axes[0, column].set_title(f"{name}, J = {size}")
@@ -193,7 +218,7 @@ def online_figures(experiment: str, levels: str) -> None:
         axes[0, 0].set_ylabel(RECALLED)
         axes[1, 0].set_ylabel(ERROR)
         not_yet(axes[0, 0], results, experiment, MHNS)
-        axes[0, 0].legend(loc="lower left")
+        outside(figure, axes[0, 0])
         return figure
 
     @drawing(
@@ -203,28 +228,28 @@ def online_figures(experiment: str, levels: str) -> None:
     )  # fmt: skip
     def cumulative(results: Results) -> Figure:
         runs = results.of(experiment)
-        streams, models = runs.settings("set"), runs.settings("model")
+        streams, models = runs.settings("set"), [model for _, model, _ in by_model(runs)]
         figure, axes = panels(3, 3, width=3.9, height=2.3)
         for column, size in enumerate(("small", "medium", "large")):
             for row, (curve, label) in enumerate((("noisy_accuracy", "recall"), ("noisy_mse", "error"))):
                 series = {model: [of_size(runs, model, s, column).average(curve) for s in streams] for model in models}
                 bars(axes[row, column], streams, series)
                 axes[row, 0].set_ylabel(f"cumulative {label}")
-            found = {model: sensitivities(results, experiment, model) for model in models}
+            found = {model: order_of(results, experiment, model) for model in models}
             ordered = [stream for stream in streams if not stream.startswith("ON-")]
             sizes = {s: runs.where(set=s).settings("size")[column] for s in ordered}
-            by_model = {
+            orders = {
                 model: [
                     np.array([value for s, J, value in rows if (s, J) == (stream, sizes[stream])]) for stream in ordered
                 ]
                 for model, rows in found.items()
             }
-            bars(axes[2, column], ordered, by_model)
+            bars(axes[2, column], ordered, orders)
             axes[0, column].set_title(size)
             axes[0, column].set_ylim(0, 1.05)
         axes[2, 0].set_ylabel("order sensitivity")
         not_yet(axes[2, 0], results, experiment, MHNS)
-        figure.legend(*axes[2, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+        outside(figure, axes[2, 0])
         return figure
 
     @drawing(
@@ -258,7 +283,7 @@ def encoding_figures(experiment: str, levels: str) -> None:
         runs = results.of(experiment)
         figure, axes = panels(2, 2)
         for column, noise in enumerate(("white", "binary")):
-            for number, (model, some) in enumerate(runs.where(noise=noise).each("model")):
+            for number, model, some in by_model(runs.where(noise=noise)):
                 counts = some.settings("samples")
                 for row, result in enumerate(("accuracy", "mse")):
                     values = [run.result(result) for _, run in some.each("samples")]
@@ -272,9 +297,8 @@ def encoding_figures(experiment: str, levels: str) -> None:
             axes[1, column].set_xlabel("samples of each picture")
         axes[0, 0].set_ylabel(RECALLED)
         axes[1, 0].set_ylabel(ERROR)
-        not_yet(axes[0, 0], results, experiment, MHNS[:2])
-        axes[0, 0].legend()
-        axes[1, 0].legend()
+        not_yet(axes[1, 0], results, experiment, MHNS[:2])
+        outside(figure, axes[1, 0])
         return figure
 
     @drawing(
@@ -307,7 +331,7 @@ def recognition(results: Results) -> Figure:
     runs = results.of("RC")
     figure, axes = panels(1, 3, width=3.4, height=2.9)
     size = runs.settings("size")[0]
-    for number, (model, run) in enumerate(runs.each("model")):
+    for number, model, run in by_model(runs):
         line(axes[0, 0], run.t + 1, run.curve("accuracy"), model, number)
     mark(axes[0, 0], x=size, y=CHANCE)
     not_yet(axes[0, 0], results, "RC", ("MHN (rec-act)", "MHN (rec-mse)"))
@@ -341,13 +365,13 @@ def recognition_by_depth(results: Results) -> Figure:
     figure, axes = panels(1, 2, width=3.8, height=2.9)
     for axis, experiment, heading in zip(axes[0], ("AC-E", "X-RECN"), ("clean", "noise 0.2")):
         runs = results.of(experiment)
-        for number, (model, run) in enumerate(runs.each("model")):
+        for number, model, run in by_model(runs):
             line(axis, run.t + 1, run.curve("accuracy"), model, number)
         mark(axis, x=runs.settings("size")[0], y=CHANCE)
         axis.set_title(heading)
         axis.set_xlabel("pictures learned")
     axes[0, 0].set_ylabel("recognition accuracy")
-    axes[0, 0].legend()
+    outside(figure, axes[0, 0])
     return figure
 
 
@@ -391,7 +415,7 @@ def robustness(results: Results) -> Figure:
     for row, name in enumerate(sets):
         for column, kind in enumerate(kinds):
             axis = axes[row, column]
-            for number, (model, run) in enumerate(runs.where(set=name).each("model")):
+            for number, model, run in by_model(runs.where(set=name)):
                 levels = [level for which, level in run.records[0]["settings"]["corruptions"] if which == kind]
                 values = np.array([run.row(kind, "accuracy", level) for level in levels]).T
                 line(axis, levels, values, model, number)
@@ -401,7 +425,7 @@ def robustness(results: Results) -> Figure:
             if row == len(sets) - 1:
                 axis.set_xlabel("standard deviation" if kind == "noise" else "share covered")
         axes[row, 0].set_ylabel(f"{title(name)}\n{RECALLED}")
-    axes[0, 1].legend()
+    outside(figure, axes[0, 0])
     return figure
 
 
@@ -419,7 +443,7 @@ def by_depth(results: Results) -> Figure:
     sizes = runs.settings("size")
     figure, axes = panels(2, len(sizes))
     for column, J in enumerate(sizes):
-        for number, (model, run) in enumerate(runs.where(size=J).each("model")):
+        for number, model, run in by_model(runs.where(size=J)):
             line(axes[0, column], run.t + 1, run.curve("accuracy"), model, number)
             line(axes[1, column], run.t + 1, run.curve("test_mse"), model, number)
         t = np.arange(1, run.t[-1] + 2)
@@ -431,7 +455,7 @@ def by_depth(results: Results) -> Figure:
             mark(axes[row, column], x=J)
     axes[0, 0].set_ylabel(RECALLED)
     axes[1, 0].set_ylabel(f"{ERROR}, unseen")
-    axes[0, -1].legend()
+    outside(figure, axes[0, -1])
     return figure
 
 
@@ -474,7 +498,7 @@ def ablations(results: Results) -> Figure:
     figure, axes = panels(2, 2, width=3.8, height=2.5)
     for row, (curve, label) in enumerate((("accuracy", RECALLED), ("mse", ERROR))):
         means = {}
-        for number, (model, run) in enumerate(runs.each("model")):
+        for number, model, run in by_model(runs):
             line(axes[row, 0], run.t + 1, run.curve(curve), model, number)
             means[model] = [run.curve(curve).mean(axis=1)]
         mark(axes[row, 0], x=runs.settings("size")[0])
