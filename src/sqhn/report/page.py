@@ -108,7 +108,8 @@ def _cell(results: Results, experiment: str, model: str, kind: str, name: str, m
 TABLE_NOTE = (
     "Mean squared error times 4 (that is, in the range [-1, 1]), ± its standard deviation over seeds, also times 4; "
     "the paper prints it times 2, so half of ours compares with it. Errors of dropout and mask are measured over the "
-    "missing pixels, as the text says; the rows `visible` are over the visible ones, as the published code has it."
+    "missing pixels, as the text says; the rows `visible` are over the visible ones, as the published code has it. "
+    "Noisy pictures are cut to [0, 1] for every memory; the paper took some rows from others, who did not."
 )
 
 
