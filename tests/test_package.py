@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,12 +39,15 @@ def test_bench_refuses_unknown_cases() -> None:
     assert "learn-1" in result.output
 
 
-@pytest.mark.parametrize("command", ["reproduce", "bench"])
-def test_a_missing_extra_is_a_line_that_says_what_to_install(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("mlxtend.data", "skimage.data"):
+@pytest.mark.parametrize("command", [["reproduce", "TH2"], ["bench"]])
+def test_a_missing_extra_is_a_line_that_says_what_to_install(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mlxtend.data", "skimage.data", "joblib"):
         monkeypatch.setitem(sys.modules, name, None)
     builtin._photographs.cache_clear()
-    result = CliRunner().invoke(app, [command])
+    result = CliRunner().invoke(app, command)
     assert result.exit_code == 1
     assert "pip install 'sqhn[experiments]'" in result.output
     assert "Traceback" not in result.output

@@ -34,7 +34,8 @@ def extras() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        progress.print(f"{error}", markup=False)
+        hint = "" if "pip install" in str(error) else ": pip install 'sqhn[experiments]'"
+        progress.print(f"{error}{hint}", markup=False, soft_wrap=True)
         raise typer.Exit(1) from error
 
 

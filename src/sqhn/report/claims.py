@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sqhn.metrics import forgetting_bound, order_sensitivity
-from sqhn.report.results import NotRunError, Results, Values, spread
+from sqhn.report.results import INCOMPLETE, NotRunError, Results, Values, spread
 
 __all__ = ["CLAIMS", "Claim", "Finding", "Verdict", "judge"]
 
@@ -64,8 +64,8 @@ def judge(results: Results) -> list[Verdict]:
     for claim in CLAIMS.values():
         try:
             finding = claim.check(results)
-        except NotRunError as error:
-            finding = Finding(None, "", missing=str(error))
+        except INCOMPLETE as error:
+            finding = Finding(None, "", missing=str(error) if isinstance(error, NotRunError) else "not all was run")
         word = "NOT RUN" if finding.holds is None else "PASS" if finding.holds else "FAIL"
         verdicts.append(Verdict(claim, word, finding))
     return verdicts

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sqhn.experiments.protocols import pictures_of
 from sqhn.metrics import forgetting_bound
 from sqhn.report.claims import CHANCE, DEPTHS, FILLS, MHNS, energy_cells, sensitivities
-from sqhn.report.results import NotRunError, Results, spread
+from sqhn.report.results import INCOMPLETE, NotRunError, Results, spread
 
 __all__ = ["FIGURES", "Drawing", "draw"]
 
@@ -79,9 +79,10 @@ def draw(results: Results) -> Iterator[tuple[Drawing, Figure]]:
     """Every figure that the records allow."""
     for figure in FIGURES:
         try:
-            yield figure, figure.make(results)
-        except NotRunError:
+            drawn = figure.make(results)
+        except INCOMPLETE:
             continue
+        yield figure, drawn
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from sqhn.report.claims import Verdict, judge, number
 from sqhn.report.explanations import EXPLANATIONS
 from sqhn.report.figures import FIGURES, Drawing
 from sqhn.report.paper import COLUMNS, TABLE_1
-from sqhn.report.results import NotRunError, Results, spread
+from sqhn.report.results import INCOMPLETE, Results, spread
 
 __all__ = ["publish"]
 
@@ -47,7 +47,7 @@ def publish(results: Results, folder: Path, console: Console) -> tuple[list[Verd
     for one in track(FIGURES, "figures", console=console, transient=True):
         try:
             drawn[one.name] = _png(one, results)
-        except NotRunError:
+        except INCOMPLETE:
             continue
         (figures / f"{one.name}.png").write_bytes(drawn[one.name])
     page = folder / "index.html"

@@ -11,13 +11,17 @@ from numpy.typing import NDArray
 from sqhn.experiments.catalogue import BUILTIN
 from sqhn.experiments.records import Record
 
-__all__ = ["NotRunError", "Results", "spread"]
+__all__ = ["INCOMPLETE", "NotRunError", "Results", "spread"]
 
 Values = NDArray[np.float64]
 
 
 class NotRunError(LookupError):
     """Nothing was recorded that could answer; the text says what."""
+
+
+INCOMPLETE = (LookupError, ValueError)
+"""What asking too few records may raise, `NotRunError` among it."""
 
 
 class Results:
