@@ -23,7 +23,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for experiment in EXPERIMENTS.values()
         for job in jobs_of(experiment, "default", 2 if experiment.id in ("T1-MOD", "AC-B") else 1)
     ]
-    outcome = run(jobs, folder, 1, "loky", Console(quiet=True))
+    outcome = run(jobs, folder, 2, "loky", Console(quiet=True))
     assert not outcome.failed, outcome.failed
     return folder
 
