@@ -191,7 +191,7 @@ def test_an_unknown_inference_lists_the_known_ones() -> None:
     memory.learn(GOOD)
     with pytest.raises(ValueError, match="'paper', 'feedforward', 'exact'; got 3"):
         memory.recall(GOOD, inference=3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="'paper', 'exact'; got 'magic'"):
+    with pytest.raises(ValueError, match="'paper', 'feedforward', 'exact'; got 'magic'"):
         memory.recall(GOOD, inference="magic")
 
 
