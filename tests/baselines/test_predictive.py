@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,6 +118,26 @@ def test_gradient_is_that_of_finite_differences(uncertain: bool) -> None:
             moved[depth] = x[depth] + sign * h * direction
             ends.append(model.energy(moved)[0])
         close((ends[0] - ends[1]) / (2 * h), (gradient * direction).sum(1), rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("pixels", [3, 9, 40])
+@pytest.mark.parametrize("uncertain", [False, True])
+def test_clamped_pixels_in_few_coordinates_change_no_energy(uncertain: bool, pixels: int) -> None:
+    """Fewer pixels than parents, about as many, and many more; a quarter of the weights' rows repeat another."""
+    widths, x = (pixels, 8, 8, 1), [numbers(5, width, seed=width) for width in (pixels, 8, 8)]
+    layers = []
+    for seed, (children, parents) in enumerate(pairwise(widths)):
+        mean = numbers(parents, children, seed=seed)
+        mean[: parents // 4] = mean[parents // 4 : parents // 4 * 2]
+        root = numbers(parents, parents, seed=10 + seed)
+        layers.append(Layer(mean, root @ root.T if uncertain else None))
+    model = Chain(layers, "gelu", 0.3)
+    clamped, seen = model.clamp(x[0])
+    assert seen.shape[1] == min(pixels, 9)
+    expected, gradients = model.energy(x)
+    found, fast = clamped.energy([seen, *x[1:]])
+    close(found, expected)
+    close(fast[1:], gradients[1:])
 
 
 def test_gradient_of_several_particles_is_that_of_autograd() -> None:
@@ -327,7 +348,7 @@ def test_an_interrupted_write_leaves_the_memory_as_it_was(monkeypatch: pytest.Mo
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sqhn.baselines.bayes.descend", interrupted)
+    monkeypatch.setattr("sqhn.baselines.predictive.descend", interrupted)
     with pytest.raises(KeyboardInterrupt):
         memory.learn(random_pictures())
     assert memory.step == 2

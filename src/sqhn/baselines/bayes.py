@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 from numpy.typing import ArrayLike
 
 from sqhn.baselines.predictive import (
-    HIDDEN,
     Activation,
     Chain,
     PredictiveMemory,
     at_least_one,
-    descend,
     positive,
     written,
 )
@@ -45,8 +43,9 @@ class BayesPCN(PredictiveMemory):
     sigma_prior, sigma: the standard deviations of the weights before learning, and of all values in units of [-1, 1].
     repeats: see `recall`. With most pixels missing one is not enough: 4 comes to what the paper prints.
 
-    A step costs 3 * values * width multiply-adds per sample, and 5 * width**2 for every further layer. The belief is
-    float64: a write then keeps its covariances positive definite without the projection that float32 needs.
+    A step of learning costs 3 * width**2 multiply-adds per sample and layer; one of filling in missing pixels costs
+    2 * values * width more. The belief is float64: a write then keeps its covariances positive definite without the
+    projection that float32 needs.
     """
 
     def __init__(
@@ -133,8 +132,7 @@ class BayesPCN(PredictiveMemory):
         found = []
         energies = []
         for chain in chains:
-            values = [pixels, *self._hidden(1, self._random)]
-            energy, _ = descend(chain.energy, values, HIDDEN, self.steps, self.rate)
+            values, energy = self._settled([chain], pixels, self._random)
             found.append([layer.double() for layer in values])
             energies.append(energy[0])
         joint = self._log_weights - torch.stack(energies)

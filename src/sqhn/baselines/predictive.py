@@ -52,10 +52,12 @@ class Layer:
     """The weights into one layer of values, shape (parents, children).
 
     covariance: of the rows, the same for every child; None if the weights are certain.
+    stands_for: how many children there are, where they are given in fewer coordinates (see `Chain.clamp`).
     """
 
     mean: Tensor
     covariance: Tensor | None = None
+    stands_for: int | None = None
 
 
 @dataclass
@@ -78,7 +80,7 @@ class Chain:
         gradients = []
         for depth, layer in enumerate(self.layers):
             z = self._parents(x, depth)
-            size = x[depth].shape[1]
+            size = layer.stands_for or x[depth].shape[1]
             error = x[depth] - z @ layer.mean
             spread, uncertain = self._spread(layer, z)
             pull = error / spread
@@ -91,6 +93,23 @@ class Chain:
                     slope += uncertain * ((size - misfit) / spread)
                 below = self._derivative(x[depth + 1], slope)
         return total[:, 0] / 2, gradients
+
+    def clamp(self, pixels: Tensor) -> tuple[Chain, Tensor]:
+        """This chain and pixels that stay as they are, in coordinates that make descent in the hidden values cheap.
+
+        All predictions lie in the span of the weights' rows. An orthonormal basis of it, and how far the pixels are
+        from it, is all that errors depend on: as many coordinates as there are parents and one more.
+        """
+        import torch
+
+        first = self.layers[0]
+        if pixels.shape[1] <= len(first.mean) + 1:
+            return self, pixels
+        basis, mean = torch.linalg.qr(first.mean.T)
+        inside = pixels @ basis
+        beyond = torch.linalg.vector_norm(pixels - inside @ basis.T, dim=1, keepdim=True)
+        narrow = Layer(torch.nn.functional.pad(mean.T, (0, 1)), first.covariance, pixels.shape[1])
+        return replace(self, layers=[narrow, *self.layers[1:]]), torch.cat([inside, beyond], 1)
 
     def predict(self, x: Values) -> tuple[Tensor, Tensor]:
         """The pixels that the first hidden layer predicts, and their variance for every sample."""
@@ -262,8 +281,7 @@ class PredictiveMemory:
 
     def _associate(self, pixels: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
         for _ in range(self.repeats):
-            x = [pixels, *self._hidden(len(pixels), random)]
-            energy, _ = descend(self._energy, x, HIDDEN, self.steps, self.rate)
+            x, energy = self._settled(self._chains, pixels, random)
             pixels = self._predict(x)
         return pixels, energy
 
@@ -275,13 +293,30 @@ class PredictiveMemory:
         energy, _ = descend(self._energy, x, ALL, self.steps * self.repeats, self.rate, known)
         return x[0], energy
 
+    def _settled(self, chains: list[Chain], pixels: Tensor, random: torch.Generator) -> tuple[Values, Tensor]:
+        """Pixels and the hidden values that chains find for them together, and the energy of that."""
+        clamped = [chain.clamp(pixels) for chain in chains]
+        x = [pixels, *self._hidden(len(pixels), random)]
+        energy, _ = descend(
+            lambda x: self._mixed([chain.energy([seen, *x[1:]]) for chain, seen in clamped]),
+            x,
+            HIDDEN,
+            self.steps,
+            self.rate,
+        )
+        return x, energy
+
     def _energy(self, x: Values) -> tuple[Tensor, Values]:
         """The energy of the mixture of all chains, and its gradient."""
+        return self._mixed([chain.energy(x) for chain in self._chains])
+
+    def _mixed(self, parts: list[tuple[Tensor, Values]]) -> tuple[Tensor, Values]:
+        """The energy of a mixture, and its gradient, from those of its parts."""
         import torch
 
-        if len(self._chains) == 1:
-            return self._chains[0].energy(x)
-        energies, gradients = zip(*(chain.energy(x) for chain in self._chains))
+        if len(parts) == 1:
+            return parts[0]
+        energies, gradients = zip(*parts)
         joint = self._log_weights[:, None] - torch.stack(energies)
         shares = joint.softmax(0)[..., None]
         return -joint.logsumexp(0), [sum(map(torch.mul, shares, layer)) for layer in zip(*gradients)]  # type: ignore[misc]
@@ -342,7 +377,8 @@ class GPCN(PredictiveMemory):
     sigma: the standard deviation of all values, in units of [-1, 1].
     repeats: see `recall`.
 
-    A step of a batch costs 3 * values * width multiply-adds per sample, and 3 * width**2 for every further layer.
+    A step of learning costs 2 * width**2 multiply-adds per sample and layer; one of filling in missing pixels costs
+    2 * values * width more.
     """
 
     def __init__(
@@ -388,8 +424,7 @@ class GPCN(PredictiveMemory):
         samples, single, _ = as_samples(x, self.input_shape)
         pixels = self._inside(samples)
         for epoch in range(1, self.epochs + 1):
-            values = [pixels, *self._hidden(len(pixels), self._random)]
-            energy, _ = descend(self._energy, values, HIDDEN, self.steps, self.rate)
+            values, energy = self._settled(self._chains, pixels, self._random)
             with deferred():
                 self._chains[0].step(values, self.weight_rate / self.sigma**2)
                 self.step += len(pixels) if epoch == 1 else 0
