@@ -27,7 +27,7 @@ from sqhn.validate import as_shape
 if TYPE_CHECKING:
     from sqhn.network import SQHN
 
-__all__ = ["FORMAT", "describe", "load", "save"]
+__all__ = ["FORMAT", "describe", "load", "save", "write_whole"]
 
 FORMAT = 1
 Tensors = dict[str, NDArray[Any]]
@@ -49,11 +49,11 @@ def save(memory: SQHN, path: str | os.PathLike[str]) -> None:
         grown = np.arange(bank.neurons.room) < bank.grown[:, None]
         parts = {"grown": bank.grown, "c": bank.neurons.c[grown], "mu": bank.neurons.mu[grown], **bank.state()}
         tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in parts.items()}
-    _replace(Path(path), serialize(tensors, {"sqhn": text, "sha256": _digest(text, tensors)}))
+    write_whole(Path(path), serialize(tensors, {"sqhn": text, "sha256": _digest(text, tensors)}))
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file beside its place, then move it there."""
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file beside its place, then move it there: an old file of that name is replaced or as it was."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # new each time: a crash may have left one
     try:
         with draft.open("xb") as file:

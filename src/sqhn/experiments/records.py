@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import sqhn
+from sqhn.io import write_whole
 
 __all__ = ["FILE", "Record", "append", "key_of", "provenance", "read", "write"]
 
@@ -54,9 +55,7 @@ def append(folder: Path, record: Record) -> None:
 
 def write(folder: Path, records: Iterable[Record]) -> None:
     """Replace all records, atomically."""
-    draft = folder / f".{FILE}.tmp"
-    draft.write_text("".join(json.dumps(record) + "\n" for record in records))
-    draft.replace(folder / FILE)
+    write_whole(folder / FILE, "".join(json.dumps(record) + "\n" for record in records).encode())
 
 
 @cache

@@ -21,7 +21,7 @@ from sqhn.metrics import forgetting_bound
 from sqhn.report.claims import CHANCE, DEPTHS, FILLS, MHNS, energy_cells, sensitivities
 from sqhn.report.results import INCOMPLETE, NotRunError, Results, spread
 
-__all__ = ["FIGURES", "Drawing", "draw"]
+__all__ = ["FIGURES", "Drawing", "draw", "title"]
 
 matplotlib.rcParams.update(
     {
@@ -174,6 +174,7 @@ def by_model(runs: Results) -> Iterator[tuple[int, str, Results]]:
 
 
 def title(name: str) -> str:
+    """The name of a data set for people."""
     return TITLES.get(name, name)
 
 

@@ -14,14 +14,13 @@ from rich.progress import track
 from sqhn.experiments.catalogue import EXPERIMENTS
 from sqhn.report.claims import Verdict, judge, number
 from sqhn.report.explanations import EXPLANATIONS
-from sqhn.report.figures import FIGURES, Drawing
+from sqhn.report.figures import FIGURES, Drawing, title
 from sqhn.report.paper import COLUMNS, TABLE_1
 from sqhn.report.results import INCOMPLETE, Results, spread
 
 __all__ = ["publish"]
 
 Table = list[list[str]]  # a row of headings, then rows
-SETS = {"cifar10": "CIFAR-10", "tiny_imagenet": "Tiny ImageNet"}
 CORRUPTIONS = {"noise": "noise", "dropout": "dropout", "mask": "right mask"}
 
 STYLE = """
@@ -81,14 +80,13 @@ def counts(verdicts: Sequence[Verdict]) -> str:
 
 def table_1(results: Results, experiment: str) -> Table:
     """The paper's table with ours beside it; what was not run here says so."""
-    rows = [["memory", "", *(f"{CORRUPTIONS[kind]}, {SETS[name]}" for kind, name in COLUMNS)]]
+    rows = [["memory", "", *(f"{CORRUPTIONS[kind]}, {title(name)}" for kind, name in COLUMNS)]]
     for model, printed in TABLE_1[experiment].items():
         rows.append([model, "paper", *printed])
         ours = [_cell(results, experiment, model, kind, name, "mse") for kind, name in COLUMNS]
-        if set(ours) == {"not yet"}:
-            rows.append(["", "ours", *ours])
-            continue
         rows.append(["", "ours", *ours])
+        if set(ours) == {"not yet"}:
+            continue
         visible = [
             "" if kind == "noise" else _cell(results, experiment, model, kind, name, "mse_visible")
             for kind, name in COLUMNS
