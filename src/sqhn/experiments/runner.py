@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 import traceback
 from collections import defaultdict
@@ -123,6 +124,7 @@ def work(key: str, job: Job, sources: Sources, device: str) -> tuple[str, Record
     except Exception:
         return key, traceback.format_exc()
     record = {"experiment": job.experiment, "settings": job.settings, "seed": job.seed, "data": sources}
+    record["device"] = device
     seconds = round(time.perf_counter() - start, 3)
     return key, {**record, "results": results, **records.provenance(), "date": _now(), "seconds": seconds}
 
@@ -145,9 +147,7 @@ def _results(todo: Todo, workers: int, backend: Backend, device: str) -> Iterato
             for key in list(pending)[: 2 * workers]:
                 alone = {key: pending.pop(key)}
                 try:
-                    yield from _parallel(
-                        alone, 2, backend, device
-                    )  # with 2, joblib uses another process even for one job
+                    yield from _parallel(alone, 2, backend, device)  # 2: in another process even for one job
                 except TerminatedWorkerError:
                     yield key, "the process of this job died: out of memory?"
 
@@ -161,7 +161,22 @@ def _parallel(todo: Todo, workers: int, backend: Backend, device: str) -> Iterat
             for start in range(0, len(calls), 4 * workers):
                 yield from Parallel(batch_size=1)(calls[start : start + 4 * workers])
         else:
-            yield from Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=2 * workers)(calls)
+            with _deaf_to_interrupts():
+                results = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=2 * workers)(calls)
+            yield from results
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes started here never hear Ctrl-C, not even while they start: we do, and end them."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
