@@ -105,8 +105,11 @@ def reproduce(
     jobs: Annotated[int | None, typer.Option(min=1, help="How many jobs at once; default: one for each core.")] = None,
     backend: Annotated[Backend, typer.Option(help="What runs them.")] = Backend.loky,
     device: Annotated[
-        str, typer.Option(help="Where memories that use torch live; cuda also runs the heavy ones.")
-    ] = "cpu",
+        str | None,
+        typer.Option(
+            help="Where memories that use torch live, cpu or cuda. Naming it also runs GPCN and BayesPCN: hours."
+        ),
+    ] = None,
     preset: Annotated[Preset, typer.Option(help="The paper's equations, or its published code.")] = Preset.default,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, two seeds: minutes, not hours.")] = False,
     out: Annotated[Path, typer.Option(help="Where records and the report go; what is there is not run again.")] = Path(
@@ -121,6 +124,8 @@ def reproduce(
         from sqhn.experiments.catalogue import EXPERIMENTS, jobs_of
         from sqhn.experiments.runner import other_runs, run
 
+        if device is not None:
+            _check_device(device)
         wanted = list(EXPERIMENTS) if not ids or ids == ["all"] else ids
         for name in wanted:
             if name not in EXPERIMENTS:
@@ -133,8 +138,10 @@ def reproduce(
                 "a report is of one kind of run, so name another --out", markup=False, soft_wrap=True,
             )  # fmt: skip
             raise typer.Exit(1)
-        todo = [job for name in wanted for job in jobs_of(EXPERIMENTS[name], *how, heavy=device != "cpu")]
-        outcome = run(todo, out, jobs or os.cpu_count() or 1, backend.value, progress, device)
+        todo = [job for name in wanted for job in jobs_of(EXPERIMENTS[name], *how, heavy=device is not None)]
+        with files():
+            out.mkdir(parents=True, exist_ok=True)
+            outcome = run(todo, out, jobs or os.cpu_count() or 1, backend.value, progress, device or "cpu")
         if outcome.failed:
             failures = out / "failures.txt"
             failures.write_text("\n".join(f"{label}\n{text}" for label, text in outcome.failed.items()))
@@ -144,9 +151,31 @@ def reproduce(
         if outcome.interrupted:
             progress.print("stopped; all that is done is kept, and the same command goes on from here", markup=False)
             raise typer.Exit(130)
-        _report(out)
+        with files():
+            _report(out)
     if outcome.failed:
         raise typer.Exit(1)
+
+
+@contextmanager
+def files() -> Iterator[None]:
+    """A folder that cannot be written to, or a data set that is damaged, is a line; what is recorded stays."""
+    from sqhn.data import DataFileError
+
+    try:
+        yield
+    except (OSError, DataFileError) as error:
+        progress.print(f"{error}", markup=False, soft_wrap=True)
+        raise typer.Exit(1) from error
+
+
+def _check_device(device: str) -> None:
+    if device == "cpu":
+        return
+    from sqhn.baselines.training import load_torch
+
+    if not device.startswith("cuda") or not load_torch().cuda.is_available():
+        raise typer.BadParameter(f"{device!r} is not to be had here: say cpu, or cuda where torch sees a GPU")
 
 
 @app.command()
@@ -154,7 +183,7 @@ def report(
     folder: Annotated[Path, typer.Argument(help="The folder of records, the --out of `sqhn reproduce`.")],
 ) -> None:
     """Judge every claim by the records of a folder; write the page, the figures and a summary there."""
-    with extras():
+    with extras(), files():
         _report(folder)
 
 

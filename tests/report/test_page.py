@@ -147,6 +147,25 @@ def test_a_folder_holds_one_kind_of_run(tmp_path: Path) -> None:
     assert (tmp_path / records.FILE).read_bytes() == before
 
 
+def test_what_cannot_be_written_or_read_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "mnist.npz").write_text("no zip")
+    monkeypatch.setenv("SQHN_DATA", str(tmp_path))
+    for command, named in ((["TH2", "--out", "file"], "file"), (["TH1", "--data", "paper", "--out", "o"], "mnist.npz")):
+        monkeypatch.chdir(tmp_path)
+        result = CliRunner().invoke(app, ["reproduce", *command, "--seeds", "1", "--jobs", "1"])
+        assert result.exit_code == 1
+        assert isinstance(result.exception, SystemExit)  # no traceback
+        assert named in result.output
+
+
+def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["reproduce", "TH2", "--device", "abacus", "--out", str(tmp_path / "o")])
+    assert result.exit_code == 2
+    assert "abacus" in result.output
+    assert not (tmp_path / "o").exists()
+
+
 def test_reproduce_refuses_unknown_experiments(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["reproduce", "T9", "--out", str(tmp_path)])
     assert result.exit_code == 2

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqhn.experiments import protocols, rivals
 from sqhn.experiments.protocols import Protocol
+from sqhn.level import check_word
 
 __all__ = ["BUILTIN", "EXPERIMENTS", "PRESETS", "Experiment", "Job", "jobs_of"]
 
@@ -72,16 +73,17 @@ def jobs_of(
 ) -> Iterator[Job]:
     """Every job of an experiment; an illustration has one seed, whatever is asked for.
 
-    A case may have its own number of `seeds`; one that is heavy, days for a CPU, is left out unless asked for.
+    A case may have its own number of `seeds`; one that is heavy, hours for a CPU, is left out unless asked for.
     """
+    check_word("preset", preset, PRESETS)
     for case in experiment.cases(preset):
         settings = _shrink(case, experiment.quick) if quick else dict(case)
         many = settings.pop("seeds", experiment.seeds)
         if settings.pop("heavy", False) and not heavy:
             continue
+        if builtin:
+            settings["data"] = [BUILTIN[name] for name in settings["data"]]
         for seed in range(seeds if seeds and many > 1 else many):
-            if builtin:
-                settings = {**settings, "data": [BUILTIN.get(name, name) for name in settings["data"]]}
             yield Job(experiment.id, {"preset": preset, **settings}, seed)
 
 
@@ -154,8 +156,7 @@ def table_1(length: int, sigma: float, share: float) -> Callable[[str], Iterator
             more = {"split": split, "corruptions": corruptions, "threshold": 0.01, "shared": True}
             yield from loads(name, length, depths, **more)
             yield from rivals_loaded(name, length, {**rivals.ONE_SHOT, "NN": nearest(length)[rivals.FIRST_OUT]}, **more)
-            predictive = rivals.PREDICTIVE["T1-MOD" if length == 1024 else "T1-HIGH"]
-            yield from rivals_loaded(name, length, predictive, **more, seeds=3, heavy=True)
+            yield from rivals_loaded(name, length, rivals.predictive(name, length), **more, seeds=3, heavy=True)
 
     return cases
 
