@@ -8,6 +8,7 @@ import re
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from typer.testing import CliRunner
 
 from sqhn.cli import IDS, app
 from sqhn.experiments import records
-from sqhn.experiments.catalogue import EXPERIMENTS
+from sqhn.experiments.catalogue import EXPERIMENTS, Job
+from sqhn.experiments.runner import Outcome
 from sqhn.report.claims import CLAIMS, judge
 from sqhn.report.figures import FIGURES, draw
 from sqhn.report.page import table_1
@@ -122,6 +124,29 @@ def test_table_1_never_shows_a_number_that_was_not_run(tiny_results: Results) ->
             assert (below[2:] == ["not yet"] * 6) == ("PCN" in row[0])  # heavy, so not among the tiny runs
 
 
+def cells(mses: list[float], **memory: Any) -> tuple[str, str]:
+    """The first cell of BayesPCN's row, and what the row is called, for one run each with these errors."""
+    rows = [{"kind": kind, "level": 0.75, "mse": 0.0, "mse_visible": 0.0} for kind in ("dropout", "mask")]
+    settings = {"preset": "default", "model": "BayesPCN", "set": "cifar10", "memory": {"kind": "bayes_pcn", **memory}}
+    runs = Results(
+        {
+            "experiment": "T1-HIGH",
+            "settings": settings,
+            "seed": seed,
+            "results": {"rows": [{"kind": "noise", "level": 0.8, "mse": mse}, *rows]},
+        }
+        for seed, mse in enumerate(mses)
+    )
+    table = table_1(runs, "T1-HIGH")
+    row = table[next(i for i, row in enumerate(table) if row[0] == "BayesPCN") + 1]
+    return row[2], row[1]
+
+
+def test_table_1_shows_means_times_4_spreads_and_widths() -> None:
+    assert cells([0.1, 0.2, 0.3], width=512) == (".8000±.4000", "ours, width 512")
+    assert cells([0.1]) == (".4000", "ours")  # one seed has no spread
+
+
 def test_a_folder_without_records_says_how_to_make_some(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert result.exit_code == 1
@@ -164,6 +189,23 @@ def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "abacus" in result.output
     assert not (tmp_path / "o").exists()
+
+
+def test_naming_a_device_also_runs_the_memories_that_take_hours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[set[str], str]] = []
+
+    def run(jobs: list[Job], _: Path, __: int, ___: str, ____: object, device: str) -> Outcome:
+        asked.append(({job.settings["model"] for job in jobs}, device))
+        return Outcome(interrupted=True)
+
+    monkeypatch.setattr("sqhn.experiments.runner.run", run)
+    for more in ([], ["--device", "cpu"]):
+        CliRunner().invoke(app, ["reproduce", "T1-MOD", "--out", str(tmp_path / "o"), *more])
+    (plain, _), (named, device) = asked
+    assert named - plain == {"GPCN (offline)", "BayesPCN", "BayesPCN (forget)"}
+    assert device == "cpu"
 
 
 def test_reproduce_refuses_unknown_experiments(tmp_path: Path) -> None:
