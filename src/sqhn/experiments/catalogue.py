@@ -156,7 +156,8 @@ def table_1(length: int, sigma: float, share: float) -> Callable[[str], Iterator
             more = {"split": split, "corruptions": corruptions, "threshold": 0.01, "shared": True}
             yield from loads(name, length, depths, **more)
             yield from rivals_loaded(name, length, {**rivals.ONE_SHOT, "NN": nearest(length)[rivals.FIRST_OUT]}, **more)
-            yield from rivals_loaded(name, length, rivals.predictive(name, length), **more, seeds=3, heavy=True)
+            predictive = rivals.PREDICTIVE["T1-MOD" if length == 1024 else "T1-HIGH"]
+            yield from rivals_loaded(name, length, predictive, **more, seeds=3, heavy=True)
 
     return cases
 
