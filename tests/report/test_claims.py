@@ -78,6 +78,12 @@ def table(data: str = "cifar10", hetero: float = 0.0, **noise: float) -> list[di
     return made
 
 
+def test_little_corruption_is_a_claim_about_the_sqhn_alone(tiny_results: Results) -> None:
+    assert "NN" in tiny_results.of("AC-B").settings("model")
+    verdict = next(one for one in judge(tiny_results) if one.claim.id == "ACB.1")
+    assert "of 72 below" in verdict.finding.ours  # 3 sets, 3 depths, 8 corruptions
+
+
 def test_the_printed_table_passes_but_for_ties() -> None:
     assert verdict("T1.1", table()) == "PASS"
     assert verdict("T1.2", table()) == "PASS"

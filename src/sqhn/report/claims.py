@@ -459,7 +459,8 @@ FILLS = ("black", "color", "noise_fill")
 def acb_1(results: Results) -> Finding:
     lows = {}
     for name, some in results.of("AC-B").each("set"):
-        for model, run in some.each("model"):
+        for model in DEPTHS:
+            run = some.of("AC-B", model=model)
             rows = [("noise", 0.0), ("noise", 0.05), *((fill, share) for fill in FILLS for share in (0.0, 0.1))]
             for kind, level in rows:
                 lows[f"{name} {model[5:]} {kind} {level}"] = float(run.row(kind, "accuracy", level).mean())
