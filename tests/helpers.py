@@ -27,9 +27,8 @@ def fingerprint(memory: SQHN) -> str:
     """A digest of everything that makes up a memory."""
     digest = hashlib.sha256()
     for bank in memory.banks:
-        grown = np.arange(bank.neurons.room) < bank.grown[:, None]
-        parts = [bank.grown, bank.neurons.steps, bank.neurons.c[grown], bank.neurons.mu[grown]]
-        for array in [*parts, *bank.state().values()]:
+        digest.update(str(bank.neurons.step).encode())
+        for array in (bank.neurons.state() | bank.state()).values():
             digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
@@ -37,16 +36,17 @@ def fingerprint(memory: SQHN) -> str:
 def assert_same_state(memory: SQHN, reference: ReferenceSQHN) -> None:
     """Every decision ever taken shows in what was written where."""
     for bank, nodes in zip(memory.banks, reference.levels):
-        state = bank.state()
-        ends = np.cumsum(bank.grown)
+        state = bank.neurons.state() | bank.state()
+        ends = np.cumsum(state["grown"])
         for n, node in enumerate(nodes):
             G = node.grown
-            assert bank.grown[n] == G
+            own = slice(ends[n] - G, ends[n])
+            assert state["grown"][n] == G
             assert bank.neurons.step == node.step
-            np.testing.assert_array_equal(bank.neurons.c[n, :G], node.c[:G])
-            np.testing.assert_allclose(bank.neurons.mu[n, :G], node.mu[:G], atol=1e-9)
+            np.testing.assert_array_equal(state["c"][own], node.c[:G])
+            np.testing.assert_allclose(state["mu"][own], node.mu[:G], atol=1e-9)
             if node.visible:
-                np.testing.assert_array_equal(state["prototypes"][ends[n] - G : ends[n]], node.m[:G])
+                np.testing.assert_array_equal(state["prototypes"][own], node.m[:G])
             else:
                 table = np.zeros_like(node.m)
                 _, j, q, k, count = state["counts"][state["counts"][:, 0] == n].T
@@ -57,3 +57,15 @@ def assert_same_state(memory: SQHN, reference: ReferenceSQHN) -> None:
 def noisy(x: NDArray[Any], sigma: float = 0.2, seed: int = 1) -> NDArray[np.float32]:
     rng = np.random.default_rng(seed)
     return np.clip(x + rng.normal(0, sigma, x.shape), 0, 1).astype(np.float32)
+
+
+COPIES, DIRECTIONS = 12, 6
+
+
+def scaled_copies(shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
+    """Prototypes that float32 cannot tell apart, around one half, equal but for their own rounding."""
+    rng = np.random.default_rng(seed)
+    directions = rng.uniform(-0.4, 0.4, (DIRECTIONS, *shape))
+    which = rng.permutation(np.repeat(np.arange(DIRECTIONS), COPIES))
+    scales = rng.uniform(0.2, 1.0, (len(which), *[1] * len(shape)))
+    return np.asarray(0.5 + scales * directions[which], np.float32)

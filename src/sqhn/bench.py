@@ -18,16 +18,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.banks.home import home
 from sqhn.banks.threads import get_num_threads
 from sqhn.data import digits, random_crops
 from sqhn.level import Level
-from sqhn.network import CHUNK, SQHN
+from sqhn.network import SQHN
 from sqhn.reference import ReferenceSQHN
 
-__all__ = ["CASES", "pictures", "run"]
+__all__ = ["CASES", "cases", "pictures", "run"]
 
 Result = dict[str, Any]
 COLOUR = (32, 32, 3)
+CHUNK = 256
 TREE = (Level(kernel=2, capacity=600), Level(kernel=4, capacity=600), Level(capacity=600))
 
 
@@ -235,12 +237,23 @@ CASES: dict[str, Callable[[], Result]] = {
 }
 
 
-def run(names: list[str], report: Callable[[str], None]) -> str:
+def cases(device: str) -> dict[str, Callable[[], Result]]:
+    """The cases of a device."""
+    if device == "cpu":
+        return CASES
+    home(device)  # says what is missing, if anything is
+    from sqhn import bench_cuda
+
+    return bench_cuda.CASES
+
+
+def run(names: list[str], report: Callable[[str], None], device: str = "cpu") -> str:
     """The named cases as one JSON document; `report` is told of each case as it starts."""
     results = {}
+    table = cases(device)
     for name in names:
-        report(f"{name}: {(CASES[name].__doc__ or '').strip()}")
-        results[name] = {"case": (CASES[name].__doc__ or "").strip()} | CASES[name]()
+        report(f"{name}: {(table[name].__doc__ or '').strip()}")
+        results[name] = {"case": (table[name].__doc__ or "").strip()} | table[name]()
     machine = {
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
@@ -248,4 +261,8 @@ def run(names: list[str], report: Callable[[str], None]) -> str:
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
+    if device != "cpu":
+        from sqhn import bench_cuda
+
+        machine |= bench_cuda.machine()
     return json.dumps({"machine": machine, "cases": results}, indent=2, default=float)

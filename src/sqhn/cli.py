@@ -58,15 +58,20 @@ def bars(title: str) -> Iterator[Callable[[str, int, int], None]]:
 @app.command()
 def bench(
     cases: Annotated[list[str] | None, typer.Argument(help="Which cases to run; all of them if none is named.")] = None,
+    device: Annotated[str, typer.Option(help="Where to measure: cpu or cuda.")] = "cpu",
 ) -> None:
     """Measure speed and size against comparators in the same run; prints JSON."""
-    from sqhn.bench import CASES, run
+    from sqhn import bench
 
-    for name in cases or []:
-        if name not in CASES:
-            raise typer.BadParameter(f"unknown case {name!r}; the cases are {', '.join(CASES)}")
     with extras():
-        print(run(cases or list(CASES), progress.print))
+        try:
+            known = bench.cases(device)
+        except (RuntimeError, ValueError) as error:
+            raise typer.BadParameter(str(error)) from error
+        for name in cases or []:
+            if name not in known:
+                raise typer.BadParameter(f"unknown case {name!r}; the cases are {', '.join(known)}")
+        print(bench.run(cases or list(known), progress.print, device))
 
 
 class Data(StrEnum):

@@ -9,24 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sqhn.banks.code import CodeBank
-from sqhn.banks.neurons import Codes, Patches, Support
-from sqhn.banks.pattern import PatternBank
-from sqhn.level import TIE, check_word
+from sqhn.banks.neurons import Array, Codes, Patches, Support
+from sqhn.level import check_word
 
 __all__ = ["INFERENCES", "Exact", "Inference", "Message", "Paper", "by_name"]
 
-Bank = PatternBank | CodeBank
+Bank = Any  # of either kind, of any device
 
 
 class Message(NamedTuple):
     """What a level found on the way up: each node's best neuron, its value, and what the rule wants to keep."""
 
-    k: NDArray[np.int32]
-    value: NDArray[np.float64]
+    k: Array
+    value: Array
     evidence: Any
 
 
@@ -38,16 +33,16 @@ class Inference(Protocol):
     def samples(self) -> int:
         """How many samples to handle at once."""
 
-    def look(self, bank: PatternBank, patches: Patches) -> Message:
+    def look(self, bank: Bank, patches: Patches) -> Message:
         """The message of level 1."""
 
-    def up(self, bank: CodeBank, below: Message) -> Message:
+    def up(self, bank: Bank, below: Message) -> Message:
         """The message of a level from that of the level below."""
 
-    def score(self, root: Message, terms: int) -> NDArray[np.float64]:
+    def score(self, root: Message, terms: int) -> Array:
         """The score of what was recalled; terms is the number of terms of the energy."""
 
-    def at(self, bank: Bank, message: Message, support: Support) -> NDArray[np.float64]:
+    def at(self, bank: Bank, message: Message, support: Support) -> Array:
         """The values of the neurons that a parent expects."""
 
     def blend(self, blend: float) -> float:
@@ -64,18 +59,19 @@ class Paper:
     feedback: bool = True
     samples: int = 256
 
-    def look(self, bank: PatternBank, patches: Patches) -> Message:
-        return Message(*bank.best(patches), patches)
+    def look(self, bank: Bank, patches: Patches) -> Message:
+        k, h = bank.best(patches)
+        return Message(k, h, patches)
 
-    def up(self, bank: CodeBank, below: Message) -> Message:
+    def up(self, bank: Bank, below: Message) -> Message:
         codes = Codes(below.k, below.value)
-        return Message(*bank.best(codes), codes)
+        k, h = bank.best(codes)
+        return Message(k, h, codes)
 
-    def score(self, root: Message, terms: int) -> NDArray[np.float64]:  # noqa: ARG002
-        score: NDArray[np.float64] = root.value[0]
-        return score
+    def score(self, root: Message, terms: int) -> Array:  # noqa: ARG002
+        return root.value[0]
 
-    def at(self, bank: Bank, message: Message, support: Support) -> NDArray[np.float64]:
+    def at(self, bank: Bank, message: Message, support: Support) -> Array:
         return bank.at(message.evidence, support)
 
     def blend(self, blend: float) -> float:
@@ -88,27 +84,23 @@ class Exact:
 
     samples: int = 16
 
-    def look(self, bank: PatternBank, patches: Patches) -> Message:
-        return self.message(bank.activity(patches))
+    def look(self, bank: Bank, patches: Patches) -> Message:
+        return self.message(bank, bank.activity(patches))
 
-    def up(self, bank: CodeBank, below: Message) -> Message:
-        return self.message(bank.max_sum(below.evidence, below.value))
+    def up(self, bank: Bank, below: Message) -> Message:
+        return self.message(bank, bank.max_sum(below.evidence, below.value))
 
     @staticmethod
-    def message(u: NDArray[np.float64]) -> Message:
+    def message(bank: Bank, u: Array) -> Message:
         """u (nodes, batch, neurons)."""
-        top = u.max(axis=2)
-        return Message((u >= top[:, :, None] - TIE).argmax(axis=2).astype(np.int32), top, u)
+        k, top = bank.first_best(u)
+        return Message(k, top, u)
 
-    def score(self, root: Message, terms: int) -> NDArray[np.float64]:
-        score: NDArray[np.float64] = root.value[0] / terms
-        return score
+    def score(self, root: Message, terms: int) -> Array:
+        return root.value[0] / terms
 
-    def at(self, bank: Bank, message: Message, support: Support) -> NDArray[np.float64]:  # noqa: ARG002
-        u = message.evidence
-        which = np.repeat(np.arange(len(support.start) - 1), np.diff(support.start))
-        values: NDArray[np.float64] = u.reshape(-1, u.shape[2])[which, support.value]
-        return values
+    def at(self, bank: Bank, message: Message, support: Support) -> Array:
+        return bank.pick(message.evidence, support)
 
     def blend(self, blend: float) -> float:  # noqa: ARG002
         return 0.5

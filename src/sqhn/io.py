@@ -27,7 +27,7 @@ from sqhn.validate import as_shape
 if TYPE_CHECKING:
     from sqhn.network import SQHN
 
-__all__ = ["FORMAT", "describe", "load", "save", "write_whole"]
+__all__ = ["FORMAT", "copy", "describe", "load", "save", "write_whole"]
 
 FORMAT = 1
 Tensors = dict[str, NDArray[Any]]
@@ -36,6 +36,19 @@ Network = TypeVar("Network", bound="SQHN")
 
 def save(memory: SQHN, path: str | os.PathLike[str]) -> None:
     """Write a memory to `path`, atomically."""
+    header, tensors = _parts(memory)
+    text = json.dumps(header, sort_keys=True, allow_nan=False)
+    write_whole(Path(path), serialize(tensors, {"sqhn": text, "sha256": _digest(text, tensors)}))
+
+
+def copy(memory: Network, device: str) -> Network:
+    """The same memory on a device."""
+    header, tensors = _parts(memory)
+    return _build(type(memory), header, tensors, device)
+
+
+def _parts(memory: SQHN) -> tuple[dict[str, Any], Tensors]:
+    """What a memory is: its header and its arrays."""
     header = {
         "format": FORMAT,
         "input_shape": list(memory.input_shape),
@@ -43,13 +56,11 @@ def save(memory: SQHN, path: str | os.PathLike[str]) -> None:
         "options": asdict(memory.options),
         "steps": [bank.neurons.step for bank in memory.banks],
     }
-    text = json.dumps(header, sort_keys=True, allow_nan=False)
     tensors: Tensors = {}
     for number, bank in enumerate(memory.banks, start=1):
-        grown = np.arange(bank.neurons.room) < bank.grown[:, None]
-        parts = {"grown": bank.grown, "c": bank.neurons.c[grown], "mu": bank.neurons.mu[grown], **bank.state()}
+        parts = bank.neurons.state() | bank.state()
         tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in parts.items()}
-    write_whole(Path(path), serialize(tensors, {"sqhn": text, "sha256": _digest(text, tensors)}))
+    return header, tensors
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -66,8 +77,8 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def load(kind: type[Network], path: str | os.PathLike[str]) -> Network:
-    """Read a memory of class `kind`."""
+def load(kind: type[Network], path: str | os.PathLike[str], device: str = "cpu") -> Network:
+    """Read a memory of class `kind`, onto a device."""
     try:
         with safe_open(path, "numpy") as file:
             metadata = file.metadata() or {}
@@ -79,7 +90,7 @@ def load(kind: type[Network], path: str | os.PathLike[str]) -> Network:
     if metadata.get("sha256") != _digest(text, tensors):
         raise MemoryFileError(f"{path} is damaged: its content does not match its digest")
     try:
-        return _build(kind, json.loads(text), tensors)
+        return _build(kind, json.loads(text), tensors, device)
     except (KeyError, TypeError, ValueError) as error:
         raise MemoryFileError(f"{path} does not hold a consistent memory: {error}") from error
 
@@ -123,23 +134,14 @@ def _check_version(path: str | os.PathLike[str], metadata: dict[str, str]) -> No
         raise MemoryFileError(f"{path} has format {version}; this version of sqhn reads format {FORMAT}: upgrade sqhn")
 
 
-def _build(kind: type[Network], header: dict[str, Any], tensors: Tensors) -> Network:
-    memory = kind(header["input_shape"], [Level(**_infinite(level)) for level in header["levels"]], **header["options"])
+def _build(kind: type[Network], header: dict[str, Any], tensors: Tensors, device: str) -> Network:
+    levels = [Level(**_infinite(level)) for level in header["levels"]]
+    memory = kind(header["input_shape"], levels, **header["options"], device=device)
     values = 0
     for number, (bank, step) in enumerate(zip(memory.banks, header["steps"], strict=True), start=1):
         prefix = f"level{number}."
         state = {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
-        grown, c, mu = state["grown"], state["c"], state["mu"]
-        total = int(grown.sum())
-        if grown.shape != (bank.nodes,) or grown.min() < 0 or grown.max() > bank.level.capacity:
-            raise ValueError(f"level {number} has wrong numbers of neurons")
-        if c.shape != (total,) or mu.shape != (total,):
-            raise ValueError(f"level {number} has counts of shape {c.shape} for {total} neurons")
-        bank.neurons.grown[:] = grown
-        bank.neurons.steps[0] = int(step)
-        bank.neurons.reserve(int(grown.max()))
-        there = np.arange(bank.neurons.room) < grown[:, None]
-        bank.neurons.c[there], bank.neurons.mu[there] = c, mu
+        bank.neurons.restore(state, int(step))
         bank.restore(state, values)
         values = bank.neurons.room
     return memory

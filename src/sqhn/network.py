@@ -6,18 +6,17 @@ level. Recall goes up and down once. Every node sends up its winner and how stro
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sqhn import io
-from sqhn.banks.code import CodeBank, choose
-from sqhn.banks.neurons import Codes, Patches, Sent, Support
-from sqhn.banks.pattern import PatternBank
+from sqhn.banks.home import home
+from sqhn.banks.neurons import Array, Codes, Patches, Sent
 from sqhn.inference import Inference, Message, by_name
 from sqhn.interrupt import deferred
 from sqhn.level import TIE, Level, Options, check_word
@@ -27,14 +26,15 @@ from sqhn.validate import as_levels, as_samples, as_shape
 
 __all__ = ["SQHN"]
 
-CHUNK = 256
-
 
 class SQHN:
     """An associative memory for arrays of shape `input_shape`.
 
     With `capacity` it has one level, the memory node; with `levels` it is a tree from the input up to the memory node.
     The other arguments are described in `Options`; their defaults are the paper's model.
+
+    device: "cpu", or "cuda" for a GPU (extra `torch`; see `to`). Decisions and files are the same. Samples may be NumPy
+        arrays or torch tensors, wherever they are; answers come as the question did.
 
     learn: O(capacity * values) per sample at each node; recall the same. Memory grows with what is stored.
 
@@ -64,6 +64,7 @@ class SQHN:
         mu: Literal["mean", "pseudocount"] = "mean",
         norm: Literal["all", "heard"] = "all",
         update_order: Literal["layerwise", "after"] = "layerwise",
+        device: str = "cpu",
     ) -> None:
         self.input_shape = as_shape(input_shape)
         self.levels = as_levels(levels, capacity)
@@ -71,26 +72,36 @@ class SQHN:
         by_depth = 0.99999 if len(self.levels) == 1 else 0.999
         self.rho = by_depth if self.options.rho is None else self.options.rho
         self._tilings = plan(self.input_shape, self.levels)
-        self._chunk = CHUNK
+        self._home = home(device)
+        self._chunk = self._home.chunk
         self.reset()
 
     def reset(self) -> None:
         """Forget everything."""
         first, *above = self._tilings
         seen = first.kernel + first.shape[len(first.kernel) :]
-        self._patterns = PatternBank(first.nodes, seen, self.levels[0], self.options, top=not above)
+        self._patterns = self._home.patterns(first.nodes, seen, self.levels[0], self.options, top=not above)
         self._codes = [
-            CodeBank(tiling.children(), level, self.options, top=tiling is above[-1])
-            for tiling, level in zip(above, self.levels[1:])
+            self._home.codes(tiling.children(), level, self.options, tiling is above[-1], below.capacity)
+            for tiling, level, below in zip(above, self.levels[1:], self.levels)
         ]
 
     @property
-    def banks(self) -> tuple[PatternBank | CodeBank, ...]:
+    def device(self) -> str:
+        """Where the memory lives."""
+        return self._home.name
+
+    def to(self, device: str) -> Self:
+        """The same memory on a device, "cpu" or "cuda": a copy, or the memory itself if it lives there already."""
+        return self if device == self.device else io.copy(self, device)
+
+    @property
+    def banks(self) -> tuple[Any, ...]:
         """The banks of neurons, from level 1 up."""
         return (self._patterns, *self._codes)
 
     @property
-    def _root(self) -> PatternBank | CodeBank:
+    def _root(self) -> Any:
         return self.banks[-1]
 
     def __len__(self) -> int:
@@ -105,7 +116,7 @@ class SQHN:
     @property
     def step(self) -> int:
         """How many samples were learned."""
-        return self._root.neurons.step
+        return int(self._root.neurons.step)
 
     def __repr__(self) -> str:
         levels = "1 level" if len(self.levels) == 1 else f"{len(self.levels)} levels"
@@ -120,7 +131,7 @@ class SQHN:
             (the paper's SQHN+).
         root_only: only the memory node learns; the levels below it answer with what they know (see `pretrain`).
         """
-        samples, single, _ = as_samples(x, self.input_shape)
+        samples, single, _ = self._samples(x)
         if hold and single:
             raise ValueError(f"hold=True needs a batch of samples of one thing, of shape (n, {self._shape_text()})")
         if hold and root_only:
@@ -128,27 +139,27 @@ class SQHN:
         if root_only and not all(bank.grown.all() for bank in self.banks[:-1]):
             raise EmptyMemoryError("the levels below the memory node are empty: pretrain them first")
         sent = self._learn_held(samples) if hold else self._learn_each(samples, below=not root_only, root=True)
-        return Written(*_results(single, sent.k, sent.grew, sent.score))
+        return Written(*self._results(x, single, sent.k[0], sent.grew[0], sent.score[0]))
 
     def pretrain(self, x: ArrayLike) -> None:
         """Learn with every level but the memory node, which can then be taught alone: `learn(x, root_only=True)`."""
-        samples, _, _ = as_samples(x, self.input_shape)
+        samples, _, _ = self._samples(x)
         if not self._codes:
             raise ValueError("a memory of one level has nothing below its memory node to pretrain")
         self._learn_each(samples, below=True, root=False)
 
-    def _learn_each(self, samples: NDArray[Any], below: bool, root: bool) -> Sent:
+    def _learn_each(self, samples: Array, below: bool, root: bool) -> Sent:
         whole = deferred if self._codes else nullcontext  # one level is one call: there is no halfway
         done: list[Sent] = []
         start = 0
         while start < len(samples):
-            chunk = samples[start : start + self._patterns.chunk_size(self._chunk)]
+            chunk = samples[start : start + min(bank.chunk_size(self._chunk) for bank in self.banks)]
             with whole():
                 done.append(self._learn_chunk(chunk, below, root)[-1])
             start += len(chunk)
-        return done[0] if len(done) == 1 else Sent(*(np.concatenate(field, axis=1) for field in zip(*done)))
+        return done[0] if len(done) == 1 else Sent(*(self._home.concatenate(field, 1) for field in zip(*done)))
 
-    def _learn_chunk(self, samples: NDArray[Any], below: bool = True, root: bool = True) -> list[Sent]:
+    def _learn_chunk(self, samples: Array, below: bool = True, root: bool = True) -> list[Sent]:
         """One chunk, level by level; all that can fail comes before the first change."""
         patches = self._split(samples)
         if not below and self._codes:
@@ -175,26 +186,24 @@ class SQHN:
             bank.reserve(more, values)
             values = bank.neurons.room
 
-    def _learn_held(self, samples: NDArray[Any]) -> Sent:
+    def _learn_held(self, samples: Array) -> Sent:
         with deferred():
             others = self._split(samples[1:])
             sent = self._learn_chunk(samples[:1])
             more = len(samples) - 1
-            self._patterns.hold(others, sent[0].k[:, 0].copy(), sent[0].wrote[:, 0].copy())
+            self._patterns.hold(others, sent[0].k[:, 0], sent[0].wrote[:, 0])
             for below, bank, own in zip(sent, self._codes, sent[1:]):
-                bank.hold(Codes(below.k, below.v), more, own.k[:, 0].copy(), own.wrote[:, 0].copy())
-        first = sent[-1]
-        grew = np.zeros((1, len(samples)), bool)
-        grew[0, 0] = first.grew[0, 0]
-        repeated: list[Any] = [np.repeat(field, len(samples), axis=1) for field in first]
-        return Sent(*repeated)._replace(grew=grew)
+                bank.hold(Codes(below.k, below.v), more, own.k[:, 0], own.wrote[:, 0])
+        held = Sent(*(field[:, [0] * len(samples)] for field in sent[-1]))
+        held.grew[:, 1:] = False
+        return held
 
     def memorize(self, x: ArrayLike) -> None:
         """Give every sample of a batch a neuron of its own in every node, at once, without asking whether it is new.
 
         For comparisons with memories that are loaded, not taught; a stream is for `learn`.
         """
-        samples, single, _ = as_samples(x, self.input_shape)
+        samples, single, _ = self._samples(x)
         if single:
             raise ValueError(f"memorize needs a batch of shape (n, {self._shape_text()}); got {self.input_shape}")
         for number, bank in enumerate(self.banks, start=1):
@@ -207,13 +216,13 @@ class SQHN:
             self._patterns.store(patches)
             k, _ = self._patterns.best(patches)
             for bank in self._codes:
-                codes = Codes(k, np.ones(k.shape))
+                codes = Codes(k, self._home.full(k.shape, 1.0))
                 bank.store(codes)
                 k, _ = bank.best(codes)
 
-    def _split(self, samples: NDArray[Any], seen: NDArray[np.bool_] | None = None) -> Patches:
-        split = self._tilings[0].split
-        return Patches(_writable(split(_as_values(samples))), None if seen is None else _writable(split(seen)))
+    def _split(self, samples: Array, seen: Array = None) -> Patches:
+        at, split = self._home, self._tilings[0].split
+        return Patches(at.own(split(at.values(samples))), None if seen is None else at.own(split(at.mask(seen))))
 
     # -- recall --------------------------------------------------------------------------------------------------
 
@@ -229,14 +238,15 @@ class SQHN:
         """
         rule = by_name(inference)
         samples, single, seen = self._question(x, observed)
-        out = np.empty(samples.shape, np.float32)
-        index, score = np.empty(len(samples), np.int32), np.empty(len(samples))
-        for part, patches in self._parts(samples, seen, rule.samples):
+        parts = []
+        for patches in self._parts(samples, seen, rule.samples):
             messages = self._up(patches, rule)
             k = self._down(messages, rule)
-            out[part] = self._tilings[0].join(self._patterns.vectors(k[0]))
-            index[part], score[part] = k[-1][0], rule.score(messages[-1], self._terms)
-        return Recalled(out[0] if single else out, *_results(single, index[None], score[None]))
+            found = self._tilings[0].join(self._patterns.vectors(k[0]))
+            parts.append((found, k[-1][0], rule.score(messages[-1], self._terms)))
+        found, index, score = self._together(parts)
+        picture = self._home.give(found[0] if single else found, x)
+        return Recalled(picture, *self._results(x, single, index, score))
 
     def _up(self, patches: Patches, rule: Inference) -> list[Message]:
         """The feed-forward sweep: what each level found."""
@@ -245,13 +255,13 @@ class SQHN:
             messages.append(rule.up(bank, messages[-1]))
         return messages
 
-    def _down(self, messages: list[Message], rule: Inference) -> list[NDArray[np.int32]]:
+    def _down(self, messages: list[Message], rule: Inference) -> list[Array]:
         """The feedback sweep: the value of every node, level by level."""
         k = [messages[-1].k]
         blend = rule.blend(self.options.blend)
         for parent, bank, message in zip(reversed(self._codes), self.banks[-2::-1], messages[-2::-1]):
             support = parent.support(k[0])
-            k.insert(0, choose(message.k, message.value, support, rule.at(bank, message, support), blend))
+            k.insert(0, bank.choose(message.k, message.value, support, rule.at(bank, message, support), blend))
         return k
 
     # -- energy and recognition ----------------------------------------------------------------------------------
@@ -259,7 +269,7 @@ class SQHN:
     @property
     def _terms(self) -> int:
         """The number of terms of the energy: nodes of level 1, plus hidden nodes other than the root."""
-        return self._patterns.nodes + sum(tiling.nodes for tiling in self._tilings) - 1
+        return self._tilings[0].nodes + sum(tiling.nodes for tiling in self._tilings) - 1
 
     def energy(
         self,
@@ -276,56 +286,66 @@ class SQHN:
         rule = by_name(inference)
         check_word("visible", visible, ("similarity", "bernoulli_mean"))
         samples, single, _ = self._question(x, None)
-        energy = np.empty(len(samples))
-        for part, patches in self._parts(samples, None, rule.samples):
+        parts = []
+        for patches in self._parts(samples, None, rule.samples):
             k = self._down(self._up(patches, rule), rule)
-            energy[part] = self._energy(patches, k, visible)
-        return float(energy[0]) if single else energy
+            parts.append((self._energy(patches, k, visible),))
+        energy: Score = self._results(x, single, *self._together(parts))[0]
+        return energy
 
-    def _energy(self, patches: Patches, k: list[NDArray[np.int32]], visible: str) -> NDArray[np.float64]:
+    def _energy(self, patches: Patches, k: list[Array], visible: str) -> Array:
         """E of the values k, for every sample."""
         if visible == "similarity":
-            seen = self._patterns.at(patches, Support.single(k[0])).reshape(k[0].shape)
+            seen = self._patterns.similarity(patches, k[0])
         else:
-            x, m = patches.x, self._patterns.vectors(k[0])
-            seen = np.mean(x * m + (1 - x) * (1 - m), axis=2, dtype=np.float64)
+            seen = self._patterns.likelihood(patches, k[0])
         total = seen.sum(axis=0)
         for bank, own, below in zip(self._codes, k[1:], k):
             total += bank.probability(own, below).sum(axis=0)
-        result: NDArray[np.float64] = total / self._terms
-        return result
+        return total / self._terms
 
     def recognize(self, x: ArrayLike) -> Recognized:
         """Was this sample learned before? Old iff the memory node's best match reaches rho times its mean activity."""
-        samples, single, _ = as_samples(x, self.input_shape)
-        score, threshold = np.full(len(samples), -np.inf), np.full(len(samples), self.rho)
-        if len(self):
-            for part, patches in self._parts(samples, None, CHUNK):
-                k, h = self._patterns.best(patches)
-                for bank in self._codes:
-                    strength = (np.abs(h) > TIE).astype(np.float64) if self.options.propagation == "argmax" else h
-                    k, h = bank.best(Codes(k, strength))
-                score[part], threshold[part] = h[0], self.rho * self._root.neurons.mu[0, k[0]]
-        return Recognized(*_results(single, (score >= threshold - TIE)[None], score[None], threshold[None]))
+        samples, single, _ = self._samples(x)
+        parts = []
+        for patches in self._parts(samples, None, self._chunk) if len(self) else ():
+            k, h = self._patterns.best(patches)
+            for bank in self._codes:
+                strength = (abs(h) > TIE) + 0 * h if self.options.propagation == "argmax" else h
+                k, h = bank.best(Codes(k, strength))
+            parts.append((h[0], self.rho * self._root.neurons.mu[0, k[0]]))
+        never = (self._home.full((len(samples),), -math.inf), self._home.full((len(samples),), self.rho))
+        score, threshold = self._together(parts) if parts else never
+        return Recognized(*self._results(x, single, score >= threshold - TIE, score, threshold))
 
     # -- doors ---------------------------------------------------------------------------------------------------
 
-    def _question(
-        self, x: ArrayLike, observed: ArrayLike | None
-    ) -> tuple[NDArray[Any], bool, NDArray[np.bool_] | None]:
-        """Checked samples and mask for a question that an empty memory cannot answer."""
-        question = as_samples(x, self.input_shape, observed)
+    def _samples(self, x: ArrayLike, observed: ArrayLike | None = None) -> tuple[Array, bool, Array]:
+        """Checked samples, whether there is just one, and which values were seen."""
+        return as_samples(x, self.input_shape, observed, self._home.tensors)
+
+    def _question(self, x: ArrayLike, observed: ArrayLike | None) -> tuple[Array, bool, Array]:
+        """The same for a question that an empty memory cannot answer."""
+        question = self._samples(x, observed)
         if not len(self):
             raise EmptyMemoryError("this memory is empty: learn something before asking it")
         return question
 
-    def _parts(
-        self, samples: NDArray[Any], seen: NDArray[np.bool_] | None, size: int
-    ) -> Iterator[tuple[slice, Patches]]:
+    def _parts(self, samples: Array, seen: Array, size: int) -> Iterator[Patches]:
         """A batch in parts of `size` samples, cut into patches."""
         for start in range(0, len(samples), size):
             part = slice(start, start + size)
-            yield part, self._split(samples[part], None if seen is None else seen[part])
+            yield self._split(samples[part], None if seen is None else seen[part])
+
+    def _together(self, parts: list[tuple[Array, ...]]) -> list[Array]:
+        """What the parts of a batch gave, each field for the whole batch."""
+        if len(parts) == 1:
+            return list(parts[0])
+        return [self._home.concatenate(field, 0) for field in zip(*parts)]
+
+    def _results(self, x: object, single: bool, *fields: Array) -> tuple[Any, ...]:
+        """Arrays for a batch, as the one who asked with x expects them; plain Python values for one sample."""
+        return tuple(field[0].item() if single else self._home.give(field, x) for field in fields)
 
     def _shape_text(self) -> str:
         return ", ".join(map(str, self.input_shape))
@@ -337,23 +357,6 @@ class SQHN:
         io.save(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a memory; it continues exactly where the saved one stopped."""
-        return io.load(cls, path)
-
-
-def _as_values(samples: NDArray[Any]) -> NDArray[np.float32]:
-    """Samples as float32; uint8 is read as /255."""
-    if samples.dtype == np.uint8:
-        return samples.astype(np.float32) / np.float32(255)
-    return samples.astype(np.float32, copy=False)
-
-
-def _writable(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, or a copy if it is read-only: compiled code is made once, for writable arrays."""
-    return array if array.flags.writeable else array.copy()
-
-
-def _results(single: bool, *fields: NDArray[Any]) -> tuple[Any, ...]:
-    """Root results (1, batch): arrays for a batch, plain Python values for one sample."""
-    return tuple(field[0, 0].item() if single else field[0] for field in fields)
+    def load(cls, path: str | os.PathLike[str], device: str = "cpu") -> Self:
+        """Read a memory, whatever device it was saved from; it continues exactly where the saved one stopped."""
+        return io.load(cls, path, device)

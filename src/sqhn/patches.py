@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.level import Level
+from sqhn.validate import is_tensor
 
 __all__ = ["Tiling", "plan"]
 
@@ -46,32 +47,41 @@ class Tiling:
         """Values that one node sees."""
         return math.prod(self.shape) // self.nodes
 
-    def split(self, x: NDArray[Any]) -> NDArray[Any]:
+    def split(self, x: Any) -> Any:
         """`(batch, *shape)` to `(nodes, batch, size)`, nodes in row-major order of the grid; contiguous."""
         if self.nodes == 1:
-            return np.ascontiguousarray(x).reshape(1, len(x), self.size)
+            return _contiguous(x).reshape(1, len(x), self.size)
         r = len(self.kernel)
         pairs = [n for pair in zip(self.grid, self.kernel, strict=True) for n in pair]
         blocks = x.reshape(len(x), *pairs, *self.shape[r:])
         order = [1 + 2 * i for i in range(r)] + [0] + [2 + 2 * i for i in range(r)]
         order += list(range(1 + 2 * r, blocks.ndim))
-        return np.ascontiguousarray(blocks.transpose(order)).reshape(self.nodes, len(x), self.size)
+        return _contiguous(_permuted(blocks, order)).reshape(self.nodes, len(x), self.size)
 
-    def join(self, patches: NDArray[Any]) -> NDArray[Any]:
+    def join(self, patches: Any) -> Any:
         """The inverse of `split`: `(nodes, batch, size)` to `(batch, *shape)`."""
         batch = patches.shape[1]
         if self.nodes == 1:
-            return np.ascontiguousarray(patches).reshape(batch, *self.shape)
+            return _contiguous(patches).reshape(batch, *self.shape)
         r = len(self.kernel)
         blocks = patches.reshape(*self.grid, batch, *self.kernel, *self.shape[r:])
         order = [r] + [axis for i in range(r) for axis in (i, r + 1 + i)]
         order += list(range(2 * r + 1, blocks.ndim))
-        return np.ascontiguousarray(blocks.transpose(order)).reshape(batch, *self.shape)
+        return _contiguous(_permuted(blocks, order)).reshape(batch, *self.shape)
 
     def children(self) -> NDArray[np.int32]:
         """`(nodes, size)`: which entries of the flattened shape each node sees."""
         ids = np.arange(math.prod(self.shape), dtype=np.int32).reshape(1, *self.shape)
-        return self.split(ids)[:, 0, :]
+        children: NDArray[np.int32] = self.split(ids)[:, 0, :]
+        return children
+
+
+def _permuted(x: Any, order: list[int]) -> Any:
+    return x.permute(order) if is_tensor(x) else x.transpose(order)
+
+
+def _contiguous(x: Any) -> Any:
+    return x.contiguous() if is_tensor(x) else np.ascontiguousarray(x)
 
 
 def plan(input_shape: Sequence[int], levels: Sequence[Level]) -> tuple[Tiling, ...]:

@@ -162,14 +162,14 @@ class ReferenceSQHN:
         """The same memory, in plain NumPy."""
         reference = cls(memory.input_shape, memory.levels, memory.options)
         for bank, level in zip(memory.banks, reference.levels):
-            state = bank.state()
-            ends = np.cumsum(bank.grown)
+            state = bank.neurons.state() | bank.state()
+            ends = np.cumsum(state["grown"])
             for n, node in enumerate(level):
-                node.grown, node.step = int(bank.grown[n]), bank.neurons.step
-                node.c[: node.grown] = bank.neurons.c[n, : node.grown]
-                node.mu[: node.grown] = bank.neurons.mu[n, : node.grown]
+                node.grown, node.step = int(state["grown"][n]), bank.neurons.step
+                own = slice(ends[n] - node.grown, ends[n])
+                node.c[: node.grown], node.mu[: node.grown] = state["c"][own], state["mu"][own]
                 if node.visible:
-                    node.m[: node.grown] = state["prototypes"][ends[n] - node.grown : ends[n]]
+                    node.m[: node.grown] = state["prototypes"][own]
                 else:
                     _, j, q, k, count = state["counts"][state["counts"][:, 0] == n].T
                     node.m[j, node.edges[q] + k] = count / node.c[j]
@@ -184,7 +184,8 @@ class ReferenceSQHN:
 
     def patches(self, x: ArrayLike) -> NDArray[Any]:
         """`(nodes of level 1, size)`."""
-        return self.tilings[0].split(np.asarray(x)[None])[:, 0, :]
+        patches: NDArray[Any] = self.tilings[0].split(np.asarray(x)[None])[:, 0, :]
+        return patches
 
     def concatenate(self, number: int, n: int, k: NDArray[np.int64], v: Vector) -> Vector:
         """The children's values as one vector: v[q] at position k[q] of child q's section, 0 elsewhere."""

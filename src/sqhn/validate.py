@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sqhn.level import Level
 
-__all__ = ["LARGEST", "as_levels", "as_samples", "as_shape"]
+__all__ = ["LARGEST", "as_levels", "as_numpy", "as_samples", "as_shape", "is_tensor"]
 
 LARGEST = 1e15
 """Values beyond this are refused: their float32 products overflow."""
@@ -42,37 +42,59 @@ def as_levels(levels: Sequence[Level] | None, capacity: int | None) -> tuple[Lev
     return tuple(levels)
 
 
+def is_tensor(x: object) -> bool:
+    """Whether x is a torch tensor; torch need not be there."""
+    return type(x).__module__.partition(".")[0] == "torch" and hasattr(x, "detach")
+
+
+def as_numpy(x: Any) -> NDArray[Any]:
+    """An array in main memory; of a tensor, its values (NumPy has no bfloat16: as float32)."""
+    if not is_tensor(x):
+        return np.asarray(x)
+    x = x.detach().cpu()
+    return np.asarray(x.float() if str(x.dtype) == "torch.bfloat16" else x)
+
+
 def as_samples(
-    x: ArrayLike, shape: tuple[int, ...], observed: ArrayLike | None = None
-) -> tuple[NDArray[Any], bool, NDArray[np.bool_] | None]:
+    x: ArrayLike, shape: tuple[int, ...], observed: ArrayLike | None = None, tensors: bool = False
+) -> tuple[Any, bool, Any]:
     """A batch of uint8 or float samples, whether x was a single one, and which values were seen (None: all).
 
-    Values that were not seen may be anything.
+    Values that were not seen may be anything. tensors: torch tensors stay such, and where they are.
     """
-    array = np.asarray(x)
-    if array.dtype != np.uint8 and not np.issubdtype(array.dtype, np.floating):
+    array: Any = x.detach() if tensors and is_tensor(x) else as_numpy(x)  # type: ignore[union-attr]
+    whole, real = _kind(array)
+    if not whole and not real:
         raise TypeError(
             f"samples must be floats, taken as they are, or uint8, read as /255; got dtype {array.dtype} "
-            f"with shape {array.shape}"
+            f"with shape {tuple(array.shape)}"
         )
-    single = array.shape == shape
+    single = tuple(array.shape) == shape
     batch = array[None] if single else array
-    if batch.ndim != len(shape) + 1 or batch.shape[1:] != shape:
+    if batch.ndim != len(shape) + 1 or tuple(batch.shape[1:]) != shape:
         raise ValueError(
             f"expected one sample of shape {shape} or a batch of shape (n, {', '.join(map(str, shape))}); "
-            f"got shape {array.shape}"
+            f"got shape {tuple(array.shape)}"
         )
     if len(batch) == 0:
-        raise ValueError(f"the batch is empty: got shape {array.shape}")
-    seen = None if observed is None else _mask(observed, array.shape, batch.shape)
-    if array.dtype != np.uint8:
-        batch = _finite(batch, single, seen)
+        raise ValueError(f"the batch is empty: got shape {tuple(array.shape)}")
+    seen = None if observed is None else _mask(observed, tuple(array.shape), tuple(batch.shape))
+    if real and not (batch.min() >= -LARGEST and batch.max() <= LARGEST):  # so too for NaN
+        finite = _finite(as_numpy(batch), single, seen)
+        batch = finite if not is_tensor(batch) else batch.new_tensor(finite)
     return batch, single, seen
+
+
+def _kind(array: Any) -> tuple[bool, bool]:
+    """Whether an array holds uint8, or floats."""
+    if isinstance(array, np.ndarray):
+        return array.dtype == np.uint8, array.dtype.kind == "f"
+    return str(array.dtype) == "torch.uint8", array.is_floating_point()
 
 
 def _mask(observed: ArrayLike, given: tuple[int, ...], batch: tuple[int, ...]) -> NDArray[np.bool_]:
     """Which values were seen: of the shape of the samples, or of one sample for all of them."""
-    mask = np.asarray(observed)
+    mask = as_numpy(observed)
     if mask.dtype != np.bool_:
         raise TypeError(f"observed must be boolean, True where a value was seen; got dtype {mask.dtype}")
     if mask.shape not in (given, batch[1:]):
@@ -82,9 +104,7 @@ def _mask(observed: ArrayLike, given: tuple[int, ...], batch: tuple[int, ...]) -
 
 
 def _finite(batch: NDArray[Any], single: bool, seen: NDArray[np.bool_] | None) -> NDArray[Any]:
-    """Raise unless every observed value is finite and not enormous; replace other values that are not."""
-    if batch.min() >= -LARGEST and batch.max() <= LARGEST:  # false for NaN too
-        return batch
+    """Raise if an observed value is not finite or enormous; replace other values that are."""
     bad = ~(np.abs(batch) <= LARGEST)
     if seen is None or (bad & seen).any():
         where = np.argwhere(bad if seen is None else bad & seen)[0]

@@ -11,17 +11,7 @@ from numpy.typing import NDArray
 from sqhn import SQHN, Level
 from sqhn.banks import pattern
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state
-
-COPIES, DIRECTIONS = 12, 6
-
-
-def scaled_copies(shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
-    rng = np.random.default_rng(seed)
-    directions = rng.uniform(-0.4, 0.4, (DIRECTIONS, *shape))
-    which = rng.permutation(np.repeat(np.arange(DIRECTIONS), COPIES))
-    scales = rng.uniform(0.2, 1.0, (len(which), *[1] * len(shape)))
-    return np.asarray(0.5 + scales * directions[which], np.float32)
+from tests.helpers import assert_same_state, scaled_copies
 
 
 @pytest.mark.parametrize("path", ["small", "large", "large without view"])

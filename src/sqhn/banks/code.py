@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks import code_kernels as kernels
+from sqhn.banks.arrays import HostArrays
 from sqhn.banks.neurons import Codes, Neurons, Sent, Support, enlarge, learning_rules
 from sqhn.banks.threads import split_range
 from sqhn.level import Level, Options
 
-__all__ = ["CodeBank", "choose"]
+__all__ = ["CodeBank"]
 
 
-class CodeBank:
+class CodeBank(HostArrays):
     """Counts of `children.shape[0]` nodes; children (nodes, children per node) are rows of the level below."""
 
     def __init__(self, children: NDArray[np.int32], level: Level, options: Options, top: bool) -> None:
@@ -39,6 +40,11 @@ class CodeBank:
     @property
     def grown(self) -> NDArray[np.int64]:
         return self.neurons.grown
+
+    @staticmethod
+    def chunk_size(limit: int) -> int:
+        """How many samples to learn at once."""
+        return limit
 
     def reserve(self, more: int, values: int) -> None:
         """Make room for what `more` samples may grow and count, with child values below `values`."""
@@ -159,17 +165,3 @@ class CodeBank:
         self.by_neuron = np.full((self.nodes, self.neurons.room, self.family), kernels.NONE, np.int32)
         self.S = np.zeros((self.nodes, self.neurons.room), np.int64)
         kernels.fill(rows, *self.lists)
-
-
-def choose(
-    k: NDArray[np.int32],
-    h: NDArray[np.float64],
-    support: Support,
-    value: NDArray[np.float64],
-    blend: float,
-) -> NDArray[np.int32]:
-    """The value of every node, given its bottom-up winner k with activity h and what its parent expects."""
-    out = np.empty(k.shape, np.int32)
-    start, candidate, probability = support
-    split_range(kernels.choose, k.size, 8.0 * len(value), k, h, start, candidate, value, probability, blend, out)
-    return out

@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 
 from sqhn.level import Level, Options
 
-__all__ = ["Codes", "Neurons", "Patches", "Sent", "Support", "enlarge", "learning_rules"]
+__all__ = ["Array", "Codes", "Neurons", "Patches", "Sent", "Support", "check_growth", "enlarge", "learning_rules"]
+
+Array = Any
+"""Of NumPy, or of torch on a device: indexing and arithmetic mean the same."""
 
 AVERAGE, OVERWRITE, FREEZE = 0, 1, 2
 WHEN_FULL = {"average": AVERAGE, "overwrite": OVERWRITE, "freeze": FREEZE}
@@ -18,25 +21,25 @@ WHEN_FULL = {"average": AVERAGE, "overwrite": OVERWRITE, "freeze": FREEZE}
 class Patches(NamedTuple):
     """What level 1 looks at: values, and which of them were observed; both (nodes, batch, size)."""
 
-    x: NDArray[np.float32]
-    seen: NDArray[np.bool_] | None = None
+    x: Array
+    seen: Array = None
 
 
 class Codes(NamedTuple):
     """What a level above looks at: its children's values and strengths; both (child nodes, batch)."""
 
-    k: NDArray[np.int32]
-    v: NDArray[np.float64]
+    k: Array
+    v: Array
 
 
 class Sent(NamedTuple):
     """The outcome of a chunk of learning at every node; all (nodes, batch)."""
 
-    k: NDArray[np.int32]
-    v: NDArray[np.float64]
-    score: NDArray[np.float64]
-    grew: NDArray[np.bool_]
-    wrote: NDArray[np.bool_]
+    k: Array
+    v: Array
+    score: Array
+    grew: Array
+    wrote: Array
 
     @classmethod
     def empty(cls, nodes: int, batch: int) -> Sent:
@@ -49,9 +52,9 @@ class Sent(NamedTuple):
 class Support(NamedTuple):
     """For each (node, sample), the values its parent expects: entries start[node * batch + t] up to the next start."""
 
-    start: NDArray[np.int64]
-    value: NDArray[np.int32]
-    probability: NDArray[np.float64]
+    start: Array
+    value: Array
+    probability: Array
 
     @classmethod
     def single(cls, k: NDArray[np.int32]) -> Support:
@@ -101,6 +104,30 @@ class Neurons:
         """The growth thresholds of the next steps."""
         eps: NDArray[np.float64] = np.asarray(self.level.threshold(self.step + np.arange(batch)))
         return eps
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What must be saved: growth, and the counts and mean activities of the grown, one node after another."""
+        there = np.arange(self.room) < self.grown[:, None]
+        return {"grown": self.grown, "c": self.c[there], "mu": self.mu[there]}
+
+    def restore(self, state: dict[str, NDArray[Any]], step: int) -> None:
+        """Take over a saved state, into new neurons."""
+        grown = check_growth(state, len(self.grown), self.level)
+        self.grown[:] = grown
+        self.steps[0] = step
+        self.reserve(int(grown.max()))
+        there = np.arange(self.room) < grown[:, None]
+        self.c[there], self.mu[there] = state["c"], state["mu"]
+
+
+def check_growth(state: dict[str, NDArray[Any]], nodes: int, level: Level) -> NDArray[np.int64]:
+    """The number of neurons of every node, or an error if a saved state contradicts itself."""
+    grown, c, mu = state["grown"], state["c"], state["mu"]
+    if grown.shape != (nodes,) or grown.min() < 0 or grown.max() > level.capacity:
+        raise ValueError("wrong numbers of neurons")
+    if c.shape != (total := int(grown.sum()),) or mu.shape != (total,):
+        raise ValueError(f"counts of shape {c.shape} for {total} neurons")
+    return grown
 
 
 def learning_rules(level: Level, options: Options, top: bool) -> tuple[int, int, int, bool]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks import large_kernels, pattern_kernels, small_kernels
+from sqhn.banks.arrays import HostArrays
 from sqhn.banks.decision_kernels import ULP
 from sqhn.banks.large_kernels import STALE
 from sqhn.banks.neurons import Neurons, Patches, Sent, Support, enlarge, learning_rules
@@ -31,7 +32,7 @@ PATIENCE = 16  # chunks without the coarse view when it first did not pay; then 
 NOTHING = np.ones((1, 1, 1), bool)
 
 
-class PatternBank:
+class PatternBank(HostArrays):
     """Prototype vectors of `nodes` nodes that each see `shape` values."""
 
     def __init__(self, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool) -> None:
@@ -276,6 +277,16 @@ class PatternBank:
         out = np.empty((*k.shape, self.size), np.float32)
         split_range(pattern_kernels.gather, self.nodes, out.size, k, self.m, out)
         return out
+
+    def similarity(self, evidence: Patches, k: NDArray[np.int32]) -> NDArray[np.float64]:
+        """The similarity of neurons k (nodes, batch), one for each sample."""
+        return self.at(evidence, Support.single(k)).reshape(k.shape)
+
+    def likelihood(self, evidence: Patches, k: NDArray[np.int32]) -> NDArray[np.float64]:
+        """The mean likelihood of values as those of binary pixels that neurons k (nodes, batch) predict."""
+        x, m = evidence.x, self.vectors(k)
+        mean: NDArray[np.float64] = np.mean(x * m + (1 - x) * (1 - m), axis=2, dtype=np.float64)
+        return mean
 
     @staticmethod
     def mask(evidence: Patches) -> tuple[NDArray[np.bool_], bool]:

@@ -1,0 +1,323 @@
+"""The code bank on a GPU: counts as two sorted lists of entries, by value and by neuron.
+
+An entry is one (node, child, value, neuron) that was seen, as one number, and how often. Sorted by value, the entries
+that a sample touches lie side by side, so a chunk's overlaps with all neurons are read off with no list to follow;
+sorted by neuron, so do the values that a neuron expects. A chunk's new entries are merged in by sorting. Memory: 12
+bytes per entry and order (the second is made when it is asked for), and the same again while they are merged: at most
+48 bytes for each child of each sample, less where values repeat; never children x values x neurons. For a chunk, its
+overlaps with all neurons and among its samples.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sqhn.banks.cuda import code_kernels as kernels
+from sqhn.banks.cuda.arrays import CudaArrays, Neurons, enlarge, owners, power, spare
+from sqhn.banks.cuda.fate_kernels import BECAME, KEPT
+from sqhn.banks.neurons import OVERWRITE, Codes, Sent, Support, learning_rules
+from sqhn.level import DELTA, TIE, Level, Options
+
+__all__ = ["CudaCodeBank"]
+
+SCRATCH = 1 << 26  # overlaps held at once
+WIDEST = 4096  # neurons that one program looks at at once
+
+
+class Entries:
+    """Counts of (node, child, value, neuron); `limits` are the numbers of each."""
+
+    def __init__(self, limits: tuple[int, int, int, int], key: Tensor, count: Tensor) -> None:
+        self.limits, self.key, self.count = limits, key, count
+
+    def pack(self, n: Any, q: Any, k: Any, j: Any) -> Tensor:
+        """The keys of entries; sorted, they are in the order (node, child, value, neuron)."""
+        _, children, values, neurons = self.limits
+        packed: Tensor = ((n * children + q) * values + k) * neurons + j
+        return packed
+
+    @cached_property
+    def fields(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Node, child, value and neuron of every entry."""
+        _, children, values, neurons = self.limits
+        rest = self.key // neurons
+        first = rest // values
+        return first // children, first % children, rest % values, self.key % neurons
+
+    @cached_property
+    def by_neuron(self) -> tuple[Tensor, Tensor]:
+        """Keys in the order (node, neuron, child, value), and counts."""
+        n, q, k, j = self.fields
+        key, order = self.pack_by_neuron(n, q, k, j).sort()
+        return key, self.count[order]
+
+    def pack_by_neuron(self, n: Any, q: Any, k: Any, j: Any) -> Tensor:
+        _, children, values, neurons = self.limits
+        packed: Tensor = ((n * neurons + j) * children + q) * values + k
+        return packed
+
+    def lookup(self, n: Any, q: Any, k: Any, j: Any) -> Tensor:
+        """The counts of entries, 0 where there is none."""
+        wanted = self.pack(n, q, k, j)
+        if not len(self.key):
+            return torch.zeros(wanted.shape, dtype=torch.int32, device=wanted.device)
+        at = torch.searchsorted(self.key, wanted).clamp(max=len(self.key) - 1)
+        return torch.where(self.key[at] == wanted, self.count[at], 0)
+
+    def merged(self, key: Tensor, count: Tensor) -> Entries:
+        """These and more of them."""
+        keys, order = torch.cat([self.key, key]).sort()
+        counts = torch.cat([self.count, count])[order]
+        unique, group = torch.unique_consecutive(keys, return_inverse=True)
+        total = torch.zeros(len(unique), dtype=torch.int32, device=key.device).index_add_(0, group, counts)
+        return Entries(self.limits, unique, total)
+
+    def without(self, gone: Tensor) -> Entries:
+        """Those of neurons that are not gone; gone (nodes, room)."""
+        n, _, _, j = self.fields
+        kept = ~gone[n, j]
+        return Entries(self.limits, self.key[kept], self.count[kept])
+
+
+class CudaCodeBank(CudaArrays):
+    """Counts of `children.shape[0]` nodes; children (nodes, children per node) are rows of the level below."""
+
+    def __init__(
+        self,
+        children: NDArray[np.int32],
+        level: Level,
+        options: Options,
+        top: bool,
+        values: int,
+        device: torch.device,
+    ) -> None:
+        self.level, self.options, self.device = level, options, device
+        self.children = torch.from_numpy(children).to(device).long()
+        self.nodes, self.family = (int(side) for side in children.shape)
+        self.neurons = Neurons(self.nodes, level, device)
+        self.S = torch.zeros((self.nodes, 0), dtype=torch.int64, device=device)
+        limits = (self.nodes, self.family, values, level.capacity)
+        self.entries = Entries(limits, self._ints(0, torch.int64), self._ints(0, torch.int32))
+        self.mean, self.heard = options.hidden_similarity == "weighted_mean", options.norm == "heard"
+        self.capacity, self.when_full, self.pseudo, self.before = learning_rules(level, options, top)
+
+    @property
+    def grown(self) -> Tensor:
+        return self.neurons.grown
+
+    def _ints(self, length: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(length, dtype=dtype, device=self.device)
+
+    @cached_property
+    def _n(self) -> Tensor:
+        """Nodes as (nodes, 1, 1), for what is (nodes, children, batch)."""
+        return torch.arange(self.nodes, device=self.device)[:, None, None]
+
+    @cached_property
+    def _q(self) -> Tensor:
+        return torch.arange(self.family, device=self.device)[None, :, None]
+
+    def chunk_size(self, limit: int) -> int:
+        """How many samples to learn at once."""
+        width = self.nodes * (min(self.capacity, self.neurons.most + limit) + limit)
+        return max(1, min(limit, SCRATCH // width))
+
+    def reserve(self, more: int, values: int) -> None:  # noqa: ARG002
+        """Make room for what `more` samples may grow."""
+        room = self.neurons.wanted(more)
+        batch = min(more, self.chunk_size(more))
+        overlaps = 12 * self.nodes * batch * (min(room, self.neurons.most + batch) + batch)
+        merging = 48 * (len(self.entries.key) + 2 * self.nodes * self.family * batch)
+        with spare(self.device, overlaps + merging):
+            self.S = enlarge(self.S, 1, room)
+            self.neurons.reserve(room)
+
+    # -- learning ------------------------------------------------------------------------------------------------
+
+    def learn(self, evidence: Codes) -> Sent:
+        """Online steps, one after another; room must have been reserved."""
+        k, v = self.family_of(evidence)
+        if self.heard and bool((v.abs() <= TIE).any()):  # rare: then squares depend on the sample
+            parts = [self._learn(k[:, :, [t]], v[:, :, [t]], True) for t in range(k.shape[2])]
+            return Sent(*(torch.cat(field, 1) for field in zip(*parts)))
+        return self._learn(k, v, False)
+
+    def family_of(self, evidence: Codes) -> tuple[Tensor, Tensor]:
+        """The children's values and strengths, (nodes, children, batch)."""
+        k = evidence.k
+        v = evidence.v
+        return k[self.children], v[self.children]
+
+    def _learn(self, k: Tensor, v: Tensor, partial: bool) -> Sent:
+        batch, neurons = k.shape[2], self.neurons
+        width = min(neurons.room, neurons.most + batch)
+        overlap, shared = self.overlaps(k, v, width)
+        M = torch.empty((self.nodes, batch, batch), dtype=torch.float64, device=self.device)
+        same = torch.empty((self.nodes, batch, batch), dtype=torch.int32, device=self.device)
+        B = power(batch, 16, 1 << 20)
+        kernels.agreements[(batch, self.nodes)](k, v, M, same, self.family, batch, B=min(B, 1024))
+        length, total = v.square().sum(1).sqrt(), v.sum(1)
+        heard = heard_shared = hearing = overlap
+        if partial:
+            loud = (v.abs() > TIE).double()
+            heard = self.heard_squares(v, neurons.room)
+            heard_shared, hearing = self.overlaps(k, loud, width)[0], loud.sum(1)
+        shape = (self.nodes, batch)
+        winner, kind = torch.empty((2, *shape), dtype=torch.int32, device=self.device)
+        sent, a = torch.empty((2, *shape), dtype=torch.float64, device=self.device)
+        born = torch.full((self.nodes, neurons.room), -1, dtype=torch.int32, device=self.device)
+        kernels.walk[(self.nodes,)](
+            overlap, shared, M, same, length, total, heard, heard_shared, hearing, neurons.thresholds(batch), self.S,
+            neurons.c, neurons.mu, neurons.grown, born, winner, sent, a, kind, self.family, batch, width,
+            neurons.room, self.capacity, self.pseudo, when_full=self.when_full, before=self.before, mean=self.mean,
+            partial=partial, J=power(width, 16, WIDEST), B=B,
+        )  # fmt: skip
+        self.write(k, winner, kind, born)
+        neurons.learned(batch)
+        return Sent(winner, sent, a, kind == BECAME, kind != KEPT)
+
+    def overlaps(self, k: Tensor, v: Tensor, width: int) -> tuple[Tensor, Tensor]:
+        """What samples share with neurons, weighed by strengths and plainly; both (nodes, batch, width)."""
+        batch = k.shape[2]
+        overlap = torch.zeros((self.nodes, batch, width), dtype=torch.float64, device=self.device)
+        shared = torch.zeros((self.nodes, batch, width), dtype=torch.int32, device=self.device)
+        if len(self.entries.key):
+            low = self.entries.pack(self._n, self._q, k.long(), 0)
+            low, high = (torch.searchsorted(self.entries.key, edge) for edge in (low, low + self.capacity))
+            neuron = self.entries.fields[3]
+            kernels.overlaps[(batch, self.nodes)](
+                low, high, v, neuron, self.entries.count, overlap, shared, self.family, batch, width, E=128
+            )
+        return overlap, shared
+
+    def write(self, k: Tensor, winner: Tensor, kind: Tensor, born: Tensor) -> None:
+        """Count what the samples of a chunk wrote, and forget what neurons that began anew knew before."""
+        if self.when_full == OVERWRITE:
+            self.entries = self.entries.without(born >= 0)
+        t = torch.arange(k.shape[2], device=self.device)
+        last = born.gather(1, winner.long())
+        wrote = ((kind != KEPT) & (t >= last))[:, None, :].expand(k.shape)
+        key = self.entries.pack(self._n, self._q, k.long(), winner.long()[:, None, :])[wrote]
+        self.entries = self.entries.merged(key, torch.ones_like(key, dtype=torch.int32))
+
+    def hold(self, evidence: Codes, times: int, k: Tensor, wrote: Tensor) -> None:
+        """Count the children's values (child nodes, 1) again for the neurons k (nodes,) that the first sample wrote."""
+        below = self.family_of(evidence)[0][wrote].long()
+        n, j = self._n[wrote], k[wrote].long()
+        counts = self.entries.lookup(n, self._q, below, j[:, None, None])
+        self.S[n[:, 0, 0], j] += (times * (2 * counts.long() + times)).sum((1, 2))
+        self.neurons.c[n[:, 0, 0], j] += times
+        key = self.entries.pack(n, self._q, below, j[:, None, None]).reshape(-1)
+        self.entries = self.entries.merged(key, torch.full_like(key, times, dtype=torch.int32))
+        self.neurons.step += times
+
+    def store(self, evidence: Codes) -> None:
+        """Make every sample's values a new neuron at every node; room must have been reserved."""
+        k = self.family_of(evidence)[0].long()
+        new = self.neurons.append(k.shape[2])
+        self.S.scatter_(1, new, self.family)
+        key = self.entries.pack(self._n, self._q, k, new[:, None, :]).reshape(-1)
+        self.entries = self.entries.merged(key, torch.ones_like(key, dtype=torch.int32))
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def heard_squares(self, v: Tensor, width: int) -> Tensor:
+        """Sums of squared counts over the children that are heard: (nodes, batch, width)."""
+        n, q, _, j = self.entries.fields
+        squares = torch.zeros((self.nodes, self.family, width), dtype=torch.float64, device=self.device)
+        squares.index_put_((n, q, j), self.entries.count.double().square(), accumulate=True)
+        return (v.abs() > TIE).double().mT @ squares
+
+    def normalize(self, overlap: Tensor, squares: Tensor, c: Tensor, length: Tensor, total: Tensor) -> Tensor:
+        """h from overlaps, sums of squared counts, counts, and the length and the sum of the strengths."""
+        if self.mean:
+            loud = total.abs() > TIE
+            return torch.where(loud, overlap / c / torch.where(loud, total, 1.0), 0.0)
+        return overlap / (length * squares.double().sqrt() + DELTA * c)
+
+    def best(self, evidence: Codes) -> tuple[Tensor, Tensor]:
+        """The winner and its activity at every node, for every sample; both (nodes, batch)."""
+        k, v = self.family_of(evidence)
+        width = self.neurons.most
+        overlap, _ = self.overlaps(k, v, width)
+        squares = self.heard_squares(v, width) if self.heard else self.S[:, None, :width]
+        length, total = v.square().sum(1).sqrt()[..., None], v.sum(1)[..., None]
+        h = self.normalize(overlap, squares, self.neurons.c[:, None, :width], length, total)
+        there = torch.arange(width, device=self.device) < self.grown[:, None, None]
+        return self.first_best(torch.where(there, h, -torch.inf))
+
+    def at(self, evidence: Codes, support: Support) -> Tensor:
+        """The activity of the neurons that a parent expects."""
+        k, v = self.family_of(evidence)
+        batch = k.shape[2]
+        value = support.value
+        place = owners(support)
+        n, t, j = place // batch, place % batch, value.long()
+        strengths, values = v[n, :, t], k[n, :, t].long()  # (entries, children)
+        counts = self.entries.lookup(n[:, None], self._q[..., 0], values, j[:, None])
+        overlap = (strengths * counts).sum(1)
+        squares = self.heard_squares(v, self.neurons.most)[n, t, j] if self.heard else self.S[n, j]
+        return self.normalize(
+            overlap, squares, self.neurons.c[n, j], strengths.square().sum(1).sqrt(), strengths.sum(1)
+        )
+
+    def max_sum(self, u: Tensor, top: Tensor) -> Tensor:
+        """The best sum each neuron can reach with its children; u (child nodes, batch, values), top its maximum."""
+        most = int(self.grown.max())
+        batch = u.shape[1]
+        n, q, k, j = self.entries.fields
+        child = self.children[n, q]
+        reach = top[self.children][:, :, None, :].expand(-1, -1, most, -1).reshape(-1, batch).clone()
+        gain = self.entries.count[:, None] / self.neurons.c[n, j, None].double() + u[child, :, k]
+        place = (n * self.family + q) * most + j
+        reach.scatter_reduce_(0, place[:, None].expand_as(gain), gain, "amax")
+        total = reach.view(self.nodes, self.family, most, batch).sum(1).mT
+        there = torch.arange(most, device=self.device) < self.grown[:, None, None]
+        return torch.where(there, total, -torch.inf)
+
+    def support(self, j: Tensor) -> Support:
+        """What the neurons j (nodes, batch) expect of every child."""
+        batch = j.shape[1]
+        key, count = self.entries.by_neuron
+        values = self.entries.limits[2]
+        low = self.entries.pack_by_neuron(self._n, self._q, 0, j.long()[:, None, :])
+        begin, end = (torch.searchsorted(key, edge) for edge in (low, low + values))
+        order = self.children.reshape(-1).argsort()  # rows of children, in the order of the level below
+        begin, sizes = (part.reshape(-1, batch)[order].reshape(-1) for part in (begin, end - begin))
+        start = torch.zeros(len(sizes) + 1, dtype=torch.int64, device=self.device)
+        torch.cumsum(sizes, 0, out=start[1:])
+        which = torch.repeat_interleave(torch.arange(len(sizes), device=self.device), sizes)
+        entry = torch.arange(len(which), device=self.device) - start[which] + begin[which]
+        c = self.neurons.c.gather(1, j.long())[:, None, :].expand(-1, self.family, -1).reshape(-1, batch)[order]
+        value = (key[entry] % values).to(torch.int32)
+        return Support(start, value, count[entry] / c.reshape(-1)[which].double())
+
+    def probability(self, j: Tensor, k: Tensor) -> Tensor:
+        """The probability that the neurons j (nodes, batch) give to their children's values k (child nodes, batch)."""
+        counts = self.entries.lookup(self._n, self._q, k[self.children].long(), j.long()[:, None, :])
+        c = self.neurons.c.gather(1, j.long())[:, None, :]
+        p = torch.empty(k.shape, dtype=torch.float64, device=self.device)
+        p[self.children.reshape(-1)] = (counts / c.double()).reshape(-1, k.shape[1])
+        return p
+
+    # -- persistence ---------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What must be saved: rows (node, neuron, child, value, count), sorted."""
+        n, q, k, j = self.entries.fields
+        order = self.entries.pack_by_neuron(n, q, k, j).argsort()
+        rows = torch.stack([n, j, q, k, self.entries.count.long()], 1)[order]
+        return {"counts": rows.to(torch.int32).cpu().numpy()}
+
+    def restore(self, state: dict[str, NDArray[Any]], values: int) -> None:  # noqa: ARG002
+        """Take over a saved state; the neurons' own must be in place."""
+        n, j, q, k, count = torch.from_numpy(state["counts"].astype(np.int64)).to(self.device).T
+        self.entries = self.entries.merged(self.entries.pack(n, q, k, j), count.to(torch.int32))
+        self.S = torch.zeros((self.nodes, self.neurons.room), dtype=torch.int64, device=self.device)
+        self.S.index_put_((n, j), count * count, accumulate=True)

@@ -1,0 +1,40 @@
+"""What becomes of a sample at a node, on a GPU."""
+
+# Triton reads these functions as its own language.
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from sqhn.banks.neurons import FREEZE, OVERWRITE
+
+__all__ = ["AVERAGED", "BECAME", "KEPT", "fate"]
+
+KEPT, AVERAGED, BECAME = 0, 1, 2
+"""A sample wrote nothing, was averaged into the neuron that it resembles most, or became a neuron."""
+
+_KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
+_FREEZE, _OVERWRITE = tl.constexpr(FREEZE), tl.constexpr(OVERWRITE)
+_NEVER = tl.constexpr(2**63 - 1)
+
+
+@triton.jit
+def fate(below, j, G, c_n, capacity, when_full: tl.constexpr, J: tl.constexpr):
+    """Where a sample goes that resembles neuron j most, `below` the threshold or not, and what becomes of it."""
+    to = j
+    kind = tl.where((capacity == G) & (when_full == _FREEZE), _KEPT, _AVERAGED)
+    if below and capacity > G:
+        to = G
+        kind = kind * 0 + _BECAME
+    elif below and when_full == _OVERWRITE:
+        fewest = tl.full([J], _NEVER, tl.int64)
+        which = tl.zeros([J], tl.int32)
+        for b in range(0, G, J):
+            i = b + tl.arange(0, J)
+            used = tl.load(c_n + i, mask=i < G, other=_NEVER)
+            which = tl.where(used < fewest, i, which)
+            fewest = tl.minimum(fewest, used)
+        to = tl.min(tl.where(fewest == tl.min(fewest), which, 2147483647)).to(tl.int32)
+        kind = kind * 0 + _BECAME
+    return to, kind

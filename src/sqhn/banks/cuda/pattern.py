@@ -1,0 +1,242 @@
+"""The pattern bank on a GPU: prototypes and their unit vectors, learned a chunk at a time (`pattern_kernels`).
+
+Memory: twice the prototypes, and for a chunk its products with all neurons and among its samples.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sqhn.banks.cuda import pattern_kernels as kernels
+from sqhn.banks.cuda.arrays import CudaArrays, Neurons, enlarge, exact_products, full_precision, power, spare
+from sqhn.banks.cuda.fate_kernels import BECAME, KEPT
+from sqhn.banks.neurons import Patches, Sent, Support, learning_rules
+from sqhn.level import DELTA, Level, Options
+
+__all__ = ["CudaPatternBank"]
+
+SCRATCH = 1 << 27  # products held at once
+WIDEST = 4096  # neurons, or values, that one program looks at at once
+PLAIN = 256  # values per node up to which float32 products are near enough
+
+
+class CudaPatternBank(CudaArrays):
+    """Prototype vectors of `nodes` nodes that each see `shape` values."""
+
+    def __init__(
+        self, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool, device: torch.device
+    ) -> None:
+        self.nodes, self.size, self.level, self.options, self.device = nodes, math.prod(shape), level, options, device
+        self.neurons = Neurons(nodes, level, device)
+        self.m = torch.zeros((nodes, 0, self.size), device=device)
+        precise = self.size > PLAIN and exact_products(device)
+        self.unit = torch.zeros((nodes, 0, self.size), dtype=torch.float64 if precise else torch.float32, device=device)
+        self.m2 = torch.zeros((nodes, 0), dtype=torch.float64, device=device)
+        # What a chunk needs to know about neurons: how far averaging has cancelled, and how often they moved.
+        self.scale = torch.zeros((nodes, 0), dtype=torch.float64, device=device)
+        self.moved = torch.zeros((nodes, 0), dtype=torch.int32, device=device)
+        self.capacity, self.when_full, self.pseudo, self.before = learning_rules(level, options, top)
+        self.error = (self.size + 32) * torch.finfo(self.unit.dtype).eps
+
+    @property
+    def grown(self) -> Tensor:
+        return self.neurons.grown
+
+    @property
+    def blocks(self) -> dict[str, Any]:
+        """What kernels are compiled for."""
+        return {"D": power(self.size, 16, WIDEST), "centre": self.options.centre}
+
+    @property
+    def warps(self) -> int:
+        """For programs that look at whole vectors."""
+        return max(1, min(8, self.size // 256))
+
+    def chunk_size(self, limit: int) -> int:
+        """How many samples to learn at once."""
+        width = self.nodes * (min(self.level.capacity, self.neurons.most + limit) + limit)
+        return max(1, min(limit, SCRATCH // width))
+
+    def reserve(self, more: int) -> None:
+        """Make room for what `more` samples may grow; where learning may run out of memory."""
+        room = self.neurons.wanted(more)
+        batch = min(more, self.chunk_size(more))
+        products = self.nodes * batch * (min(room, self.neurons.most + batch) + batch + 2 * self.size)
+        with spare(self.device, products * self.unit.itemsize + 16 * self.nodes * batch * (self.size + 16)):
+            self.m, self.unit = enlarge(self.m, 1, room), enlarge(self.unit, 1, room)
+            self.m2, self.scale = enlarge(self.m2, 1, room), enlarge(self.scale, 1, room)
+            self.moved = enlarge(self.moved, 1, room)
+            self.neurons.reserve(room)
+
+    # -- learning ------------------------------------------------------------------------------------------------
+
+    def learn(self, evidence: Patches) -> Sent:
+        """Online steps, one after another; room must have been reserved."""
+        x: Tensor = evidence.x
+        batch, neurons = x.shape[1], self.neurons
+        width = min(neurons.room, neurons.most + batch)
+        y = self.shifted(x)
+        with full_precision():
+            A, gram = torch.bmm(y, self.unit[:, :width].mT), torch.bmm(y, y.mT)
+        xx = self.squared(x)
+        k, looked, kind = torch.empty((3, self.nodes, batch), dtype=torch.int32, device=self.device)
+        count = torch.empty((self.nodes, batch), dtype=torch.int64, device=self.device)
+        a, v = torch.full_like(xx, -torch.inf), torch.empty_like(xx)
+        value = torch.empty_like(self.m2)
+        sums = torch.empty((self.nodes, batch, 4), dtype=torch.float64, device=self.device)
+        J, rest = power(width, 16, WIDEST), self.blocks | {"B": power(batch, 16, 1 << 20)}
+        kernels.walk[(self.nodes,)](
+            A, gram, x, xx, neurons.thresholds(batch), self.m, self.m2, self.scale, self.moved, neurons.c,
+            neurons.grown, value, k, looked, kind, count, batch, width, neurons.room, self.size, math.sqrt(self.size),
+            self.capacity, self.error, when_full=self.when_full, J=J, num_warps=8 if J > 1024 else 4, **rest,
+        )  # fmt: skip
+        kernels.replay[(2 * batch, self.nodes)](
+            x, xx, self.m, self.m2, self.unit, self.scale, self.moved, neurons.mu, k, looked, kind, count, sums, a, v,
+            batch, neurons.room, self.size, self.pseudo, before=self.before, num_warps=self.warps, **rest,
+        )  # fmt: skip
+        neurons.learned(batch)
+        return Sent(k, v, a, kind == BECAME, kind != KEPT)
+
+    def shifted(self, x: Tensor) -> Tensor:
+        """Samples less the centre, as they are multiplied."""
+        return x.to(self.unit.dtype) - self.options.centre
+
+    def squared(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
+        """|x - centre|^2 over the observed values; -1 where nothing was observed."""
+        y = (x.double() - self.options.centre).square()
+        if seen is None:
+            return y.sum(2)
+        return torch.where(seen.any(2), torch.where(seen, y, 0.0).sum(2), -1.0)
+
+    def hold(self, evidence: Patches, k: Tensor, wrote: Tensor) -> None:
+        """Average further samples of one thing into the neurons k (nodes,) that its first sample wrote."""
+        x: Tensor = evidence.x
+        n = torch.arange(self.nodes, device=self.device)[wrote]
+        j = k[wrote].long()
+        for t in range(x.shape[1]):
+            self.neurons.c[n, j] += 1
+            m = self.m[n, j]
+            self.m[n, j] = m + (x[n, t] - m) / self.neurons.c[n, j, None].float()
+        self.derive(n, j)
+        self.neurons.step += x.shape[1]
+
+    def store(self, evidence: Patches) -> None:
+        """Make every sample a new neuron at every node; room must have been reserved."""
+        new = self.neurons.append(evidence.x.shape[1])
+        n = torch.arange(self.nodes, device=self.device)[:, None].expand_as(new)
+        self.m[n, new] = evidence.x
+        self.derive(n.reshape(-1), new.reshape(-1))
+
+    def derive(self, n: Tensor, j: Tensor) -> None:
+        """Compute what is derived from the prototypes j of the nodes n."""
+        for part in torch.split(torch.arange(len(n), device=self.device), max(1, SCRATCH // 4 // self.size)):
+            u = self.m[n[part], j[part]].double() - self.options.centre
+            square = u.square().sum(1)
+            self.m2[n[part], j[part]], self.scale[n[part], j[part]] = square, square.sqrt()
+            inverse = torch.where(square > 0, 1 / square.clamp(min=1e-60).sqrt(), 0.0)
+            self.unit[n[part], j[part]] = (u * inverse[:, None]).to(self.unit.dtype)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def best(self, evidence: Patches) -> tuple[Tensor, Tensor]:
+        """The winner and its similarity at every node, for every sample; both (nodes, batch)."""
+        x: Tensor = evidence.x
+        seen = evidence.seen
+        batch, width = x.shape[1], self.neurons.most
+        k = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.device)
+        v = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.device)
+        rows = max(1, SCRATCH // (self.nodes * width))
+        for start in range(0, batch, rows):
+            part = slice(start, start + rows)
+            masks = None if seen is None else seen[:, part].contiguous()
+            with spare(self.device):
+                k[:, part], v[:, part] = self.best_of(x[:, part].contiguous(), masks, width)
+        return k, v
+
+    def best_of(self, x: Tensor, seen: Tensor | None, width: int) -> tuple[Tensor, Tensor]:
+        batch = x.shape[1]
+        k = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.device)
+        v = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.device)
+        y, unit = self.shifted(x), self.unit[:, :width]
+        masked = seen is not None
+        with full_precision():
+            if seen is not None:
+                y = torch.where(seen, y, 0.0)
+                squares = torch.bmm(seen.to(unit.dtype), unit.square().mT)
+            A = torch.bmm(y, unit.mT)
+        value = torch.empty(A.shape, dtype=torch.float64, device=self.device)
+        kernels.best[(batch, self.nodes)](
+            A, squares if masked else A, x, seen.byte() if seen is not None else x, self.squared(x, seen), self.m,
+            self.grown, value, k, v, batch, width, self.neurons.room, self.size, (2 if masked else 1) * self.error,
+            masked=masked, J=power(width, 16, 1024), num_warps=max(4, self.warps), **self.blocks,
+        )  # fmt: skip
+        return k, v
+
+    def activity(self, evidence: Patches) -> Tensor:
+        """The similarity of every neuron: (nodes, batch, most grown), minus infinity where a node has fewer."""
+        x: Tensor = evidence.x
+        seen = evidence.seen
+        most = int(self.grown.max())
+        centre = self.options.centre
+        u = self.m[:, :most].double() - centre
+        y = x.double() - centre
+        mm = self.m2[:, None, :most]
+        if seen is not None:
+            y = torch.where(seen, y, 0.0)
+            mm = torch.where(seen.all(2, keepdim=True), mm, torch.bmm(seen.double(), u.square().mT))
+        lengths = y.square().sum(2, keepdim=True).sqrt() * mm.sqrt()
+        s = centre + (1 - centre) * torch.bmm(y, u.mT) / (lengths + DELTA)
+        if seen is not None:
+            s = torch.where(seen.any(2, keepdim=True), s, 0.0)
+        there = torch.arange(most, device=self.device) < self.grown[:, None, None]
+        return torch.where(there, s, -torch.inf)
+
+    def at(self, evidence: Patches, support: Support) -> Tensor:
+        """The similarity of the neurons that a parent expects."""
+        x: Tensor = evidence.x
+        seen = evidence.seen
+        s = torch.empty(len(support.value), dtype=torch.float64, device=self.device)
+        kernels.at[(x.shape[1], self.nodes)](
+            x, x if seen is None else seen.byte(), self.squared(x, seen), self.m, support.start, support.value, s,
+            x.shape[1], self.neurons.room, self.size, masked=seen is not None, num_warps=self.warps, **self.blocks,
+        )  # fmt: skip
+        return s
+
+    def similarity(self, evidence: Patches, k: Tensor) -> Tensor:
+        """The similarity of neurons k (nodes, batch), one for each sample."""
+        one = torch.arange(k.numel() + 1, device=self.device)
+        return self.at(evidence, Support(one, k.reshape(-1), one)).reshape(k.shape)
+
+    def likelihood(self, evidence: Patches, k: Tensor) -> Tensor:
+        """The mean likelihood of values as those of binary pixels that neurons k (nodes, batch) predict."""
+        x: Tensor = evidence.x
+        m = self.vectors(k)
+        return (x * m + (1 - x) * (1 - m)).mean(2, dtype=torch.float64)
+
+    def vectors(self, k: Tensor) -> Tensor:
+        """The prototypes of neurons k (nodes, batch): (nodes, batch, size)."""
+        return self.m[torch.arange(self.nodes, device=self.device)[:, None], k.long()]
+
+    # -- persistence ---------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What must be saved: the grown prototypes of all nodes, one after another."""
+        return {"prototypes": self.m[self.neurons.there()].cpu().numpy()}
+
+    def restore(self, state: dict[str, NDArray[Any]], values: int) -> None:  # noqa: ARG002
+        """Take over a saved state; the neurons' own (counts and growth) must be in place."""
+        total = int(self.grown.sum())
+        if state["prototypes"].shape != (total, self.size) or state["prototypes"].dtype != np.float32:
+            raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {total} neurons")
+        room = self.neurons.room
+        for name in ("m", "unit", "m2", "scale", "moved"):
+            setattr(self, name, enlarge(getattr(self, name), 1, room))
+        n, j = torch.nonzero(self.neurons.there(), as_tuple=True)
+        self.m[n, j] = torch.from_numpy(state["prototypes"]).to(self.device)
+        self.derive(n, j)

@@ -1,0 +1,65 @@
+"""The home of memories in main memory: NumPy arrays, and banks whose loops Numba compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks.code import CodeBank
+from sqhn.banks.pattern import PatternBank
+from sqhn.level import Level, Options
+from sqhn.validate import as_numpy, is_tensor
+
+__all__ = ["Host"]
+
+
+class Host:
+    """Arrays in main memory."""
+
+    name = "cpu"
+    tensors = False
+    chunk = 256
+
+    @staticmethod
+    def patterns(nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool) -> PatternBank:
+        return PatternBank(nodes, shape, level, options, top)
+
+    @staticmethod
+    def codes(children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int) -> CodeBank:  # noqa: ARG004
+        return CodeBank(children, level, options, top)
+
+    @staticmethod
+    def values(samples: NDArray[Any]) -> NDArray[np.float32]:
+        """Samples as float32; uint8 is read as /255."""
+        if samples.dtype == np.uint8:
+            return samples.astype(np.float32) / np.float32(255)
+        return samples.astype(np.float32, copy=False)
+
+    @staticmethod
+    def mask(seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return seen
+
+    @staticmethod
+    def own(array: NDArray[Any]) -> NDArray[Any]:
+        """The array, or a copy if it is read-only: compiled code is made once, for writable arrays."""
+        return array if array.flags.writeable else array.copy()
+
+    @staticmethod
+    def full(shape: Sequence[int], value: float) -> NDArray[np.float64]:
+        return np.full(shape, value)
+
+    @staticmethod
+    def concatenate(arrays: Sequence[NDArray[Any]], axis: int) -> NDArray[Any]:
+        return np.concatenate(arrays, axis)
+
+    @staticmethod
+    def give(array: NDArray[Any], x: object) -> Any:
+        """An answer to whoever asked with x: a tensor where x is one, on its device."""
+        if not is_tensor(x):
+            return array
+        import torch
+
+        return torch.from_numpy(as_numpy(array)).to(x.device)  # type: ignore[attr-defined]

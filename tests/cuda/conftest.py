@@ -1,0 +1,29 @@
+"""Where these tests run: on a GPU, or without one in Triton's interpreter (TRITON_INTERPRET=1, Triton installed)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> str:
+    torch = pytest.importorskip("torch")
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        import sqhn.network
+        from sqhn.banks.cuda.home import Cuda
+        from sqhn.banks.home import home
+
+        def interpreted(name: str) -> Any:
+            if name == "cpu":
+                return home(name)
+            there = Cuda(torch.device("cpu"))
+            there.name = "cuda:0"
+            return there
+
+        monkeypatch.setattr(sqhn.network, "home", interpreted)
+    elif not torch.cuda.is_available():
+        pytest.skip("needs a GPU that torch can use")
+    return "cuda"

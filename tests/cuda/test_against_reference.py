@@ -1,0 +1,213 @@
+"""On a GPU as by the reference: decision for decision, value for value. (Not by the CPU: that would need Numba.)"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from sqhn import SQHN, Level
+from sqhn.level import Options
+from sqhn.reference import ReferenceSQHN
+from tests.helpers import assert_same_state, fingerprint, scaled_copies
+
+TREES: dict[str, tuple[tuple[int, ...], list[Level]]] = {
+    "one level": ((6, 7), [Level(capacity=9)]),
+    "long vectors": ((20, 20, 14), [Level(capacity=6)]),
+    "two levels": ((8, 8), [Level(4, 5, alpha=20.0), Level(capacity=7, alpha=30.0)]),
+    "three levels": ((8, 8, 2), [Level(2, 5), Level(2, 6), Level(capacity=8)]),
+    "in time": ((12, 2), [Level((3,), 6, alpha=50.0), Level(capacity=9)]),
+    "overwrite": ((8, 8), [Level(4, 5, when_full="overwrite"), Level(capacity=6, when_full="overwrite")]),
+    "freeze": ((8, 8), [Level(4, 5, when_full="freeze"), Level(capacity=6, when_full="freeze")]),
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "cosine": {"similarity": "cosine"},
+    "mean": {"hidden_similarity": "weighted_mean", "propagation": "max"},
+    "heard": {"norm": "heard", "similarity": "cosine"},
+    "after": {"update_order": "after", "mu": "pseudocount", "blend": 0.3},
+}
+
+
+def stream(shape: tuple[int, ...], kind: str, count: int, seed: int = 0) -> NDArray[np.float32]:
+    """Samples that differ, repeat, almost repeat, have few values, or are almost the centre."""
+    rng = np.random.default_rng(seed)
+    some = rng.random((5, *shape))[rng.integers(0, 5, count)]
+    x = {
+        "different": rng.random((count, *shape)),
+        "repeated": some,
+        "almost repeated": some + rng.normal(0, 1e-6, some.shape),
+        "of few values": rng.integers(0, 3, (count, *shape)) / 2,
+        "almost the centre": 0.5 + rng.integers(-1, 2, (count, *shape)) * 2e-4,
+    }[kind]
+    if kind == "of few values":
+        x[::4, : shape[0] // 2] = 0  # patches without length, for plain cosines
+    return x.astype(np.float32)
+
+
+KINDS = ("different", "repeated", "almost repeated", "of few values", "almost the centre")
+
+
+def taught(
+    shape: tuple[int, ...], levels: list[Level], x: NDArray[np.float32], device: str, chunk: int = 256, **options: Any
+) -> tuple[SQHN, ReferenceSQHN]:
+    """A memory and a reference that learned the same, and said the same about it."""
+    memory, reference = SQHN(shape, levels, device=device, **options), ReferenceSQHN(shape, levels, Options(**options))
+    memory._chunk = chunk
+    written = memory.learn(x)
+    expected = [reference.learn(sample) for sample in x]
+    np.testing.assert_array_equal(written.index, [one.index for one in expected])
+    np.testing.assert_array_equal(written.grew, [one.grew for one in expected])
+    np.testing.assert_allclose(written.score, [one.score for one in expected], atol=1e-9)
+    assert_same_state(memory, reference)
+    return memory, reference
+
+
+def assert_same_answers(memory: SQHN, reference: ReferenceSQHN, x: NDArray[np.float32]) -> None:
+    rng = np.random.default_rng(5)
+    some = rng.random(x.shape) < 0.5
+    some[:, : x.shape[1] // 2] &= rng.random((len(x), *[1] * (x.ndim - 1))) < 0.5  # whole nodes see nothing
+    for rule in ("paper", "exact", "feedforward"):
+        for observed in (None, some):
+            recalled = memory.recall(x, observed, inference=rule)
+            for i, sample in enumerate(x):
+                expected = reference.recall(sample, None if observed is None else observed[i], rule)
+                np.testing.assert_array_equal(recalled.x[i], expected.x)
+                assert recalled.index[i] == expected.index
+                assert recalled.score[i] == pytest.approx(expected.score, abs=1e-9)
+    recognized, energy = memory.recognize(x), memory.energy(x)
+    binary = memory.energy(x, visible="bernoulli_mean")
+    for i, sample in enumerate(x):
+        judged = reference.recognize(sample)
+        assert recognized.old[i] == judged.old
+        assert recognized.score[i] == pytest.approx(judged.score, abs=1e-9)
+        assert recognized.threshold[i] == pytest.approx(judged.threshold, abs=1e-9)
+        assert energy[i] == pytest.approx(reference.energy(sample), abs=1e-9)
+        assert binary[i] == pytest.approx(reference.energy(sample, visible="bernoulli_mean"), abs=1e-6)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("tree", TREES)
+def test_learns_and_answers_as_the_reference(tree: str, options: str, device: str) -> None:
+    shape, levels = TREES[tree]
+    for seed, kind in enumerate(KINDS):
+        x = stream(shape, kind, 30, seed)
+        memory, reference = taught(shape, levels, x, device, chunk=12, **OPTIONS[options])
+        assert_same_answers(memory, reference, np.concatenate([x[:3], stream(shape, "different", 3, 9)]))
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 64])
+def test_chunks_do_not_show(chunk: int, device: str) -> None:
+    shape, levels = TREES["three levels"]
+    taught(shape, levels, np.concatenate([stream(shape, kind, 15) for kind in KINDS]), device, chunk)
+
+
+@pytest.mark.parametrize("shape", [(12,), (16, 20), (20, 10, 3)])
+@pytest.mark.parametrize("alpha", [np.inf, 1e7])
+def test_near_ties(shape: tuple[int, ...], alpha: float, device: str) -> None:
+    x = scaled_copies(shape, 0)
+    memory, reference = taught(shape, [Level(capacity=50, alpha=alpha)], x, device)
+    rng = np.random.default_rng(1)
+    queries = x[:20] + rng.normal(0, 1e-4, (20, *shape)).astype(np.float32)
+    observed = rng.random(queries.shape) < 0.6
+    assert list(memory.recall(queries).index) == [reference.recall(q).index for q in queries]
+    masked = memory.recall(queries, observed)
+    assert list(masked.index) == [reference.recall(q, o).index for q, o in zip(queries, observed)]
+
+
+def test_more_neurons_than_a_program_looks_at_at_once(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sqhn.banks.cuda import code, pattern
+
+    for module in (pattern, code):
+        monkeypatch.setattr(module, "WIDEST", 16)
+    shape = (4, 6)
+    for levels in ([Level(capacity=45)], [Level(2, 40), Level(capacity=45, when_full="overwrite")]):
+        x = np.concatenate([stream(shape, "different", 60), stream(shape, "of few values", 20)])
+        memory, reference = taught(shape, levels, x, device, chunk=32)
+        assert_same_answers(memory, reference, x[-3:])
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_tree_any_stream(data: st.DataObject, device: str) -> None:
+    policy: Any = st.sampled_from(["average", "overwrite", "freeze"])
+    alpha = st.sampled_from([2.0, 20.0, 1e7, np.inf])
+    level = st.builds(Level, kernel=st.just(2), capacity=st.integers(1, 8), alpha=alpha, when_full=policy)
+    below = data.draw(st.lists(level, max_size=2))
+    top = Level(capacity=data.draw(st.integers(1, 8)), alpha=data.draw(alpha), when_full=data.draw(policy))
+    words = data.draw(st.sampled_from(list(OPTIONS.values())))
+    x = stream((8, 8), data.draw(st.sampled_from(KINDS)), data.draw(st.integers(1, 16)), data.draw(st.integers(0, 99)))
+    taught((8, 8), [*below, top], x, device, data.draw(st.sampled_from([1, 4, 256])), **words)
+
+
+def test_samples_of_one_thing_a_batch_at_once_and_the_root_alone(device: str) -> None:
+    shape, levels = TREES["three levels"]
+    x = stream(shape, "different", 8)
+    memory, reference = SQHN(shape, levels, device=device), ReferenceSQHN(shape, levels)
+    for group in (x[:1], x[1:4], x[4:]):
+        memory.learn(group, hold=True)
+        reference.learn_samples(group)
+    assert_same_state(memory, reference)
+    memory, reference = SQHN(shape, levels, device=device), ReferenceSQHN(shape, levels)
+    memory.memorize(x[:5])
+    reference.memorize(x[:5])
+    assert_same_state(memory, reference)
+    memory.learn(x[5:], root_only=True)
+    for sample in x[5:]:
+        reference.learn(sample, root_only=True)
+    assert_same_state(memory, reference)
+
+
+def test_files_and_devices(device: str, tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    shape, levels = TREES["three levels"]
+    x = stream(shape, "different", 30)
+    here, there = SQHN(shape, levels), SQHN(shape, levels, device=device)
+    here.learn(x[:20])
+    there.learn(x[:20])
+    assert there.device == "cuda:0"
+    assert here.device == here.to("cpu").device == "cpu"
+    assert there.to("cuda:0") is there
+    here.save(tmp_path / "here")
+    there.save(tmp_path / "there")
+    copies = [
+        there.to("cpu"), here.to(device), SQHN.load(tmp_path / "there"), SQHN.load(tmp_path / "here", device=device),
+    ]  # fmt: skip
+    for memory in (there, *copies):
+        memory.learn(x[20:])
+    here.learn(x[20:])
+    reference = ReferenceSQHN.of(here)
+    for memory in (there, *copies):
+        assert_same_state(memory, reference)
+
+
+def test_tensors_for_tensors_arrays_for_arrays(device: str) -> None:
+    import torch
+
+    shape, levels = TREES["two levels"]
+    x = (stream(shape, "different", 6) * 255).astype(np.uint8)
+    by_array, by_tensor = (SQHN(shape, levels, device=device) for _ in range(2))
+    written = by_tensor.learn(torch.from_numpy(x))
+    assert all(isinstance(field, torch.Tensor) for field in written)
+    by_array.learn(x)
+    assert fingerprint(by_array) == fingerprint(by_tensor)
+    place = by_array._home.place  # type: ignore[attr-defined]
+    for value in (torch.from_numpy(x), torch.from_numpy(x).to(place)):
+        found: Any = by_array.recall(value)
+        assert found.x.device == value.device
+        assert found.x.dtype == torch.float32
+        np.testing.assert_array_equal(found.x.cpu().numpy(), by_array.recall(x).x)
+    assert isinstance(by_array.recall(x).x, np.ndarray)
+    assert isinstance(by_array.recall(x[0]).score, float)
+    bad: Any = torch.zeros(2, 8, 8, device=place)
+    bad[1, 2, 3] = torch.nan
+    with pytest.raises(ValueError, match=r"the value at \(1, 2, 3\) of an array of shape \(2, 8, 8\) is nan"):
+        by_array.learn(bad)
+    seen = ~torch.isnan(bad)
+    found = by_array.recall(bad, seen)
+    np.testing.assert_array_equal(found.x.cpu().numpy(), by_array.recall(np.zeros((2, 8, 8)), seen.cpu().numpy()).x)
