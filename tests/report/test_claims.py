@@ -91,6 +91,22 @@ def test_the_printed_table_passes_but_for_ties() -> None:
     assert verdict("T1.4", table()) == "PASS"
 
 
+def test_only_the_sqhn_is_without_error() -> None:
+    others = ["MHN", "MHN-Manhtn", "MHN-GradInf", "GPCN (offline)", "BayesPCN", "BayesPCN (forget)"]
+    l1 = [one for one in table() if one["settings"]["model"] == "SQHN L1"]
+
+    def like(l1: dict[str, Any], model: str, mse: float) -> dict[str, Any]:
+        rows = [{**row, "mse": mse} for row in l1["results"]["rows"]]
+        return {**l1, "results": {"rows": rows}, "settings": {**l1["settings"], "model": model}}
+
+    rest = [like(one, model, 0.01) for one in l1 for model in others]
+    assert verdict("T1.7", table() + rest) == "PASS"
+    some = [one for one in rest if one["settings"]["model"] != others[-1]]
+    assert verdict("T1.7", table() + some) == "NOT RUN"
+    assert verdict("T1.7", table() + rest + [like(one, "NN", 0.0) for one in l1]) == "PASS"  # not the paper's
+    assert verdict("T1.7", table() + [like(one, model, 0.0) for one in l1 for model in others]) == "FAIL"
+
+
 def test_errors_beyond_the_tolerance_fail() -> None:
     assert verdict("T1.1", table(L1=1e-4)) == "FAIL"
     assert verdict("T1.2", table(hetero=6e-4)) == "FAIL"  # of L3
