@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,27 +29,44 @@ def test_without_torch_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch
         load_torch()
 
 
-@pytest.mark.parametrize(("name", "peer"), [("sgd", "SGD"), ("adam", "Adam")])
-def test_steps_are_those_of_torch(name: str, peer: str) -> None:
-    """Two parameters; the gradient of one comes as a product and a tensor to be summed."""
-    ours = [matrix(5, 3), matrix(4, seed=1)]
-    theirs = [parameter.clone().requires_grad_() for parameter in ours]
+def adam(gradients: list[Tensor], rate: float) -> Tensor:
+    """How far the steps of Adam (Kingma & Ba, 2015, algorithm 1) go in all, from the sums that its averages are."""
+    moved: Tensor = torch.zeros_like(gradients[0])
+    for t in range(1, len(gradients) + 1):
+        mean = sum(0.1 * 0.9 ** (t - i) * g for i, g in enumerate(gradients[:t], start=1)) / (1 - 0.9**t)
+        square = sum(0.001 * 0.999 ** (t - i) * g**2 for i, g in enumerate(gradients[:t], start=1)) / (1 - 0.999**t)
+        moved -= rate * mean / (square**0.5 + 1e-8)
+    return moved
+
+
+def descent(gradients: list[Tensor], rate: float) -> Tensor:
+    moved: Tensor = -rate * torch.stack(gradients).sum(0)
+    return moved
+
+
+@pytest.mark.parametrize(("name", "formula"), [("sgd", descent), ("adam", adam)])
+def test_steps_are_those_of_the_formulas(name: str, formula: Callable[[list[Tensor], float], Tensor]) -> None:
+    """The gradient of one parameter comes as a product and a tensor to be summed, of another as several products."""
+    start = [matrix(5, 3), matrix(4, seed=1), matrix(2, 5, 3, seed=2)]
+    ours = [parameter.clone() for parameter in start]
     optimizer = OPTIMIZERS[name](ours, 0.03)
-    expected = getattr(torch.optim, peer)(theirs, lr=0.03)
+    seen: list[list[Tensor]] = [[], [], []]
     for step in range(20):
         left, right, extra = matrix(2, 5, seed=10 + step), matrix(2, 3, seed=50 + step), matrix(5, 3, seed=90 + step)
         vector = matrix(4, seed=130 + step)
-        optimizer.step([[Product(left, right, 0.5), extra], [vector]])
-        theirs[0].grad, theirs[1].grad = 0.5 * left.T @ right + extra, vector
-        expected.step()
-        for one, other in zip(ours, theirs):
-            torch.testing.assert_close(one, other.detach(), rtol=1e-12, atol=1e-14)
+        lefts, rights = matrix(2, 6, 5, seed=170 + step), matrix(2, 6, 3, seed=210 + step)
+        optimizer.step([[Product(left, right, 0.5), extra], [vector], [Product(lefts, rights, 2.0)]])
+        seen[0].append(0.5 * left.T @ right + extra)
+        seen[1].append(vector)
+        seen[2].append(2 * torch.stack([a.T @ b for a, b in zip(lefts, rights)]))
+        for one, before, gradients in zip(ours, start, seen):
+            torch.testing.assert_close(one, before + formula(gradients, 0.03), rtol=1e-10, atol=1e-12)
 
 
 def test_a_product_may_be_of_several_nodes() -> None:
     left, right, like = matrix(4, 2, 5), matrix(4, 2, 3, seed=1), matrix(4, 5, 3)
     expected = torch.stack([3.0 * a.T @ b for a, b in zip(left, right)])
-    torch.testing.assert_close(dense([Product(left, right, 3.0)], like), expected)
+    torch.testing.assert_close(dense([Product(left, right, 3.0)], like.clone()), expected)
 
 
 def test_consolidation_averages_are_their_sums() -> None:

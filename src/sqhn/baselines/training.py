@@ -6,7 +6,6 @@ adds a product to the parameter without ever forming it: a step then costs no mo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -50,12 +49,16 @@ def add(target: Tensor, gradient: Gradient, scale: float) -> None:
         target.add_(gradient, alpha=scale)
 
 
-def dense(terms: Sequence[Gradient], like: Tensor) -> Tensor:
-    """The sum of the terms, as a tensor."""
-    total = like.new_zeros(like.shape)
-    for gradient in terms:
-        add(total, gradient, 1.0)
-    return total
+def dense(terms: Sequence[Gradient], out: Tensor) -> Tensor:
+    """The sum of the terms, into `out`: a new tensor of this size costs more than what is done with it."""
+    first, *others = terms
+    if isinstance(first, Product):
+        load_torch().matmul((first.scale * first.left).mT, first.right, out=out)
+    else:
+        out.copy_(first)
+    for gradient in others:
+        add(out, gradient, 1.0)
+    return out
 
 
 class Optimizer(Protocol):
@@ -79,23 +82,18 @@ class SGD:
 class Adam:
     """Adam with the constants of its authors."""
 
-    DECAY, DECAY_OF_SQUARES, EPSILON = 0.9, 0.999, 1e-8
-
     def __init__(self, parameters: Sequence[Tensor], rate: float) -> None:
-        self.parameters, self.rate, self.steps = parameters, rate, 0
-        self.means = [parameter.new_zeros(parameter.shape) for parameter in parameters]
-        self.squares = [parameter.new_zeros(parameter.shape) for parameter in parameters]
+        torch = load_torch()
+        self.parameters = parameters
+        for parameter in parameters:
+            parameter.grad = torch.empty_like(parameter)
+        self._adam = torch.optim.Adam(parameters, lr=rate, fused=True)
 
     def step(self, terms: Sequence[Sequence[Gradient]]) -> None:
-        self.steps += 1
-        bias = 1 - self.DECAY**self.steps
-        bias_of_squares = 1 - self.DECAY_OF_SQUARES**self.steps
-        for parameter, mean, square, gradients in zip(self.parameters, self.means, self.squares, terms):
-            total = dense(gradients, parameter)
-            mean.lerp_(total, 1 - self.DECAY)
-            square.mul_(self.DECAY_OF_SQUARES).addcmul_(total, total, value=1 - self.DECAY_OF_SQUARES)
-            deviation = square.sqrt().div_(math.sqrt(bias_of_squares)).add_(self.EPSILON)
-            parameter.addcdiv_(mean, deviation, value=-self.rate / bias)
+        for parameter, gradients in zip(self.parameters, terms):
+            assert parameter.grad is not None
+            dense(gradients, parameter.grad)
+        self._adam.step()
 
 
 OPTIMIZERS: dict[str, Callable[[Sequence[Tensor], float], Optimizer]] = {"sgd": SGD, "adam": Adam}
@@ -114,12 +112,15 @@ class EWC:
         self.parameters, self.strength, self.steps = parameters, strength, 0
         self.anchors = [parameter.clone() for parameter in parameters]
         self.importances = [parameter.new_zeros(parameter.shape) for parameter in parameters]
+        self._scratch = [parameter.clone() for parameter in parameters]
 
     def gradients(self) -> list[Tensor]:
-        """The gradient of what is added to the loss."""
+        """The gradient of what is added to the loss; good until the next update."""
         return [
-            (parameter - anchor).mul_(importance).mul_(2 * self.strength)
-            for parameter, anchor, importance in zip(self.parameters, self.anchors, self.importances)
+            load_torch().sub(parameter, anchor, out=scratch).mul_(importance).mul_(2 * self.strength)
+            for scratch, parameter, anchor, importance in zip(
+                self._scratch, self.parameters, self.anchors, self.importances
+            )
         ]
 
     def update(self, gradients: Sequence[Gradient]) -> None:
@@ -127,10 +128,12 @@ class EWC:
         self.steps += 1
         anchoring = max(1 / (self.steps + 1), self.SLOWEST)
         weighing = max(1 / self.steps, self.SLOWEST)
-        for parameter, anchor, importance, gradient in zip(self.parameters, self.anchors, self.importances, gradients):
+        for parameter, anchor, importance, scratch, gradient in zip(
+            self.parameters, self.anchors, self.importances, self._scratch, gradients
+        ):
             anchor.lerp_(parameter, anchoring)
-            total = dense([gradient], parameter)
-            importance.mul_(1 - weighing).addcmul_(total, total, value=weighing)
+            total = dense([gradient], scratch)
+            importance.lerp_(total.square_(), weighing)
 
 
 class Reservoir:
