@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
@@ -52,6 +53,30 @@ def assert_same_state(memory: SQHN, reference: ReferenceSQHN) -> None:
                 _, j, q, k, count = state["counts"][state["counts"][:, 0] == n].T
                 table[j, node.edges[q] + k] = count / node.c[j]
                 np.testing.assert_allclose(table, node.m, atol=1e-9)
+
+
+def assert_same_answers(memory: SQHN, reference: ReferenceSQHN, x: NDArray[np.float32]) -> None:
+    """Recall with and without missing values, by all rules, recognition and energy."""
+    rng = np.random.default_rng(5)
+    some = rng.random(x.shape) < 0.5
+    some[:, : x.shape[1] // 2] &= rng.random((len(x), *[1] * (x.ndim - 1))) < 0.5  # whole nodes see nothing
+    for rule in ("paper", "exact", "feedforward"):
+        for observed in (None, some):
+            recalled = memory.recall(x, observed, inference=rule)
+            for i, sample in enumerate(x):
+                expected = reference.recall(sample, None if observed is None else observed[i], rule)
+                np.testing.assert_array_equal(recalled.x[i], expected.x)
+                assert recalled.index[i] == expected.index
+                assert recalled.score[i] == pytest.approx(expected.score, abs=1e-9)
+    recognized, energy = memory.recognize(x), memory.energy(x)
+    binary = memory.energy(x, visible="bernoulli_mean")
+    for i, sample in enumerate(x):
+        judged = reference.recognize(sample)
+        assert recognized.old[i] == judged.old
+        assert recognized.score[i] == pytest.approx(judged.score, abs=1e-9)
+        assert recognized.threshold[i] == pytest.approx(judged.threshold, abs=1e-9)
+        assert energy[i] == pytest.approx(reference.energy(sample), abs=1e-9)
+        assert binary[i] == pytest.approx(reference.energy(sample, visible="bernoulli_mean"), abs=1e-6)
 
 
 def noisy(x: NDArray[Any], sigma: float = 0.2, seed: int = 1) -> NDArray[np.float32]:

@@ -57,6 +57,11 @@ def test_numpy_numbers_are_as_good_as_plain_ones(tmp_path: Path) -> None:
     assert again.levels[0] == Level((2, 2), 5, 100.0, 1.0)
 
 
+def test_a_device_that_cannot_be_used_is_no_fault_of_the_file(saved: Path) -> None:
+    with pytest.raises(ValueError, match="device must be 'cpu', 'cuda'"):
+        SQHN.load(saved, device="abacus")
+
+
 def test_an_empty_memory_can_be_saved(tmp_path: Path, pictures: NDArray[np.float32]) -> None:
     memory = SQHN(SHAPE, levels("L2 (4,8)", 12))
     memory.save(tmp_path / "m.sqhn")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialize
 
+from sqhn.banks.home import home
 from sqhn.level import Level, Options
 from sqhn.memory import MemoryFileError
 from sqhn.validate import as_shape
@@ -79,6 +80,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def load(kind: type[Network], path: str | os.PathLike[str], device: str = "cpu") -> Network:
     """Read a memory of class `kind`, onto a device."""
+    home(device)  # a device that cannot be used is no fault of the file
     try:
         with safe_open(path, "numpy") as file:
             metadata = file.metadata() or {}

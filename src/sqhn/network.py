@@ -149,7 +149,7 @@ class SQHN:
         self._learn_each(samples, below=True, root=False)
 
     def _learn_each(self, samples: Array, below: bool, root: bool) -> Sent:
-        whole = deferred if self._codes else nullcontext  # one level is one call: there is no halfway
+        whole = nullcontext if self._home.at_once and not self._codes else deferred  # one call has no halfway
         done: list[Sent] = []
         start = 0
         while start < len(samples):
@@ -222,7 +222,7 @@ class SQHN:
 
     def _split(self, samples: Array, seen: Array = None) -> Patches:
         at, split = self._home, self._tilings[0].split
-        return Patches(at.own(split(at.values(samples))), None if seen is None else at.own(split(at.mask(seen))))
+        return Patches(at.own(split(at.values(samples))), None if seen is None else at.own(split(at.bring(seen))))
 
     # -- recall --------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from sqhn.banks import pattern, threads
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
 from tests.conftest import colour_pictures
-from tests.helpers import ARCHITECTURES, assert_same_state, levels, noisy
+from tests.helpers import ARCHITECTURES, assert_same_answers, assert_same_state, levels, noisy
 
 CAPACITY = 24
 LOADS = {"below": CAPACITY // 2, "at": CAPACITY, "five times over": 5 * CAPACITY}
@@ -25,28 +25,6 @@ SHAPE = (32, 32, 3)
 def taught_reference(architecture: str, load: str) -> tuple[ReferenceSQHN, list[Any]]:
     reference = ReferenceSQHN(SHAPE, levels(architecture, CAPACITY))
     return reference, [reference.learn(x) for x in colour_pictures()[: LOADS[load]]]
-
-
-def assert_same_answers(memory: SQHN, reference: ReferenceSQHN, x: NDArray[np.float32]) -> None:
-    """Recall with and without missing values, by both rules, recognition and energy."""
-    rng = np.random.default_rng(5)
-    some = rng.random(x.shape) < 0.5
-    some[:, :, 16:] = False  # whole nodes see nothing
-    for observed, inference in ((None, "paper"), (some, "paper"), (None, "exact"), (some, "exact")):
-        recalled = memory.recall(x, observed, inference=inference)
-        for i, sample in enumerate(x):
-            expected = reference.recall(sample, None if observed is None else observed[i], inference)
-            np.testing.assert_array_equal(recalled.x[i], expected.x)
-            assert recalled.index[i] == expected.index
-            assert recalled.score[i] == pytest.approx(expected.score, abs=1e-9)
-    recognized = memory.recognize(x)
-    energy = memory.energy(x)
-    for i, sample in enumerate(x):
-        judged = reference.recognize(sample)
-        assert recognized.old[i] == judged.old
-        assert recognized.score[i] == pytest.approx(judged.score, abs=1e-9)
-        assert recognized.threshold[i] == pytest.approx(judged.threshold, abs=1e-9)
-        assert energy[i] == pytest.approx(reference.energy(sample), abs=1e-9)
 
 
 @pytest.mark.parametrize("load", LOADS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from sqhn import SQHN, Level
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state, fingerprint, scaled_copies
+from tests.helpers import assert_same_answers, assert_same_state, fingerprint, scaled_copies
 
 TREES: dict[str, tuple[tuple[int, ...], list[Level]]] = {
     "one level": ((6, 7), [Level(capacity=9)]),
@@ -66,29 +67,6 @@ def taught(
     np.testing.assert_allclose(written.score, [one.score for one in expected], atol=1e-9)
     assert_same_state(memory, reference)
     return memory, reference
-
-
-def assert_same_answers(memory: SQHN, reference: ReferenceSQHN, x: NDArray[np.float32]) -> None:
-    rng = np.random.default_rng(5)
-    some = rng.random(x.shape) < 0.5
-    some[:, : x.shape[1] // 2] &= rng.random((len(x), *[1] * (x.ndim - 1))) < 0.5  # whole nodes see nothing
-    for rule in ("paper", "exact", "feedforward"):
-        for observed in (None, some):
-            recalled = memory.recall(x, observed, inference=rule)
-            for i, sample in enumerate(x):
-                expected = reference.recall(sample, None if observed is None else observed[i], rule)
-                np.testing.assert_array_equal(recalled.x[i], expected.x)
-                assert recalled.index[i] == expected.index
-                assert recalled.score[i] == pytest.approx(expected.score, abs=1e-9)
-    recognized, energy = memory.recognize(x), memory.energy(x)
-    binary = memory.energy(x, visible="bernoulli_mean")
-    for i, sample in enumerate(x):
-        judged = reference.recognize(sample)
-        assert recognized.old[i] == judged.old
-        assert recognized.score[i] == pytest.approx(judged.score, abs=1e-9)
-        assert recognized.threshold[i] == pytest.approx(judged.threshold, abs=1e-9)
-        assert energy[i] == pytest.approx(reference.energy(sample), abs=1e-9)
-        assert binary[i] == pytest.approx(reference.energy(sample, visible="bernoulli_mean"), abs=1e-6)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -160,6 +138,27 @@ def test_samples_of_one_thing_a_batch_at_once_and_the_root_alone(device: str) ->
     memory.learn(x[5:], root_only=True)
     for sample in x[5:]:
         reference.learn(sample, root_only=True)
+    assert_same_state(memory, reference)
+
+
+@pytest.mark.parametrize("tree", ["one level", "two levels"])
+def test_an_interrupt_waits_for_the_end_of_a_chunk(tree: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sqhn.banks.cuda import pattern
+
+    shape, levels = TREES[tree]
+    x = stream(shape, "different", 12)
+    memory, reference = SQHN(shape, levels, device=device), ReferenceSQHN(shape, levels)
+    squared = pattern.CudaPatternBank.squared
+
+    def interrupted(*arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return squared(*arguments)
+
+    monkeypatch.setattr(pattern.CudaPatternBank, "squared", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        memory.learn(x)
+    for sample in x:
+        reference.learn(sample)
     assert_same_state(memory, reference)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks import code_kernels as kernels
 from sqhn.banks.arrays import HostArrays
-from sqhn.banks.neurons import Codes, Neurons, Sent, Support, enlarge, learning_rules
+from sqhn.banks.neurons import Codes, Neurons, Sent, Support, check_counts, enlarge, learning_rules
 from sqhn.banks.threads import split_range
 from sqhn.level import Level, Options
 
@@ -153,11 +153,7 @@ class CodeBank(HostArrays):
     def restore(self, state: dict[str, NDArray[Any]], values: int) -> None:
         """Take over a saved state with child values below `values`; the neurons' own must be in place."""
         rows = state["counts"]
-        if rows.ndim != 2 or rows.shape[1] != 5 or rows.dtype != np.int32:
-            raise ValueError(f"counts of shape {rows.shape} and dtype {rows.dtype}")
-        limits = (self.nodes, self.neurons.room, self.family, values)
-        if rows.min(initial=0) < 0 or any(rows[:, i].max(initial=0) >= max(1, top) for i, top in enumerate(limits)):
-            raise ValueError(f"counts outside the limits {limits}")
+        check_counts(rows, (self.nodes, self.neurons.room, self.family, values))
         entries = np.bincount(rows[:, 0], minlength=self.nodes)
         self.pool = np.zeros((self.nodes, int(entries.max()), 5), np.int32)
         self.used[:], self.free[:] = 0, kernels.NONE

@@ -18,6 +18,7 @@ class Home(Protocol):
 
     name: str
     tensors: bool  # whether samples that come as torch tensors stay so
+    at_once: bool  # whether a bank learns a chunk in one call, that nothing interrupts
     chunk: int  # how many samples to learn at once, if there is memory for it
 
     def patterns(self, nodes: int, shape: tuple[int, ...], level: Any, options: Any, top: bool) -> Any:
@@ -29,8 +30,8 @@ class Home(Protocol):
     def values(self, samples: Array) -> Array:
         """Samples as float32; uint8 is read as /255."""
 
-    def mask(self, seen: Array) -> Array:
-        """Which values were seen."""
+    def bring(self, array: Array) -> Array:
+        """An array from wherever it is."""
 
     def own(self, array: Array) -> Array:
         """An array that kernels can take."""

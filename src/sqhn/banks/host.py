@@ -21,6 +21,7 @@ class Host:
 
     name = "cpu"
     tensors = False
+    at_once = True
     chunk = 256
 
     @staticmethod
@@ -39,8 +40,8 @@ class Host:
         return samples.astype(np.float32, copy=False)
 
     @staticmethod
-    def mask(seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return seen
+    def bring(array: NDArray[Any]) -> NDArray[Any]:
+        return array
 
     @staticmethod
     def own(array: NDArray[Any]) -> NDArray[Any]:

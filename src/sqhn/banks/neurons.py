@@ -9,7 +9,19 @@ from numpy.typing import NDArray
 
 from sqhn.level import Level, Options
 
-__all__ = ["Array", "Codes", "Neurons", "Patches", "Sent", "Support", "check_growth", "enlarge", "learning_rules"]
+__all__ = [
+    "Array",
+    "Codes",
+    "Neurons",
+    "Patches",
+    "Sent",
+    "Support",
+    "check_counts",
+    "check_growth",
+    "check_prototypes",
+    "enlarge",
+    "learning_rules",
+]
 
 Array = Any
 """Of NumPy, or of torch on a device: indexing and arithmetic mean the same."""
@@ -128,6 +140,20 @@ def check_growth(state: dict[str, NDArray[Any]], nodes: int, level: Level) -> ND
     if c.shape != (total := int(grown.sum()),) or mu.shape != (total,):
         raise ValueError(f"counts of shape {c.shape} for {total} neurons")
     return grown
+
+
+def check_prototypes(prototypes: NDArray[Any], total: int, size: int) -> None:
+    """Raise unless saved prototypes are those of `total` neurons."""
+    if prototypes.shape != (total, size) or prototypes.dtype != np.float32:
+        raise ValueError(f"prototypes of shape {prototypes.shape} for {total} neurons of {size} values")
+
+
+def check_counts(rows: NDArray[Any], limits: tuple[int, int, int, int]) -> None:
+    """Raise unless saved counts are rows (node, neuron, child, value, count) within limits."""
+    if rows.ndim != 2 or rows.shape[1] != 5 or rows.dtype != np.int32:
+        raise ValueError(f"counts of shape {rows.shape} and dtype {rows.dtype}")
+    if rows.min(initial=0) < 0 or any(rows[:, i].max(initial=0) >= max(1, top) for i, top in enumerate(limits)):
+        raise ValueError(f"counts outside the limits {limits}")
 
 
 def learning_rules(level: Level, options: Options, top: bool) -> tuple[int, int, int, bool]:

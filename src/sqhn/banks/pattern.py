@@ -18,7 +18,7 @@ from sqhn.banks import large_kernels, pattern_kernels, small_kernels
 from sqhn.banks.arrays import HostArrays
 from sqhn.banks.decision_kernels import ULP
 from sqhn.banks.large_kernels import STALE
-from sqhn.banks.neurons import Neurons, Patches, Sent, Support, enlarge, learning_rules
+from sqhn.banks.neurons import Neurons, Patches, Sent, Support, check_prototypes, enlarge, learning_rules
 from sqhn.banks.threads import split_range
 from sqhn.banks.view import View
 from sqhn.level import Level, Options
@@ -301,8 +301,7 @@ class PatternBank(HostArrays):
     def restore(self, state: dict[str, NDArray[Any]], values: int) -> None:  # noqa: ARG002
         """Take over a saved state; the neurons' own (counts and growth) must be in place."""
         room = self.neurons.room
-        if state["prototypes"].shape != (self.grown.sum(), self.size) or state["prototypes"].dtype != np.float32:
-            raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {self.grown.sum()} neurons")
+        check_prototypes(state["prototypes"], int(self.grown.sum()), self.size)
         self.m = np.zeros((self.nodes, room, self.size), np.float32)
         ends = np.cumsum(self.grown)
         for n, G in enumerate(self.grown):

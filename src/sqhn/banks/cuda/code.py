@@ -21,7 +21,7 @@ from torch import Tensor
 from sqhn.banks.cuda import code_kernels as kernels
 from sqhn.banks.cuda.arrays import CudaArrays, Neurons, enlarge, owners, power, spare
 from sqhn.banks.cuda.fate_kernels import BECAME, KEPT
-from sqhn.banks.neurons import OVERWRITE, Codes, Sent, Support, learning_rules
+from sqhn.banks.neurons import OVERWRITE, Codes, Sent, Support, check_counts, learning_rules
 from sqhn.level import DELTA, TIE, Level, Options
 
 __all__ = ["CudaCodeBank"]
@@ -315,8 +315,9 @@ class CudaCodeBank(CudaArrays):
         rows = torch.stack([n, j, q, k, self.entries.count.long()], 1)[order]
         return {"counts": rows.to(torch.int32).cpu().numpy()}
 
-    def restore(self, state: dict[str, NDArray[Any]], values: int) -> None:  # noqa: ARG002
-        """Take over a saved state; the neurons' own must be in place."""
+    def restore(self, state: dict[str, NDArray[Any]], values: int) -> None:
+        """Take over a saved state with child values below `values`; the neurons' own must be in place."""
+        check_counts(state["counts"], (self.nodes, self.neurons.room, self.family, values))
         n, j, q, k, count = torch.from_numpy(state["counts"].astype(np.int64)).to(self.device).T
         self.entries = self.entries.merged(self.entries.pack(n, q, k, j), count.to(torch.int32))
         self.S = torch.zeros((self.nodes, self.neurons.room), dtype=torch.int64, device=self.device)

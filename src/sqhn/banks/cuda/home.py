@@ -49,6 +49,7 @@ class Cuda:
     """Arrays of torch on a device."""
 
     tensors = True
+    at_once = False
     chunk = 512
 
     def __init__(self, place: Any) -> None:
@@ -73,16 +74,16 @@ class Cuda:
         """Samples as float32; uint8 is read as /255."""
         import torch
 
-        x = self.mask(samples)
+        x = self.bring(samples)
         if x.dtype == torch.uint8:
             return x.float() / torch.full((), 255.0, device=self.place)  # by a number it would multiply by 1 / 255
         return x.float()
 
-    def mask(self, array: Any) -> Tensor:
-        """An array here."""
+    def bring(self, array: Any) -> Tensor:
+        """An array from wherever it is."""
         import torch
 
-        x: Tensor = array if is_tensor(array) else torch.from_numpy(np.ascontiguousarray(array))
+        x: Tensor = array if is_tensor(array) else torch.from_numpy(np.require(array, requirements=["C", "W"]))
         return x.to(self.place)
 
     @staticmethod

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -16,7 +15,7 @@ from torch import Tensor
 from sqhn.banks.cuda import pattern_kernels as kernels
 from sqhn.banks.cuda.arrays import CudaArrays, Neurons, enlarge, exact_products, full_precision, power, spare
 from sqhn.banks.cuda.fate_kernels import BECAME, KEPT
-from sqhn.banks.neurons import Patches, Sent, Support, learning_rules
+from sqhn.banks.neurons import Patches, Sent, Support, check_prototypes, learning_rules
 from sqhn.level import DELTA, Level, Options
 
 __all__ = ["CudaPatternBank"]
@@ -231,9 +230,7 @@ class CudaPatternBank(CudaArrays):
 
     def restore(self, state: dict[str, NDArray[Any]], values: int) -> None:  # noqa: ARG002
         """Take over a saved state; the neurons' own (counts and growth) must be in place."""
-        total = int(self.grown.sum())
-        if state["prototypes"].shape != (total, self.size) or state["prototypes"].dtype != np.float32:
-            raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {total} neurons")
+        check_prototypes(state["prototypes"], int(self.grown.sum()), self.size)
         room = self.neurons.room
         for name in ("m", "unit", "m2", "scale", "moved"):
             setattr(self, name, enlarge(getattr(self, name), 1, room))
