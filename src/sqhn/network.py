@@ -239,7 +239,7 @@ class SQHN:
         rule = by_name(inference)
         samples, single, seen = self._question(x, observed)
         parts = []
-        for patches in self._parts(samples, seen, rule.samples):
+        for patches in self._parts(samples, seen, rule.samples * self._home.breadth):
             messages = self._up(patches, rule)
             k = self._down(messages, rule)
             found = self._tilings[0].join(self._patterns.vectors(k[0]))
@@ -287,7 +287,7 @@ class SQHN:
         check_word("visible", visible, ("similarity", "bernoulli_mean"))
         samples, single, _ = self._question(x, None)
         parts = []
-        for patches in self._parts(samples, None, rule.samples):
+        for patches in self._parts(samples, None, rule.samples * self._home.breadth):
             k = self._down(self._up(patches, rule), rule)
             parts.append((self._energy(patches, k, visible),))
         energy: Score = self._results(x, single, *self._together(parts))[0]

@@ -148,13 +148,13 @@ def test_an_interrupt_waits_for_the_end_of_a_chunk(tree: str, device: str, monke
     shape, levels = TREES[tree]
     x = stream(shape, "different", 12)
     memory, reference = SQHN(shape, levels, device=device), ReferenceSQHN(shape, levels)
-    squared = pattern.CudaPatternBank.squared
+    full_precision = pattern.full_precision
 
-    def interrupted(*arguments: Any) -> Any:
+    def interrupted() -> Any:
         signal.raise_signal(signal.SIGINT)
-        return squared(*arguments)
+        return full_precision()
 
-    monkeypatch.setattr(pattern.CudaPatternBank, "squared", interrupted)
+    monkeypatch.setattr(pattern, "full_precision", interrupted)
     with pytest.raises(KeyboardInterrupt):
         memory.learn(x)
     for sample in x:

@@ -20,6 +20,7 @@ class Home(Protocol):
     tensors: bool  # whether samples that come as torch tensors stay so
     at_once: bool  # whether a bank learns a chunk in one call, that nothing interrupts
     chunk: int  # how many samples to learn at once, if there is memory for it
+    breadth: int  # how many times as many samples as on a CPU to answer at once
 
     def patterns(self, nodes: int, shape: tuple[int, ...], level: Any, options: Any, top: bool) -> Any:
         """A bank for level 1."""

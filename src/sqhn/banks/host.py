@@ -23,6 +23,7 @@ class Host:
     tensors = False
     at_once = True
     chunk = 256
+    breadth = 1
 
     @staticmethod
     def patterns(nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool) -> PatternBank:

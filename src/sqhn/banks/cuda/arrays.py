@@ -14,7 +14,9 @@ from torch import Tensor
 from sqhn.banks.neurons import Support, check_growth
 from sqhn.level import TIE, Level
 
-__all__ = ["CudaArrays", "Neurons", "enlarge", "exact_products", "full_precision", "owners", "power", "spare"]
+__all__ = ["WALKERS", "CudaArrays", "Neurons", "enlarge", "exact_products", "full_precision", "owners", "power", "spare"]
+
+WALKERS = 8  # warps of a program that takes a chunk's decisions
 
 
 def enlarge(array: Tensor, axis: int, length: int, fill: float = 0) -> Tensor:

@@ -1,11 +1,13 @@
-"""The code bank on a GPU: counts as two sorted lists of entries, by value and by neuron.
+"""The code bank on a GPU: counts as sorted lists of entries.
 
 An entry is one (node, child, value, neuron) that was seen, as one number, and how often. Sorted by value, the entries
 that a sample touches lie side by side, so a chunk's overlaps with all neurons are read off with no list to follow;
-sorted by neuron, so do the values that a neuron expects. A chunk's new entries are merged in by sorting. Memory: 12
-bytes per entry and order (the second is made when it is asked for), and the same again while they are merged: at most
-48 bytes for each child of each sample, less where values repeat; never children x values x neurons. For a chunk, its
-overlaps with all neurons and among its samples.
+sorted by neuron, so do the values that a neuron expects. What was learned lately is a list of its own, sorted again
+with every chunk and merged into the large one when it has grown to a share of it, or when something is asked.
+
+Memory: 12 bytes per entry and order (the second is made when it is asked for), and the same twice again while lists are
+merged: at most some 60 bytes for each child of each sample, less where values repeat; never children x values x
+neurons. For a chunk, its overlaps with all neurons and among its samples.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sqhn.banks.cuda import code_kernels as kernels
-from sqhn.banks.cuda.arrays import CudaArrays, Neurons, enlarge, owners, power, spare
+from sqhn.banks.cuda.arrays import WALKERS, CudaArrays, Neurons, enlarge, owners, power, spare
 from sqhn.banks.cuda.fate_kernels import BECAME, KEPT
 from sqhn.banks.neurons import OVERWRITE, Codes, Sent, Support, check_counts, learning_rules
 from sqhn.level import DELTA, TIE, Level, Options
@@ -28,6 +30,7 @@ __all__ = ["CudaCodeBank"]
 
 SCRATCH = 1 << 26  # overlaps held at once
 WIDEST = 4096  # neurons that one program looks at at once
+LATELY = 8  # chunks that wait at least before they are merged; and the share of what is stored that may wait
 
 
 class Entries:
@@ -42,7 +45,7 @@ class Entries:
         packed: Tensor = ((n * children + q) * values + k) * neurons + j
         return packed
 
-    @cached_property
+    @property
     def fields(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Node, child, value and neuron of every entry."""
         _, children, values, neurons = self.limits
@@ -71,18 +74,13 @@ class Entries:
         return torch.where(self.key[at] == wanted, self.count[at], 0)
 
     def merged(self, key: Tensor, count: Tensor) -> Entries:
-        """These and more of them."""
+        """These and more of them, without those that count nothing."""
         keys, order = torch.cat([self.key, key]).sort()
         counts = torch.cat([self.count, count])[order]
         unique, group = torch.unique_consecutive(keys, return_inverse=True)
         total = torch.zeros(len(unique), dtype=torch.int32, device=key.device).index_add_(0, group, counts)
-        return Entries(self.limits, unique, total)
-
-    def without(self, gone: Tensor) -> Entries:
-        """Those of neurons that are not gone; gone (nodes, room)."""
-        n, _, _, j = self.fields
-        kept = ~gone[n, j]
-        return Entries(self.limits, self.key[kept], self.count[kept])
+        counted = total > 0
+        return Entries(self.limits, unique[counted], total[counted])
 
 
 class CudaCodeBank(CudaArrays):
@@ -103,13 +101,28 @@ class CudaCodeBank(CudaArrays):
         self.neurons = Neurons(self.nodes, level, device)
         self.S = torch.zeros((self.nodes, 0), dtype=torch.int64, device=device)
         limits = (self.nodes, self.family, values, level.capacity)
-        self.entries = Entries(limits, self._ints(0, torch.int64), self._ints(0, torch.int32))
+        self.old = self.lately = self.none = Entries(limits, self._ints(0, torch.int64), self._ints(0, torch.int32))
         self.mean, self.heard = options.hidden_similarity == "weighted_mean", options.norm == "heard"
         self.capacity, self.when_full, self.pseudo, self.before = learning_rules(level, options, top)
 
     @property
     def grown(self) -> Tensor:
         return self.neurons.grown
+
+    @property
+    def entries(self) -> Entries:
+        """All that was learned, in one list."""
+        self.settle()
+        return self.old
+
+    def settle(self) -> None:
+        """Merge what was learned lately with the rest."""
+        if len(self.lately.key):
+            self.old, self.lately = self.old.merged(self.lately.key, self.lately.count), self.none
+
+    def add(self, key: Tensor, count: Tensor) -> None:
+        """Count entries."""
+        self.old = self.entries.merged(key, count)
 
     def _ints(self, length: int, dtype: torch.dtype) -> Tensor:
         return torch.empty(length, dtype=dtype, device=self.device)
@@ -133,7 +146,7 @@ class CudaCodeBank(CudaArrays):
         room = self.neurons.wanted(more)
         batch = min(more, self.chunk_size(more))
         overlaps = 12 * self.nodes * batch * (min(room, self.neurons.most + batch) + batch)
-        merging = 48 * (len(self.entries.key) + 2 * self.nodes * self.family * batch)
+        merging = 48 * (len(self.old.key) + len(self.lately.key) + 2 * self.nodes * self.family * batch)
         with spare(self.device, overlaps + merging):
             self.S = enlarge(self.S, 1, room)
             self.neurons.reserve(room)
@@ -158,25 +171,25 @@ class CudaCodeBank(CudaArrays):
         batch, neurons = k.shape[2], self.neurons
         width = min(neurons.room, neurons.most + batch)
         overlap, shared = self.overlaps(k, v, width)
-        M = torch.empty((self.nodes, batch, batch), dtype=torch.float64, device=self.device)
-        same = torch.empty((self.nodes, batch, batch), dtype=torch.int32, device=self.device)
-        B = power(batch, 16, 1 << 20)
-        kernels.agreements[(batch, self.nodes)](k, v, M, same, self.family, batch, B=min(B, 1024))
-        length, total = v.square().sum(1).sqrt(), v.sum(1)
+        shape = (self.nodes, batch)
+        M = torch.empty((*shape, batch), dtype=torch.float64, device=self.device)
+        same = torch.empty((*shape, batch), dtype=torch.int32, device=self.device)
+        winner, kind = torch.empty((2, *shape), dtype=torch.int32, device=self.device)
+        length, total, sent, a = torch.empty((4, *shape), dtype=torch.float64, device=self.device)
+        B, J = power(batch, 16, 1 << 20), power(width, 16, WIDEST)
+        kernels.agreements[(batch, self.nodes)](k, v, M, same, length, total, self.family, batch, B=min(B, 1024))
         heard = heard_shared = hearing = overlap
+        sides = self.S.double().sqrt()
         if partial:
             loud = (v.abs() > TIE).double()
             heard = self.heard_squares(v, neurons.room)
-            heard_shared, hearing = self.overlaps(k, loud, width)[0], loud.sum(1)
-        shape = (self.nodes, batch)
-        winner, kind = torch.empty((2, *shape), dtype=torch.int32, device=self.device)
-        sent, a = torch.empty((2, *shape), dtype=torch.float64, device=self.device)
+            heard_shared, hearing, sides = self.overlaps(k, loud, width)[0], loud.sum(1), heard.sqrt()
         born = torch.full((self.nodes, neurons.room), -1, dtype=torch.int32, device=self.device)
         kernels.walk[(self.nodes,)](
-            overlap, shared, M, same, length, total, heard, heard_shared, hearing, neurons.thresholds(batch), self.S,
-            neurons.c, neurons.mu, neurons.grown, born, winner, sent, a, kind, self.family, batch, width,
-            neurons.room, self.capacity, self.pseudo, when_full=self.when_full, before=self.before, mean=self.mean,
-            partial=partial, J=power(width, 16, WIDEST), B=B,
+            overlap, shared, M, same, length, total, sides, heard, heard_shared, hearing, neurons.thresholds(batch),
+            self.S, neurons.c, neurons.mu, neurons.grown, born, winner, sent, a, kind,
+            self.family, batch, width, neurons.room, self.capacity, self.pseudo, when_full=self.when_full,
+            before=self.before, mean=self.mean, partial=partial, ONE=width <= J, J=J, B=B, num_warps=WALKERS,
         )  # fmt: skip
         self.write(k, winner, kind, born)
         neurons.learned(batch)
@@ -184,27 +197,42 @@ class CudaCodeBank(CudaArrays):
 
     def overlaps(self, k: Tensor, v: Tensor, width: int) -> tuple[Tensor, Tensor]:
         """What samples share with neurons, weighed by strengths and plainly; both (nodes, batch, width)."""
-        batch = k.shape[2]
-        overlap = torch.zeros((self.nodes, batch, width), dtype=torch.float64, device=self.device)
-        shared = torch.zeros((self.nodes, batch, width), dtype=torch.int32, device=self.device)
-        if len(self.entries.key):
-            low = self.entries.pack(self._n, self._q, k.long(), 0)
-            low, high = (torch.searchsorted(self.entries.key, edge) for edge in (low, low + self.capacity))
-            neuron = self.entries.fields[3]
-            kernels.overlaps[(batch, self.nodes)](
-                low, high, v, neuron, self.entries.count, overlap, shared, self.family, batch, width, E=128
-            )
+        batch, old, lately = k.shape[2], self.old, self.lately
+        _, _, values, neurons = old.limits
+        overlap = torch.empty((self.nodes, batch, width), dtype=torch.float64, device=self.device)
+        shared = torch.empty((self.nodes, batch, width), dtype=torch.int32, device=self.device)
+        where = torch.empty((4, *k.shape), dtype=torch.int32, device=self.device)
+        kernels.ranges[(-(-k.numel() // 256),)](
+            old.key, len(old.key), lately.key, len(lately.key), k, *where, k.numel(), batch, values, neurons, E=256
+        )
+        kernels.overlaps[(batch, self.nodes)](
+            old.key, old.count, lately.key, lately.count, *where, k, v, overlap, shared, self.family, batch, width,
+            values, neurons, E=64, num_warps=2,
+        )  # fmt: skip
         return overlap, shared
 
     def write(self, k: Tensor, winner: Tensor, kind: Tensor, born: Tensor) -> None:
         """Count what the samples of a chunk wrote, and forget what neurons that began anew knew before."""
+        batch, room = k.shape[2], self.neurons.room
+        _, _, values, neurons = self.old.limits
         if self.when_full == OVERWRITE:
-            self.entries = self.entries.without(born >= 0)
-        t = torch.arange(k.shape[2], device=self.device)
-        last = born.gather(1, winner.long())
-        wrote = ((kind != KEPT) & (t >= last))[:, None, :].expand(k.shape)
-        key = self.entries.pack(self._n, self._q, k.long(), winner.long()[:, None, :])[wrote]
-        self.entries = self.entries.merged(key, torch.ones_like(key, dtype=torch.int32))
+            for part in (self.old, self.lately):
+                if some := len(part.key):
+                    kernels.forget[(-(-some // 256),)](
+                        part.key, part.count, born, some, room, self.family * values * neurons, neurons,
+                        lately=part is self.lately, E=256,
+                    )  # fmt: skip
+        key = torch.empty(k.shape, dtype=torch.int64, device=self.device)
+        B = power(batch, 16, 1024)
+        kernels.enter[(self.family, self.nodes)](
+            k, winner, kind, born, key, self.family, batch, values, neurons, room, B=B
+        )
+        keys = torch.cat([self.lately.key, key.reshape(-1)]).sort().values
+        count = self._ints(len(keys), torch.int32)
+        kernels.repeats[(-(-len(keys) // 256),)](keys, count, len(keys), E=256)
+        self.lately = Entries(self.old.limits, keys, count)
+        if len(keys) >= max(LATELY * key.numel(), len(self.old.key) // LATELY):
+            self.settle()
 
     def hold(self, evidence: Codes, times: int, k: Tensor, wrote: Tensor) -> None:
         """Count the children's values (child nodes, 1) again for the neurons k (nodes,) that the first sample wrote."""
@@ -214,7 +242,7 @@ class CudaCodeBank(CudaArrays):
         self.S[n[:, 0, 0], j] += (times * (2 * counts.long() + times)).sum((1, 2))
         self.neurons.c[n[:, 0, 0], j] += times
         key = self.entries.pack(n, self._q, below, j[:, None, None]).reshape(-1)
-        self.entries = self.entries.merged(key, torch.full_like(key, times, dtype=torch.int32))
+        self.add(key, torch.full_like(key, times, dtype=torch.int32))
         self.neurons.step += times
 
     def store(self, evidence: Codes) -> None:
@@ -223,7 +251,7 @@ class CudaCodeBank(CudaArrays):
         new = self.neurons.append(k.shape[2])
         self.S.scatter_(1, new, self.family)
         key = self.entries.pack(self._n, self._q, k, new[:, None, :]).reshape(-1)
-        self.entries = self.entries.merged(key, torch.ones_like(key, dtype=torch.int32))
+        self.add(key, torch.ones_like(key, dtype=torch.int32))
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -243,14 +271,26 @@ class CudaCodeBank(CudaArrays):
 
     def best(self, evidence: Codes) -> tuple[Tensor, Tensor]:
         """The winner and its activity at every node, for every sample; both (nodes, batch)."""
+        self.settle()
         k, v = self.family_of(evidence)
-        width = self.neurons.most
-        overlap, _ = self.overlaps(k, v, width)
-        squares = self.heard_squares(v, width) if self.heard else self.S[:, None, :width]
-        length, total = v.square().sum(1).sqrt()[..., None], v.sum(1)[..., None]
-        h = self.normalize(overlap, squares, self.neurons.c[:, None, :width], length, total)
-        there = torch.arange(width, device=self.device) < self.grown[:, None, None]
-        return self.first_best(torch.where(there, h, -torch.inf))
+        width, batch = self.neurons.most, k.shape[2]
+        rows = max(1, SCRATCH // (self.nodes * width))
+        parts = [self.best_of(k[..., t : t + rows], v[..., t : t + rows], width) for t in range(0, batch, rows)]
+        return parts[0] if len(parts) == 1 else tuple(torch.cat(field, 1) for field in zip(*parts))  # type: ignore[return-value]
+
+    def best_of(self, k: Tensor, v: Tensor, width: int) -> tuple[Tensor, Tensor]:
+        k, v = k.contiguous(), v.contiguous()
+        batch = k.shape[2]
+        with spare(self.device):
+            overlap, _ = self.overlaps(k, v, width)
+            squares = self.heard_squares(v, width) if self.heard else self.S.double()
+        winner = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.device)
+        h = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.device)
+        kernels.best[(batch, self.nodes)](
+            overlap, squares.sqrt(), self.neurons.c, v.square().sum(1).sqrt(), v.sum(1), self.grown, winner, h, batch,
+            width, self.neurons.room, mean=self.mean, heard=self.heard, J=power(width, 16, 1024),
+        )  # fmt: skip
+        return winner, h
 
     def at(self, evidence: Codes, support: Support) -> Tensor:
         """The activity of the neurons that a parent expects."""
@@ -319,6 +359,6 @@ class CudaCodeBank(CudaArrays):
         """Take over a saved state with child values below `values`; the neurons' own must be in place."""
         check_counts(state["counts"], (self.nodes, self.neurons.room, self.family, values))
         n, j, q, k, count = torch.from_numpy(state["counts"].astype(np.int64)).to(self.device).T
-        self.entries = self.entries.merged(self.entries.pack(n, q, k, j), count.to(torch.int32))
+        self.add(self.old.pack(n, q, k, j), count.to(torch.int32))
         self.S = torch.zeros((self.nodes, self.neurons.room), dtype=torch.int64, device=self.device)
         self.S.index_put_((n, j), count * count, accumulate=True)

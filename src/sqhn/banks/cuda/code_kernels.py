@@ -16,41 +16,85 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sqhn.banks.cuda.fate_kernels import AVERAGED, BECAME, KEPT, fate
+from sqhn.banks.cuda.fate_kernels import AVERAGED, BECAME, KEPT, fate, over, root
 from sqhn.level import DELTA, TIE
 
-__all__ = ["agreements", "overlaps", "walk"]
+__all__ = ["agreements", "best", "enter", "forget", "overlaps", "ranges", "repeats", "walk"]
 
 _DELTA, _TIE = tl.constexpr(DELTA), tl.constexpr(TIE)
+_LAST, _NEVER = tl.constexpr(2**31 - 1), tl.constexpr(2**63 - 1)
 _KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
 
 
 @triton.jit
-def overlaps(low, high, v, neuron, count, overlap, shared, family, batch, width, E: tl.constexpr):
-    """Add up what one sample shares with the neurons of one node, child by child.
-
-    low, high (nodes, children, batch): where the entries of the child's value are; neuron and count are entries.
-    overlap and shared are zero before.
-    """
-    t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    row, shared_row = overlap + (n * batch + t) * width, shared + (n * batch + t) * width
-    for q in range(family):
-        place = (n * family + q) * batch + t
-        strength = tl.load(v + place)
-        begin, end = tl.load(low + place), tl.load(high + place)
-        for b in range(begin, end, E):
-            e = b + tl.arange(0, E)
-            inside = e < end
-            j = tl.load(neuron + e, mask=inside, other=0)
-            times = tl.load(count + e, mask=inside, other=0)
-            tl.store(row + j, tl.load(row + j, mask=inside, other=0.0) + strength * times, mask=inside)
-            tl.store(shared_row + j, tl.load(shared_row + j, mask=inside, other=0) + times, mask=inside)
-        tl.debug_barrier()
+def find(key, length, wanted, inside):
+    """How many of the sorted keys are less than the wanted ones."""
+    low = tl.zeros(wanted.shape, tl.int32)
+    high = low + length
+    while tl.max(high - low) > 0:
+        middle = (low + high) // 2
+        after = (tl.load(key + middle, mask=inside & (low < high), other=0) < wanted) & (low < high)
+        high = tl.where(after | (low == high), high, middle)
+        low = tl.where(after, middle + 1, low)
+    return low
 
 
 @triton.jit
-def agreements(k, v, M, same, family, batch, B: tl.constexpr):
-    """What sample t shares with the samples after it: M weighs by the strengths of the later one."""
+def ranges(key, length, recent, recent_length, k, low, high, recent_low, recent_high, some, batch, values, neurons,
+           E: tl.constexpr):  # fmt: skip
+    """Where the entries of the children's values are in either list; all (nodes, children, batch), `some` of them."""
+    e = tl.program_id(0) * E + tl.arange(0, E)
+    inside = e < some
+    first = ((e // batch).to(tl.int64) * values + tl.load(k + e, mask=inside, other=0)) * neurons
+    tl.store(low + e, find(key, length, first, inside), mask=inside)
+    tl.store(high + e, find(key, length, first + neurons, inside), mask=inside)
+    tl.store(recent_low + e, find(recent, recent_length, first, inside), mask=inside)
+    tl.store(recent_high + e, find(recent, recent_length, first + neurons, inside), mask=inside)
+
+
+@triton.jit
+def add(key, count, begin, end, first, strength, row, shared_row, E: tl.constexpr):
+    """Add the entries of one child's value to what a sample shares with neurons."""
+    for b in range(begin, end, E):
+        e = b + tl.arange(0, E)
+        times = tl.load(count + e, mask=e < end, other=0)
+        j = tl.load(key + e, mask=e < end, other=0) - first
+        there = times > 0
+        weighed = tl.load(row + j, mask=there, other=0.0) + strength * times
+        plain = tl.load(shared_row + j, mask=there, other=0) + times
+        tl.store(row + j, weighed, mask=there)
+        tl.store(shared_row + j, plain, mask=there)
+    tl.debug_barrier()
+
+
+@triton.jit
+def overlaps(key, count, recent, recent_count, low, high, recent_low, recent_high, k, v, overlap, shared,
+             family, batch, width, values, neurons, E: tl.constexpr):  # fmt: skip
+    """Add up what one sample shares with the neurons of one node, child by child."""
+    t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    row, shared_row = overlap + (n * batch + t) * width, shared + (n * batch + t) * width
+    for b in range(0, width, E):
+        i = b + tl.arange(0, E)
+        tl.store(row + i, tl.zeros([E], tl.float64), mask=i < width)
+        tl.store(shared_row + i, tl.zeros([E], tl.int32), mask=i < width)
+    tl.debug_barrier()
+    for q in range(family):
+        place = (n * family + q) * batch + t
+        strength = tl.load(v + place)
+        first = ((n * family + q) * values + tl.load(k + place)) * neurons
+        begin, end = tl.load(low + place), tl.load(high + place)
+        lately, now = tl.load(recent_low + place), tl.load(recent_high + place)
+        add(key, count, begin, end, first, strength, row, shared_row, E)
+        if lately < now:
+            add(recent, recent_count, lately, now, first, strength, row, shared_row, E)
+
+
+@triton.jit
+def agreements(k, v, M, same, length, total, family, batch, B: tl.constexpr):
+    """What sample t shares with itself and those after it: M weighs by the strengths of the later one.
+
+    Also the length and the sum of its strengths.
+    """
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     for start in range(0, batch, B):
         s = start + tl.arange(0, B)
@@ -64,113 +108,233 @@ def agreements(k, v, M, same, family, batch, B: tl.constexpr):
             many += agree.to(tl.int32)
         tl.store(M + (n * batch + t) * batch + s, weighed, mask=inside)
         tl.store(same + (n * batch + t) * batch + s, many, mask=inside)
+    strength = tl.load(v + n * family * batch + t)
+    plain, squared = strength, strength * strength
+    for q in range(1, family):
+        strength = tl.load(v + (n * family + q) * batch + t)
+        plain += strength
+        squared += strength * strength
+    tl.store(total + n * batch + t, plain)
+    tl.store(length + n * batch + t, tl.sqrt(squared))
 
 
 @triton.jit
-def activity(overlap, squares, used, length, total, mean: tl.constexpr):
-    """h from the strengths times counts that agree, the sum of squared counts and the count."""
+def activity(overlap, side, used, length, total, mean: tl.constexpr):
+    """h from the strengths times counts that agree, the root of the sum of squared counts, and the count."""
     if mean:
         return tl.where(tl.abs(total) > _TIE, overlap / used / tl.where(tl.abs(total) > _TIE, total, 1.0), 0.0)
-    return overlap / (length * tl.sqrt(squares.to(tl.float64)) + _DELTA * used)
+    return over(overlap, length * side + _DELTA * used)
+
+
+@triton.jit
+def former(i, h, j, g):
+    return tl.minimum(i, j), tl.where(i < j, h, g)
+
+
+@triton.jit
+def first_best(h, i, best):
+    """The first neuron whose activity is the best, rounding apart, and its activity."""
+    return tl.reduce((tl.where(h >= best - _TIE, i, _LAST), h), 0, former)
 
 
 @triton.jit
 def walk(
-    overlap, shared, M, same, length, total, heard, heard_shared, hearing, eps, S, c, mu, grown, born, k, v, a, kind,
-    family, batch, width, room, capacity, pseudo,
-    when_full: tl.constexpr, before: tl.constexpr, mean: tl.constexpr, partial: tl.constexpr, J: tl.constexpr,
-    B: tl.constexpr,
+    overlap, shared, M, same, length, total, sides, heard, heard_shared, hearing, eps, S, c, mu, grown, born,
+    k, v, a, kind, family, batch, width, room, capacity, pseudo,
+    when_full: tl.constexpr, before: tl.constexpr, mean: tl.constexpr, partial: tl.constexpr, ONE: tl.constexpr,
+    J: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The decisions of a chunk at one node, one sample after another.
 
-    born (nodes, room), -1 before: the sample that a neuron began with in this chunk, if any. kind is what became of a
-    sample. If partial, the chunk is one sample, of whose children `hearing` (nodes, 1) are not silent; heard (nodes, 1,
-    room) are the sums of squared counts over those, heard_shared their overlaps.
+    sides (nodes, room) are the roots of S; born (nodes, room), -1 before: the sample
+    that a neuron began with in this chunk, if any. kind is what became of a sample. If partial, the chunk is one
+    sample, of whose children `hearing` (nodes, 1) are not silent; heard (nodes, 1, room) are the sums of squared counts
+    over those and sides their roots, heard_shared their overlaps.
+
+    If ONE, J neurons are all there are. They are kept at hand then, and a sample's overlaps are loaded while the one
+    before it is decided.
     """
     n = tl.program_id(0).to(tl.int64)
     overlap_n, shared_n = overlap + n * batch * width, shared + n * batch * width
     M_n, same_n = M + n * batch * batch, same + n * batch * batch
     S_n, c_n, mu_n, born_n = S + n * room, c + n * room, mu + n * room, born + n * room
+    sides_n = sides + n * room
+    length_n, total_n = length + n * batch, total + n * batch
     G = tl.load(grown + n).to(tl.int32)
     later = tl.arange(0, B)
+    lane = tl.arange(0, J)
+    if ONE:
+        row = tl.load(overlap_n + lane, mask=lane < width, other=0.0)
+        side_of = tl.load(sides_n + lane, mask=lane < G, other=1.0)
+        times = tl.load(c_n + lane, mask=lane < G, other=1).to(tl.float64)
+    long, strength, threshold = tl.load(length_n), tl.load(total_n), tl.load(eps) - _TIE
     for t in range(batch):
-        long = tl.load(length + n * batch + t)
-        strength = tl.load(total + n * batch + t)
-        threshold = tl.load(eps + t) - _TIE
+        soon = tl.minimum(t + 1, batch - 1)
+        long_soon, strength_soon = tl.load(length_n + soon), tl.load(total_n + soon)
+        threshold_soon = tl.load(eps + soon) - _TIE
+        ahead = (later > t) & (later < batch)
+        gain = tl.load(M_n + t * batch + later, mask=ahead, other=0.0)
+        common = tl.load(same_n + t * batch + later, mask=ahead, other=0)
         j = G * 0
         h = long * 0 - float("inf")
-        if G > 0:
+        if ONE:
+            next_row = tl.load(overlap_n + soon * width + lane, mask=lane < width, other=0.0)
+            some = tl.where(lane < G, activity(row, side_of, times, long, strength, mean), -float("inf"))
+            j, h = first_best(some, lane, tl.max(some))
+            row = next_row
+        else:
             top = tl.full([J], -float("inf"), tl.float64)
             for b in range(0, G, J):
-                i = b + tl.arange(0, J)
-                top = tl.maximum(
-                    top, row(overlap_n + t * width, S_n, heard + n * room, c_n, i, G, long, strength, mean, partial)
-                )
-            best = tl.max(top)
-            first = tl.full([J], 2147483647, tl.int32)
+                i = b + lane
+                top = tl.maximum(top, activities(overlap_n + t * width, sides_n, c_n, i, G, long, strength, mean))
+            most = tl.max(top)
+            j = G * 0 + _LAST
             for b in range(0, G, J):
-                i = b + tl.arange(0, J)
-                some = row(overlap_n + t * width, S_n, heard + n * room, c_n, i, G, long, strength, mean, partial)
-                first = tl.minimum(first, tl.where(some >= best - _TIE, i, 2147483647))
-            j = tl.min(first).to(tl.int32)
-            squares = tl.load(heard + n * room + j) if partial else tl.load(S_n + j)
-            h = activity(
-                tl.load(overlap_n + t * width + j), squares, tl.load(c_n + j).to(tl.float64), long, strength, mean
-            )
-        below = h < threshold
-        to, what = fate(below, j, G, c_n, capacity, when_full, J)
+                i = b + lane
+                some = activities(overlap_n + t * width, sides_n, c_n, i, G, long, strength, mean)
+                j, h = former(j, h, *first_best(some, i, most))
+        if G == 0:
+            j = G * 0
+            h = long * 0 - float("inf")
+        to, what = fate(h < threshold, j, G, c_n, capacity, when_full, J)
         used = tl.load(c_n + to)
         squares = tl.load(S_n + to)
         own = tl.load(overlap_n + t * width + to)
         if what != _KEPT:
-            ahead = (later > t) & (later < batch)
-            gain = tl.load(M_n + t * batch + later, mask=ahead, other=0.0)
-            common = tl.load(same_n + t * batch + later, mask=ahead, other=0)
+            was = tl.load(mu_n + to)
+            old = tl.load(overlap_n + later * width + to, mask=ahead, other=0.0)
+            old_common = tl.load(shared_n + later * width + to, mask=ahead, other=0)
+            old_soon = tl.load(overlap_n + soon * width + to)
+            gain_soon = tl.load(M_n + t * batch + soon)
+            agreed = tl.load(shared_n + t * width + to)
+            tl.debug_barrier()  # all have read what is written now
             if what == _BECAME:
                 used = used * 0 + 1
                 squares = squares * 0 + family
                 own = strength
-                tl.store(mu_n + to, long * 0 + 1.0)
+                was = long * 0 + 1.0
                 tl.store(born_n + to, t)
             else:
                 used = used + 1
-                squares = squares + 2 * tl.load(shared_n + t * width + to) + family
+                squares = squares + 2 * agreed + family
                 own = own + strength
-                gain += tl.load(overlap_n + later * width + to, mask=ahead, other=0.0)
-                common += tl.load(shared_n + later * width + to, mask=ahead, other=0)
-                was = tl.load(mu_n + to)
-                tl.store(mu_n + to, was + (h - was) / (used + pseudo))
+                gain += old
+                gain_soon += old_soon
+                common += old_common
+                was += over(h - was, (used + pseudo).to(tl.float64))
+            side = root(squares.to(tl.float64))
             tl.store(overlap_n + later * width + to, gain, mask=ahead)
             tl.store(shared_n + later * width + to, common, mask=ahead)
+            tl.store(mu_n + to, was)
             tl.store(c_n + to, used)
             tl.store(S_n + to, squares)
+            if ONE:
+                row = tl.where(lane == to, gain_soon, row)
+                side_of = tl.where(lane == to, side, side_of)
+                times = tl.where(lane == to, used.to(tl.float64), times)
+            else:
+                tl.store(sides_n + to, side)
             G = tl.maximum(G, to + 1)
         sent = h
         if before:
             if what == _BECAME:
                 sent = long * 0 + 1.0
         else:
+            louder = squares.to(tl.float64)
             if partial:
                 louder = tl.load(hearing + n).to(tl.float64)
                 if what == _AVERAGED:
                     louder += tl.load(heard + n * room + to) + 2 * tl.load(heard_shared + n * width + to)
                 elif what == _KEPT:
                     louder = tl.load(heard + n * room + to)
-                sent = activity(own, louder, used.to(tl.float64), long, strength, mean)
-            else:
-                sent = activity(own, squares, used.to(tl.float64), long, strength, mean)
+            sent = activity(own, root(louder), used.to(tl.float64), long, strength, mean)
         tl.store(k + n * batch + t, to)
         tl.store(v + n * batch + t, sent)
         tl.store(a + n * batch + t, h)
         tl.store(kind + n * batch + t, what)
+        long, strength, threshold = long_soon, strength_soon, threshold_soon
         tl.debug_barrier()
     tl.store(grown + n, G)
 
 
 @triton.jit
-def row(overlap, S, heard, c, i, G, length, total, mean: tl.constexpr, partial: tl.constexpr):
+def best(overlap, sides, c, length, total, grown, k, h, batch, width, room,
+         mean: tl.constexpr, heard: tl.constexpr, J: tl.constexpr):  # fmt: skip
+    """The winner and its activity for one sample at one node.
+
+    sides are the roots of the sums of squared counts: (nodes, room), or if heard (nodes, batch, width).
+    """
+    t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    place = n * batch + t
+    row = overlap + place * width
+    sides_t = sides + place * width if heard else sides + n * room
+    long, strength = tl.load(length + place), tl.load(total + place)
+    G = tl.load(grown + n).to(tl.int32)
+    top = tl.full([J], -float("inf"), tl.float64)
+    for b in range(0, G, J):
+        i = b + tl.arange(0, J)
+        top = tl.maximum(top, activities(row, sides_t, c + n * room, i, G, long, strength, mean))
+    most = tl.max(top)
+    j = G * 0 + _LAST
+    value = most * 0
+    for b in range(0, G, J):
+        i = b + tl.arange(0, J)
+        some = activities(row, sides_t, c + n * room, i, G, long, strength, mean)
+        j, value = former(j, value, *first_best(some, i, most))
+    tl.store(k + place, j)
+    tl.store(h + place, value)
+
+
+@triton.jit
+def activities(overlap, sides, c, i, G, length, total, mean: tl.constexpr):
     """The activities of the neurons i; minus infinity where there are none."""
-    squares = tl.load(heard + i, mask=i < G, other=1) if partial else tl.load(S + i, mask=i < G, other=1)
-    used = tl.load(c + i, mask=i < G, other=1).to(tl.float64)
-    h = activity(tl.load(overlap + i, mask=i < G, other=0.0), squares, used, length, total, mean)
-    return tl.where(i < G, h, -float("inf"))
+    there = i < G
+    used = tl.load(c + i, mask=there, other=1).to(tl.float64)
+    side = tl.load(sides + i, mask=there, other=1.0)
+    h = activity(tl.load(overlap + i, mask=there, other=0.0), side, used, length, total, mean)
+    return tl.where(there, h, -float("inf"))
+
+
+@triton.jit
+def enter(k, winner, kind, born, key, family, batch, values, neurons, room, B: tl.constexpr):
+    """The keys of what the samples of a chunk wrote at one node by one child; the last of all where it was nothing.
+
+    What a sample wrote before its neuron began anew is nothing. key (nodes, children, batch).
+    """
+    q, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    for start in range(0, batch, B):
+        t = start + tl.arange(0, B)
+        inside = t < batch
+        j = tl.load(winner + n * batch + t, mask=inside, other=0)
+        wrote = tl.load(kind + n * batch + t, mask=inside, other=_KEPT) != _KEPT
+        wrote = wrote & (t >= tl.load(born + n * room + j, mask=inside, other=0))
+        place = (n * family + q) * batch + t
+        one = ((n * family + q) * values + tl.load(k + place, mask=inside, other=0)) * neurons + j
+        tl.store(key + place, tl.where(wrote, one, _NEVER), mask=inside)
+
+
+@triton.jit
+def repeats(key, count, length, E: tl.constexpr):
+    """How often each key of a sorted list comes, counted where it comes first; 0 elsewhere, and for `enter`'s last."""
+    e = tl.program_id(0) * E + tl.arange(0, E)
+    inside = e < length
+    own = tl.load(key + e, mask=inside, other=_NEVER)
+    first = inside & (own < _NEVER) & ((e == 0) | (tl.load(key + e - 1, mask=inside & (e > 0), other=0) != own))
+    end = find(key, length, tl.where(first, own + 1, 0), first)
+    tl.store(count + e, tl.where(first, end - e, 0), mask=inside)
+
+
+@triton.jit
+def forget(key, count, born, length, room, per_node, neurons, lately: tl.constexpr, E: tl.constexpr):
+    """Let the entries of neurons that began anew count nothing; those learned lately, which will be counted again, go.
+
+    born (nodes, room) is not negative where a neuron did.
+    """
+    e = tl.program_id(0) * E + tl.arange(0, E)
+    own = tl.load(key + e, mask=e < length, other=_NEVER)
+    inside = (e < length) & (own < _NEVER)
+    again = inside & (tl.load(born + own // per_node * room + own % neurons, mask=inside, other=-1) >= 0)
+    if lately:
+        tl.store(key + e, tl.full([E], _NEVER, tl.int64), mask=again)
+    else:
+        tl.store(count + e, tl.zeros([E], tl.int32), mask=again)

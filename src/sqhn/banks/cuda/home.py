@@ -51,6 +51,7 @@ class Cuda:
     tensors = True
     at_once = False
     chunk = 512
+    breadth = 4
 
     def __init__(self, place: Any) -> None:
         self.place = place

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sqhn.banks.cuda import pattern_kernels as kernels
-from sqhn.banks.cuda.arrays import CudaArrays, Neurons, enlarge, exact_products, full_precision, power, spare
+from sqhn.banks.cuda.arrays import WALKERS, CudaArrays, Neurons, enlarge, exact_products, full_precision, power, spare
 from sqhn.banks.cuda.fate_kernels import BECAME, KEPT
 from sqhn.banks.neurons import Patches, Sent, Support, check_prototypes, learning_rules
 from sqhn.level import DELTA, Level, Options
@@ -38,7 +38,7 @@ class CudaPatternBank(CudaArrays):
         self.unit = torch.zeros((nodes, 0, self.size), dtype=torch.float64 if precise else torch.float32, device=device)
         self.m2 = torch.zeros((nodes, 0), dtype=torch.float64, device=device)
         # What a chunk needs to know about neurons: how far averaging has cancelled, and how often they moved.
-        self.scale = torch.zeros((nodes, 0), dtype=torch.float64, device=device)
+        self.scale = torch.zeros((nodes, 0), device=device)
         self.moved = torch.zeros((nodes, 0), dtype=torch.int32, device=device)
         self.capacity, self.when_full, self.pseudo, self.before = learning_rules(level, options, top)
         self.error = (self.size + 32) * torch.finfo(self.unit.dtype).eps
@@ -80,24 +80,38 @@ class CudaPatternBank(CudaArrays):
         x: Tensor = evidence.x
         batch, neurons = x.shape[1], self.neurons
         width = min(neurons.room, neurons.most + batch)
-        y = self.shifted(x)
+        eps = neurons.thresholds(batch)
+        shape = (self.nodes, batch)
+        y = torch.empty(x.shape, dtype=self.unit.dtype, device=self.device)
+        xx, a, v = torch.empty((3, *shape), dtype=torch.float64, device=self.device)
+        facts = torch.empty((*shape, 4), device=self.device)
+        kernels.measure[(batch, self.nodes)](
+            x, eps, y, xx, facts, a, batch, self.size, num_warps=self.warps, **self.blocks
+        )
         with full_precision():
-            A, gram = torch.bmm(y, self.unit[:, :width].mT), torch.bmm(y, y.mT)
-        xx = self.squared(x)
-        k, looked, kind = torch.empty((3, self.nodes, batch), dtype=torch.int32, device=self.device)
-        count = torch.empty((self.nodes, batch), dtype=torch.int64, device=self.device)
-        a, v = torch.full_like(xx, -torch.inf), torch.empty_like(xx)
-        value = torch.empty_like(self.m2)
-        sums = torch.empty((self.nodes, batch, 4), dtype=torch.float64, device=self.device)
-        J, rest = power(width, 16, WIDEST), self.blocks | {"B": power(batch, 16, 1 << 20)}
+            A, gram = torch.bmm(y, self.unit[:, :width].mT).float(), torch.bmm(y, y.mT).float()
+        k, looked, kind = torch.empty((3, *shape), dtype=torch.int32, device=self.device)
+        count = torch.empty(shape, dtype=torch.int64, device=self.device)
+        norm, value = self.m2.sqrt().float(), torch.empty_like(self.m2)
+        first, last = torch.full((2, self.nodes, neurons.room), -1, dtype=torch.int32, device=self.device)
+        visits = torch.empty((self.nodes, 2 * batch), dtype=torch.int32, device=self.device)
+        sums = torch.empty((*shape, 4), dtype=torch.float64, device=self.device)
+        J, rest = power(width, 16, WIDEST), self.blocks
+        tiles = -(-width // J)
+        top = A
+        if tiles > 1:
+            top = torch.empty((self.nodes, batch, tiles), device=self.device)
+            kernels.tops[(tiles, self.nodes * batch)](A, top, width, tiles, J=J)
         kernels.walk[(self.nodes,)](
-            A, gram, x, xx, neurons.thresholds(batch), self.m, self.m2, self.scale, self.moved, neurons.c,
-            neurons.grown, value, k, looked, kind, count, batch, width, neurons.room, self.size, math.sqrt(self.size),
-            self.capacity, self.error, when_full=self.when_full, J=J, num_warps=8 if J > 1024 else 4, **rest,
+            A, top, gram, x, xx, facts, eps, self.m, norm, self.scale, self.moved, neurons.c, neurons.grown, value,
+            first, last, visits, k, looked, kind, count, batch, width, tiles, neurons.room, self.size,
+            math.sqrt(self.size), self.capacity, self.error + 10 * kernels.ULP, when_full=self.when_full, J=J,
+            T=power(tiles, 1, 1 << 20), B=power(batch, 16, 1 << 20), num_warps=WALKERS, **rest,
         )  # fmt: skip
         kernels.replay[(2 * batch, self.nodes)](
-            x, xx, self.m, self.m2, self.unit, self.scale, self.moved, neurons.mu, k, looked, kind, count, sums, a, v,
-            batch, neurons.room, self.size, self.pseudo, before=self.before, num_warps=self.warps, **rest,
+            x, xx, self.m, self.m2, self.unit, self.scale, self.moved, neurons.mu, first, visits, k, looked, kind,
+            count, sums, a, v, batch, neurons.room, self.size, self.pseudo, before=self.before, num_warps=self.warps,
+            **rest,
         )  # fmt: skip
         neurons.learned(batch)
         return Sent(k, v, a, kind == BECAME, kind != KEPT)
@@ -137,7 +151,7 @@ class CudaPatternBank(CudaArrays):
         for part in torch.split(torch.arange(len(n), device=self.device), max(1, SCRATCH // 4 // self.size)):
             u = self.m[n[part], j[part]].double() - self.options.centre
             square = u.square().sum(1)
-            self.m2[n[part], j[part]], self.scale[n[part], j[part]] = square, square.sqrt()
+            self.m2[n[part], j[part]], self.scale[n[part], j[part]] = square, square.sqrt().float()
             inverse = torch.where(square > 0, 1 / square.clamp(min=1e-60).sqrt(), 0.0)
             self.unit[n[part], j[part]] = (u * inverse[:, None]).to(self.unit.dtype)
 

@@ -9,7 +9,8 @@ vectors: the prototypes in float32, in the order of the samples; the similaritie
 In all kernels: `A` products of samples with the unit vectors of neurons, (nodes, batch, width); `gram` products among
 samples; `x` patches (nodes, batch, size); `xx` |x - centre|^2; `m` prototypes (nodes, room, size), `m2` their squared
 lengths after the shift. What happened to sample t: `looked` is the neuron that it resembled most (-1: there was none),
-`k` the one it ended at, `kind` what became of it (`fate_kernels`), `count` the neuron's count after that.
+`k` the one it ended at, `kind` what became of it (`fate_kernels`), `count` the neuron's count after that. The visits
+to a neuron, numbered as in `visit`, are a list: `first` and `last` (nodes, room), -1 before; `next_` (nodes, 2 batch).
 """
 
 # Triton reads these functions as its own language.
@@ -20,14 +21,15 @@ import triton
 import triton.language as tl
 
 from sqhn.banks.cuda.fate_kernels import AVERAGED, BECAME, KEPT, fate
+from sqhn.banks.neurons import OVERWRITE
 from sqhn.level import DELTA, TIE
 
-__all__ = ["ULP", "at", "best", "replay", "walk"]
+__all__ = ["ULP", "at", "best", "measure", "replay", "tops", "walk"]
 
 ULP = 2.0**-24
 _KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
 _DELTA, _TIE, _ULP = tl.constexpr(DELTA), tl.constexpr(TIE), tl.constexpr(ULP)
-_LAST = tl.constexpr(2**31 - 1)
+_LAST, _OVERWRITE = tl.constexpr(2**31 - 1), tl.constexpr(OVERWRITE)
 
 
 @triton.jit
@@ -47,17 +49,7 @@ def inverse(square):
 
 
 @triton.jit
-def next_write(j, t, until, k_n, kind_n, B: tl.constexpr):
-    """The first sample after t, and before `until`, that wrote neuron j; `until` if there is none."""
-    s = tl.arange(0, B)
-    between = (s > t) & (s < until)
-    to = tl.load(k_n + s, mask=between, other=-1)
-    kind = tl.load(kind_n + s, mask=between, other=0)
-    return tl.min(tl.where(between & (to == j) & (kind != _KEPT), s, until))
-
-
-@triton.jit
-def exactly(j, t, xx, x_n, m_n, k_n, kind_n, count_n, size, centre: tl.constexpr, B: tl.constexpr, D: tl.constexpr):
+def exactly(j, t, xx, x_n, m_n, first_n, next_n, kind_n, count_n, size, centre: tl.constexpr, D: tl.constexpr):
     """The similarity of sample t and neuron j in float64, from the vectors, as the samples before t have left them."""
     xm = tl.zeros([D], tl.float64)
     mm = tl.zeros([D], tl.float64)
@@ -65,14 +57,15 @@ def exactly(j, t, xx, x_n, m_n, k_n, kind_n, count_n, size, centre: tl.constexpr
         i = d + tl.arange(0, D)
         inside = i < size
         m = tl.load(m_n + j.to(tl.int64) * size + i, mask=inside, other=0.0)
-        s = next_write(j, -1, t, k_n, kind_n, B)
-        while s < t:
-            y = tl.load(x_n + s * size + i, mask=inside, other=0.0)
-            if tl.load(kind_n + s) == _BECAME:
+        e = tl.load(first_n + j)
+        e = tl.where(e < 0, 2 * t, e)
+        while e < 2 * t:
+            y = tl.load(x_n + e // 2 * size + i, mask=inside, other=0.0)
+            if e % 2 == 1:
                 m = y
-            else:
-                m = moved_by(m, y, tl.load(count_n + s))
-            s = next_write(j, s, t, k_n, kind_n, B)
+            elif tl.load(kind_n + e // 2) == _AVERAGED:
+                m = moved_by(m, y, tl.load(count_n + e // 2))
+            e = tl.load(next_n + e)
         u = m.to(tl.float64) - centre
         y8 = tl.load(x_n + t * size + i, mask=inside, other=0.0).to(tl.float64) - centre
         xm += tl.where(inside, y8 * u, 0.0)
@@ -81,153 +74,235 @@ def exactly(j, t, xx, x_n, m_n, k_n, kind_n, count_n, size, centre: tl.constexpr
 
 
 @triton.jit
+def better(p, i, rest, q, j, other):
+    """The larger of two products with its neuron, the first of equals, and the best of all that remain."""
+    first = (p > q) | ((p == q) & (i < j))
+    return tl.where(first, p, q), tl.where(first, i, j), tl.maximum(tl.minimum(p, q), tl.maximum(rest, other))
+
+
+@triton.jit
+def best_two(p, i):
+    """The largest product, its neuron, and the second largest."""
+    return tl.reduce((p, i, tl.full(p.shape, -float("inf"), p.dtype)), 0, better)
+
+
+@triton.jit
+def tops(A, top, width, tiles, J: tl.constexpr):
+    """The largest product of one sample with each J neurons: top (nodes * batch, tiles)."""
+    tile, place = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    i = tile * J + tl.arange(0, J)
+    tl.store(top + place * tiles + tile, tl.max(tl.load(A + place * width + i, mask=i < width, other=-float("inf"))))
+
+
+@triton.jit
+def measure(x, eps, y, xx, facts, a, batch, size, centre: tl.constexpr, D: tl.constexpr):
+    """One sample at one node: less the centre, and what `walk` wants to know about it.
+
+    facts (nodes, batch, 4): |x - centre|^2, its root, DELTA by that, and the product with a unit vector that reaches
+    the threshold (of a sample without length, whether anything is missing). a is minus infinity until something was
+    looked at.
+    """
+    t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    place = n * batch + t
+    square = tl.zeros([D], tl.float64)
+    for d in range(0, size, D):
+        i = d + tl.arange(0, D)
+        shifted = tl.load(x + place * size + i, mask=i < size, other=centre).to(tl.float64) - centre
+        tl.store(y + place * size + i, shifted.to(y.dtype.element_ty), mask=i < size)
+        square += shifted * shifted
+    own = tl.sum(square)
+    long = tl.sqrt(own)
+    tl.store(xx + place, own)
+    tl.store(a + place, -float("inf"))
+    tl.store(facts + 4 * place, own.to(tl.float32))
+    tl.store(facts + 4 * place + 1, long.to(tl.float32))
+    tl.store(facts + 4 * place + 2, (1 / tl.maximum(long, 1e-30) * _DELTA).to(tl.float32))
+    missing = tl.load(eps + t) - (_TIE + centre)
+    tl.store(facts + 4 * place + 3, tl.where(long > 0, missing / (1 - centre) * long, missing).to(tl.float32))
+
+
+@triton.jit
 def walk(
-    A, gram, x, xx, eps, m, m2, scale, moved, c, grown, value, k, looked, kind, count,
-    batch, width, room, size, root_size, capacity, error,
-    when_full: tl.constexpr, centre: tl.constexpr, J: tl.constexpr, B: tl.constexpr, D: tl.constexpr,
+    A, top, gram, x, xx, facts, eps, m, norm, scale, moved, c, grown, value, first, last, next_, k, looked, kind, count,
+    batch, width, tiles, room, size, root_size, capacity, error,
+    when_full: tl.constexpr, centre: tl.constexpr, J: tl.constexpr, T: tl.constexpr, B: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The decisions of a chunk at one node, one sample after another.
 
-    error bounds the relative error of A and gram. m2, scale and moved are, until `replay`, those that the products
-    stand for: scale is what a length was added up from, moved how often. value (nodes, room) is scratch.
+    error bounds the relative error of A and gram. norm, scale and moved are those that the products stand for: a
+    neuron's length, what it was added up from, and how often it moved. value (nodes, room) is scratch. Where a row of A
+    has more than one tile of J neurons, top (nodes, batch, tiles) bounds the products of each tile from above.
+
+    A step waits for memory once: what the next one needs is loaded together with what is known about the neuron. All
+    of it is float32, whose errors `slack` covers: that of the products, of this arithmetic, and of what the float32
+    prototypes lose when they move.
     """
     n = tl.program_id(0).to(tl.int64)
-    A_n, gram_n, x_n = A + n * batch * width, gram + n * batch * batch, x + n * batch * size
-    m_n, m2_n, scale_n, moved_n = m + n * room * size, m2 + n * room, scale + n * room, moved + n * room
+    A_n, gram_n, x_n, top_n = A + n * batch * width, gram + n * batch * batch, x + n * batch * size, top + n * batch * tiles
+    xx_n, facts_n = xx + n * batch, facts + 4 * n * batch
+    m_n, norm_n, scale_n, moved_n = m + n * room * size, norm + n * room, scale + n * room, moved + n * room
     c_n, value_n = c + n * room, value + n * room
+    first_n, last_n, next_n = first + n * room, last + n * room, next_ + 2 * n * batch
     k_n, looked_n, kind_n, count_n = k + n * batch, looked + n * batch, kind + n * batch, count + n * batch
     G = tl.load(grown + n).to(tl.int32)
     later = tl.arange(0, B)
+    lane = tl.arange(0, J)
+    tile = tl.arange(0, T)
     # The shortest neuron, but for those without length: DELTA shortens similarities to it most.
-    short = tl.full([J], float("inf"), tl.float64)
+    short = tl.full([J], float("inf"), tl.float32)
     for b in range(0, G, J):
-        i = b + tl.arange(0, J)
-        square = tl.load(m2_n + i, mask=i < G, other=0.0)
-        short = tl.minimum(short, tl.where(square > 0, square, float("inf")))
-    shortest = tl.sqrt(tl.min(short))
-    spread = tl.load(xx + n * batch) * 0 + 1.0
-    loose = spread * 0
+        one = tl.load(norm_n + b + lane, mask=b + lane < G, other=0.0)
+        short = tl.minimum(short, tl.where(one > 0, one, float("inf")))
+    steepest = 1.01 / tl.min(short)
+    rough = steepest * 0 + 1.5 * error
+    loose = steepest * 0
+    own, long, less, need = sample(facts_n)
+    g = tl.load(gram_n + later, mask=later < batch, other=0.0)
+    if T == 1:
+        row = tl.load(A_n + lane, mask=lane < width, other=0.0)
     for t in range(batch):
-        own = tl.load(xx + n * batch + t)
-        length = tl.sqrt(own)
-        threshold = tl.load(eps + t) - _TIE
-        slack = length * (1.5 * error * spread * spread + loose)
-        g = tl.load(gram_n + t * batch + later, mask=later < batch, other=0.0)
+        slack = long * (rough + loose)
         j = G * 0
-        below = centre < threshold
+        below = need > 0
         if G > 0 and own > 0:
-            high = own * 0 - float("inf")
-            for b in range(0, G, J):
-                i = b + tl.arange(0, J)
-                p = tl.load(A_n + t * width + i, mask=i < G, other=-float("inf"))
-                high = tl.maximum(high, tl.max(p).to(tl.float64))
-            # DELTA draws a cosine toward 0.
-            low = tl.minimum((high - slack) * length / (length + _DELTA / shortest), high - slack)
-            bar = tl.where(high > slack, low - slack - 4 * _TIE * length, -float("inf"))
-            found = tl.zeros([1], tl.int64)
-            for b in range(0, G, J):  # how many reach the bar, and if it is one, which
-                i = b + tl.arange(0, J)
-                p = tl.load(A_n + t * width + i, mask=i < G, other=-float("inf"))
-                found += tl.sum(tl.where((p.to(tl.float64) >= bar) & (i < G), i.to(tl.int64) + (1 << 32), 0))
-            hit = tl.sum(found)
-            j = (hit & 0xFFFFFFFF).to(tl.int32)
-            most = centre + (1 - centre) * tl.maximum(high + slack, 0.0) / length + _TIE
-            least = centre + (1 - centre) * low / length - _TIE
-            below = most < threshold
-            if hit >> 32 != 1 or (not below and least < threshold):
+            draw = less * steepest  # DELTA draws a cosine toward 0, by at most this share
+            if T == 1:
+                high, j, second = best_two(tl.where(lane < G, row, -float("inf")), lane)
+            else:
+                bound = tl.load(top_n + t * tiles + tile, mask=tile < tiles, other=-float("inf"))
+                most, b, _ = best_two(bound, tile)
+                high = most * 0 - float("inf")
+                second = high
+                while (most > -float("inf")) & (most >= reach(high, slack, draw)):
+                    i = b * J + lane
+                    p, i, rest = best_two(tl.load(A_n + t * width + i, mask=i < G, other=-float("inf")), i)
+                    high, j, second = better(high, j, second, p, i, rest)
+                    bound = tl.where(tile == b, -float("inf"), bound)
+                    most, b, _ = best_two(bound, tile)
+            bar = reach(high, slack, draw)
+            near = second >= bar
+            below = tl.maximum(high + slack, 0.0) < need
+            if capacity > G or when_full == _OVERWRITE:  # elsewhere it does not matter what is below
+                near = near | ((not below) & (bar + slack < need))
+            if near:
                 # Every neuron that may be best, in float64.
-                best_ = own * 0 - float("inf")
+                square = tl.load(xx_n + t)
+                best_ = square * 0 - float("inf")
                 for b in range(0, G, J):
-                    i = b + tl.arange(0, J)
-                    p = tl.load(A_n + t * width + i, mask=i < G, other=-float("inf")).to(tl.float64)
+                    i = b + lane
+                    p = tl.load(A_n + t * width + i, mask=i < G, other=-float("inf"))
                     open_ = (p >= bar) & (i < G)
                     rest = tl.sum(open_.to(tl.int32))
                     at_ = b - 1
                     while rest > 0:
                         at_ = tl.min(tl.where(open_ & (i > at_), i, _LAST)).to(tl.int32)
-                        s = exactly(at_, t, own, x_n, m_n, k_n, kind_n, count_n, size, centre, B, D)
+                        s = exactly(at_, t, square, x_n, m_n, first_n, next_n, kind_n, count_n, size, centre, D)
                         tl.store(value_n + at_, s)
                         best_ = tl.maximum(best_, s)
                         rest -= 1
                 tl.debug_barrier()
-                first = tl.full([J], _LAST, tl.int32)
+                earliest = tl.full([J], _LAST, tl.int32)
                 for b in range(0, G, J):
-                    i = b + tl.arange(0, J)
-                    p = tl.load(A_n + t * width + i, mask=i < G, other=-float("inf")).to(tl.float64)
+                    i = b + lane
+                    p = tl.load(A_n + t * width + i, mask=i < G, other=-float("inf"))
                     s = tl.load(value_n + i, mask=(p >= bar) & (i < G), other=-float("inf"))
-                    first = tl.minimum(first, tl.where(s >= best_ - _TIE, i, _LAST))
-                j = tl.min(first).to(tl.int32)
-                below = tl.load(value_n + j) < threshold
-        tl.store(looked_n + t, tl.where(G > 0, j, -1))
-        below = below | (G == 0)
-        to, what = fate(below, j, G, c_n, capacity, when_full, J)
-        # What is known about the neuron, and its products with the samples to come.
-        used = tl.load(c_n + to)
+                    earliest = tl.minimum(earliest, tl.where(s >= best_ - _TIE, i, _LAST))
+                j = tl.min(earliest).to(tl.int32)
+                below = tl.load(value_n + j) < tl.load(eps + t) - _TIE
+        to, what = fate(below | (G == 0), j, G, c_n, capacity, when_full, J)
+        # What is known about the neuron, its products with the samples to come, and the next sample.
+        soon = tl.minimum(t + 1, batch - 1)
+        ahead = (later > t) & (later < tl.where(what == _KEPT, 0, batch))
+        old = tl.load(A_n + later * width + to, mask=ahead, other=0.0)
+        old_soon, p = tl.load(A_n + soon * width + to), tl.load(A_n + t * width + to)
+        used, was, wide, turns = tl.load(c_n + to), tl.load(norm_n + to), tl.load(scale_n + to), tl.load(moved_n + to)
+        before_look, before_birth = tl.load(last_n + j), tl.load(last_n + to)
+        g_soon = tl.load(gram_n + t * batch + soon)
+        g_next = tl.load(gram_n + soon * batch + later, mask=later < batch, other=0.0)
+        if T == 1:
+            row = tl.load(A_n + soon * width + lane, mask=lane < width, other=0.0)
+        own_soon, long_soon, less_soon, need_soon = sample(facts_n + 4 * soon)
+        tl.debug_barrier()  # all have read what is written now
+        seen, born = tl.where(G > 0, j, -1), tl.where(what == _BECAME, to, -1)
         if what != _KEPT:
-            ahead = (later > t) & (later < batch)
-            if what == _BECAME:
-                used = used * 0 + 1
-                square = own
-                wide = length
-                turns = used.to(tl.int32) * 0
-                products = g
+            used = tl.where(what == _BECAME, 1, used + 1)
+            turns = tl.where(what == _BECAME, 0, turns + 1)
+            r = 1.0 / used.to(tl.float32)
+            keep = (1 - r) * was
+            wide = (1 - r) * wide + r * long
+            square = tl.maximum(keep * keep + 2 * r * keep * p + r * r * own, 0.0)
+            unit = tl.where(square > 0, tl.rsqrt(tl.maximum(square, 1e-30)), 0.0)
+            of_old, of_new = keep * unit, r * unit
+            products = of_old * old + of_new * g
+            tl.store(A_n + later * width + to, products, mask=ahead)
+            if T == 1:
+                row = tl.where(lane == to, of_old * old_soon + of_new * g_soon, row)
             else:
-                used = used + 1
-                r = 1.0 / used.to(tl.float64)
-                square = tl.load(m2_n + to)
-                was = tl.sqrt(square)
-                p = tl.load(A_n + t * width + to).to(tl.float64) * was
-                old = tl.load(A_n + later * width + to, mask=ahead, other=0.0)
-                square = tl.maximum((1 - r) * (1 - r) * square + 2 * r * (1 - r) * p + r * r * own, 0.0)
-                wide = (1 - r) * tl.load(scale_n + to) + r * length
-                turns = tl.load(moved_n + to) + 1
-                products = ((1 - r) * was).to(old.dtype) * old + r.to(old.dtype) * g
-            unit = inverse(square)
-            tl.store(A_n + later * width + to, products * unit.to(products.dtype), mask=ahead)
+                bounds = top_n + later * tiles + to // J
+                tl.store(bounds, tl.maximum(tl.load(bounds, mask=ahead, other=0.0), products), mask=ahead)
             tl.store(c_n + to, used)
-            tl.store(m2_n + to, square)
+            tl.store(norm_n + to, square * unit)
             tl.store(scale_n + to, wide)
             tl.store(moved_n + to, turns)
-            spread = tl.maximum(spread, wide * unit)
-            loose = tl.maximum(loose, 8 * _ULP * turns * (wide + centre * root_size) * unit)
-            shortest = tl.minimum(shortest, tl.where(square > 0, tl.sqrt(square) / 2, shortest))
-            G = tl.maximum(G, to + 1)
+            spread = wide * unit
+            rough = tl.maximum(rough, 1.5 * error * spread * spread)
+            lost = _ULP * turns * (16 * spread + 4 * spread * spread + 2 * centre * root_size * unit)
+            loose = tl.maximum(loose, tl.where(square < 1e-6 * wide * wide, 2.0, lost))  # 2: it may be any product
+            steepest = tl.maximum(steepest, 2 * unit)
+        visit(2 * t, seen, before_look, first_n, last_n, next_n, batch)
+        visit(2 * t + 1, born, tl.where(seen == to, 2 * t, before_birth), first_n, last_n, next_n, batch)
+        tl.store(looked_n + t, seen)
         tl.store(k_n + t, to)
         tl.store(kind_n + t, what)
         tl.store(count_n + t, used)
+        G = tl.where(what == _BECAME, tl.maximum(G, to + 1), G)
+        g = g_next
+        own, long, less, need = own_soon, long_soon, less_soon, need_soon
         tl.debug_barrier()
     tl.store(grown + n, G)
 
 
 @triton.jit
-def next_visit(j, e, k_n, looked_n, kind_n, batch, B: tl.constexpr):
-    """The first visit after e to neuron j: 2 t where sample t looked at it, 2 t + 1 where t became it."""
-    t = tl.arange(0, B)
-    inside = t < batch
-    became = inside & (tl.load(kind_n + t, mask=inside, other=0) == _BECAME)
-    looks = tl.where(inside & (tl.load(looked_n + t, mask=inside, other=-1) == j) & (2 * t > e), 2 * t, _LAST)
-    turns = tl.where(became & (tl.load(k_n + t, mask=inside, other=-1) == j) & (2 * t + 1 > e), 2 * t + 1, _LAST)
-    return tl.min(tl.minimum(looks, turns))
+def sample(facts):
+    return tl.load(facts), tl.load(facts + 1), tl.load(facts + 2), tl.load(facts + 3)
+
+
+@triton.jit
+def visit(e, j, before, first_n, last_n, next_n, batch):
+    """Append a visit to those of neuron j, if it is one: 2 t where sample t looked at it, 2 t + 1 where t became it."""
+    tl.store(next_n + before, e, mask=(j >= 0) & (before >= 0))
+    tl.store(first_n + j, e, mask=(j >= 0) & (before < 0))
+    tl.store(last_n + j, e, mask=j >= 0)
+    tl.store(next_n + e, 2 * batch)
+
+
+@triton.jit
+def reach(high, slack, draw):
+    """What a product must reach to be that of the best neuron, if `high` is the largest."""
+    low = high - slack
+    low = tl.minimum(low * (1 - draw), low)
+    return tl.where(high > slack, low - slack, -float("inf"))
 
 
 @triton.jit
 def replay(
-    x, xx, m, m2, unit, scale, moved, mu, k, looked, kind, count, sums, a, v,
+    x, xx, m, m2, unit, scale, moved, mu, first, next_, k, looked, kind, count, sums, a, v,
     batch, room, size, pseudo,
-    before: tl.constexpr, centre: tl.constexpr, B: tl.constexpr, D: tl.constexpr,
+    before: tl.constexpr, centre: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """What happened in a chunk to one neuron, on its vector. sums (nodes, batch, 4) is scratch."""
     n = tl.program_id(1).to(tl.int64)
     begin = tl.program_id(0)
     x_n, xx_n, sums_n = x + n * batch * size, xx + n * batch, sums + n * batch * 4
     k_n, looked_n, kind_n, count_n = k + n * batch, looked + n * batch, kind + n * batch, count + n * batch
+    next_n = next_ + 2 * n * batch
     if begin % 2 == 0:
         j = tl.load(looked_n + begin // 2)
     else:
         j = tl.load(k_n + begin // 2)
-    if j < 0 or next_visit(j, -1, k_n, looked_n, kind_n, batch, B) != begin:
-        return  # nothing, or another program's
     place = n * room + j
+    if j < 0 or tl.load(first + place, mask=j >= 0, other=-1) != begin:
+        return  # nothing, or another program's
     row = m + place * size
     square = tl.zeros([D], tl.float64)
     wrote = 0
@@ -261,7 +336,7 @@ def replay(
                 tl.store(sums_n + 4 * t + 1, mm)
                 tl.store(sums_n + 4 * t + 2, xm_after)
                 tl.store(sums_n + 4 * t + 3, mm_after)
-            e = next_visit(j, e, k_n, looked_n, kind_n, batch, B)
+            e = tl.load(next_n + e)
         if wrote == 1:
             tl.store(row + i, p, mask=inside)
         p8 = tl.where(inside, p.to(tl.float64) - centre, 0.0)
@@ -291,7 +366,7 @@ def replay(
                 if not before:
                     sent = similarity(tl.load(sums_n + 4 * t + 2), own, tl.load(sums_n + 4 * t + 3), centre)
                 tl.store(v + n * batch + t, sent)
-        e = next_visit(j, e, k_n, looked_n, kind_n, batch, B)
+        e = tl.load(next_n + e)
     tl.store(mu + place, mean)
     if wrote == 1:
         tl.store(m2 + place, total)
