@@ -79,10 +79,17 @@ def as_samples(
     if len(batch) == 0:
         raise ValueError(f"the batch is empty: got shape {tuple(array.shape)}")
     seen = None if observed is None else _mask(observed, tuple(array.shape), tuple(batch.shape))
-    if real and not (batch.min() >= -LARGEST and batch.max() <= LARGEST):  # so too for NaN
+    if real and not _within(batch):
         finite = _finite(as_numpy(batch), single, seen)
         batch = finite if not is_tensor(batch) else batch.new_tensor(finite)
     return batch, single, seen
+
+
+def _within(batch: Any) -> bool:
+    """Whether all values are finite and none enormous; not so for NaN."""
+    if is_tensor(batch):
+        return bool(batch.abs().max() <= LARGEST)  # one answer to wait for
+    return bool(batch.min() >= -LARGEST and batch.max() <= LARGEST)
 
 
 def _kind(array: Any) -> tuple[bool, bool]:

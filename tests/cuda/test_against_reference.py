@@ -79,9 +79,10 @@ def test_learns_and_answers_as_the_reference(tree: str, options: str, device: st
         assert_same_answers(memory, reference, np.concatenate([x[:3], stream(shape, "different", 3, 9)]))
 
 
+@pytest.mark.parametrize("tree", ["three levels", "overwrite"])
 @pytest.mark.parametrize("chunk", [1, 5, 64])
-def test_chunks_do_not_show(chunk: int, device: str) -> None:
-    shape, levels = TREES["three levels"]
+def test_chunks_do_not_show(tree: str, chunk: int, device: str) -> None:
+    shape, levels = TREES[tree]
     taught(shape, levels, np.concatenate([stream(shape, kind, 15) for kind in KINDS]), device, chunk)
 
 
@@ -98,11 +99,13 @@ def test_near_ties(shape: tuple[int, ...], alpha: float, device: str) -> None:
     assert list(masked.index) == [reference.recall(q, o).index for q, o in zip(queries, observed)]
 
 
-def test_more_neurons_than_a_program_looks_at_at_once(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("widest", [16, 4096])
+def test_more_than_a_program_or_a_cache_holds(widest: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from sqhn.banks.cuda import code, pattern
 
     for module in (pattern, code):
-        monkeypatch.setattr(module, "WIDEST", 16)
+        monkeypatch.setattr(module, "WIDEST", widest)
+    monkeypatch.setattr(pattern, "CACHED", 0)
     shape = (4, 6)
     for levels in ([Level(capacity=45)], [Level(2, 40), Level(capacity=45, when_full="overwrite")]):
         x = np.concatenate([stream(shape, "different", 60), stream(shape, "of few values", 20)])
@@ -144,11 +147,11 @@ def test_samples_of_one_thing_a_batch_at_once_and_the_root_alone(device: str) ->
 @pytest.mark.parametrize("tree", ["one level", "two levels"])
 def test_an_interrupt_waits_for_the_end_of_a_chunk(tree: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from sqhn.banks.cuda import pattern
+    from sqhn.banks.cuda.arrays import full_precision
 
     shape, levels = TREES[tree]
     x = stream(shape, "different", 12)
     memory, reference = SQHN(shape, levels, device=device), ReferenceSQHN(shape, levels)
-    full_precision = pattern.full_precision
 
     def interrupted() -> Any:
         signal.raise_signal(signal.SIGINT)

@@ -14,7 +14,18 @@ from torch import Tensor
 from sqhn.banks.neurons import Support, check_growth
 from sqhn.level import TIE, Level
 
-__all__ = ["WALKERS", "CudaArrays", "Neurons", "enlarge", "exact_products", "full_precision", "owners", "power", "spare"]
+__all__ = [
+    "WALKERS",
+    "CudaArrays",
+    "Neurons",
+    "enlarge",
+    "exact_products",
+    "full_precision",
+    "owners",
+    "power",
+    "spare",
+    "together",
+]
 
 WALKERS = 8  # warps of a program that takes a chunk's decisions
 
@@ -60,6 +71,14 @@ def spare(device: torch.device, needed: int = 0) -> Iterator[None]:
             f"{device} is out of memory, and nothing was changed: {str(error).splitlines()[0]} "
             "Take a smaller capacity, free what else is there, or use device='cpu'"
         ) from error
+
+
+def together(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Two arrays (nodes, batch) from those of parts of the batch."""
+    if len(parts) == 1:
+        return parts[0]
+    first, second = (torch.cat(field, 1) for field in zip(*parts))
+    return first, second
 
 
 def exact_products(device: torch.device) -> bool:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sqhn.banks.cuda import code_kernels as kernels
-from sqhn.banks.cuda.arrays import WALKERS, CudaArrays, Neurons, enlarge, owners, power, spare
+from sqhn.banks.cuda.arrays import WALKERS, CudaArrays, Neurons, enlarge, owners, power, spare, together
 from sqhn.banks.cuda.fate_kernels import BECAME, KEPT
 from sqhn.banks.neurons import OVERWRITE, Codes, Sent, Support, check_counts, learning_rules
 from sqhn.level import DELTA, TIE, Level, Options
@@ -276,7 +276,7 @@ class CudaCodeBank(CudaArrays):
         width, batch = self.neurons.most, k.shape[2]
         rows = max(1, SCRATCH // (self.nodes * width))
         parts = [self.best_of(k[..., t : t + rows], v[..., t : t + rows], width) for t in range(0, batch, rows)]
-        return parts[0] if len(parts) == 1 else tuple(torch.cat(field, 1) for field in zip(*parts))  # type: ignore[return-value]
+        return together(parts)
 
     def best_of(self, k: Tensor, v: Tensor, width: int) -> tuple[Tensor, Tensor]:
         k, v = k.contiguous(), v.contiguous()

@@ -146,13 +146,13 @@ def walk(
 ):  # fmt: skip
     """The decisions of a chunk at one node, one sample after another.
 
-    sides (nodes, room) are the roots of S; born (nodes, room), -1 before: the sample
-    that a neuron began with in this chunk, if any. kind is what became of a sample. If partial, the chunk is one
-    sample, of whose children `hearing` (nodes, 1) are not silent; heard (nodes, 1, room) are the sums of squared counts
-    over those and sides their roots, heard_shared their overlaps.
+    sides (nodes, room) are the roots of S; born (nodes, room), -1 before: the sample that a neuron began with in this
+    chunk, if any. kind is what became of a sample. If partial, the chunk is one sample, of whose children `hearing`
+    (nodes, 1) are not silent; heard (nodes, 1, room) are the sums of squared counts over those and sides their roots,
+    heard_shared their overlaps.
 
-    If ONE, J neurons are all there are. They are kept at hand then, and a sample's overlaps are loaded while the one
-    before it is decided.
+    A step waits for memory once: what the next one needs is loaded together with what is known about the neuron. If
+    ONE, J neurons are all there are, and their counts are kept at hand.
     """
     n = tl.program_id(0).to(tl.int64)
     overlap_n, shared_n = overlap + n * batch * width, shared + n * batch * width
@@ -168,20 +168,14 @@ def walk(
         side_of = tl.load(sides_n + lane, mask=lane < G, other=1.0)
         times = tl.load(c_n + lane, mask=lane < G, other=1).to(tl.float64)
     long, strength, threshold = tl.load(length_n), tl.load(total_n), tl.load(eps) - _TIE
+    gain = tl.load(M_n + later, mask=later < batch, other=0.0)
+    common = tl.load(same_n + later, mask=later < batch, other=0)
     for t in range(batch):
-        soon = tl.minimum(t + 1, batch - 1)
-        long_soon, strength_soon = tl.load(length_n + soon), tl.load(total_n + soon)
-        threshold_soon = tl.load(eps + soon) - _TIE
-        ahead = (later > t) & (later < batch)
-        gain = tl.load(M_n + t * batch + later, mask=ahead, other=0.0)
-        common = tl.load(same_n + t * batch + later, mask=ahead, other=0)
         j = G * 0
         h = long * 0 - float("inf")
         if ONE:
-            next_row = tl.load(overlap_n + soon * width + lane, mask=lane < width, other=0.0)
             some = tl.where(lane < G, activity(row, side_of, times, long, strength, mean), -float("inf"))
             j, h = first_best(some, lane, tl.max(some))
-            row = next_row
         else:
             top = tl.full([J], -float("inf"), tl.float64)
             for b in range(0, G, J):
@@ -197,17 +191,23 @@ def walk(
             j = G * 0
             h = long * 0 - float("inf")
         to, what = fate(h < threshold, j, G, c_n, capacity, when_full, J)
-        used = tl.load(c_n + to)
-        squares = tl.load(S_n + to)
-        own = tl.load(overlap_n + t * width + to)
+        # What is known about the neuron, what it shares with the samples to come, and the next sample.
+        soon = tl.minimum(t + 1, batch - 1)
+        ahead = (later > t) & (later < tl.where(what == _KEPT, 0, batch))
+        old = tl.load(overlap_n + later * width + to, mask=ahead, other=0.0)
+        old_common = tl.load(shared_n + later * width + to, mask=ahead, other=0)
+        own, old_soon = tl.load(overlap_n + t * width + to), tl.load(overlap_n + soon * width + to)
+        agreed, gain_soon = tl.load(shared_n + t * width + to), tl.load(M_n + t * batch + soon)
+        used, squares, was = tl.load(c_n + to), tl.load(S_n + to), tl.load(mu_n + to)
+        rest = (later > soon) & (later < batch)
+        next_gain = tl.load(M_n + soon * batch + later, mask=rest, other=0.0)
+        next_common = tl.load(same_n + soon * batch + later, mask=rest, other=0)
+        if ONE:
+            row = tl.load(overlap_n + soon * width + lane, mask=lane < width, other=0.0)
+        long_soon, strength_soon = tl.load(length_n + soon), tl.load(total_n + soon)
+        threshold_soon = tl.load(eps + soon) - _TIE
+        tl.debug_barrier()  # all have read what is written now
         if what != _KEPT:
-            was = tl.load(mu_n + to)
-            old = tl.load(overlap_n + later * width + to, mask=ahead, other=0.0)
-            old_common = tl.load(shared_n + later * width + to, mask=ahead, other=0)
-            old_soon = tl.load(overlap_n + soon * width + to)
-            gain_soon = tl.load(M_n + t * batch + soon)
-            agreed = tl.load(shared_n + t * width + to)
-            tl.debug_barrier()  # all have read what is written now
             if what == _BECAME:
                 used = used * 0 + 1
                 squares = squares * 0 + family
@@ -252,6 +252,7 @@ def walk(
         tl.store(v + n * batch + t, sent)
         tl.store(a + n * batch + t, h)
         tl.store(kind + n * batch + t, what)
+        gain, common = next_gain, next_common
         long, strength, threshold = long_soon, strength_soon, threshold_soon
         tl.debug_barrier()
     tl.store(grown + n, G)

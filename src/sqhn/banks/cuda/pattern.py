@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sqhn.banks.cuda import pattern_kernels as kernels
-from sqhn.banks.cuda.arrays import WALKERS, CudaArrays, Neurons, enlarge, exact_products, full_precision, power, spare
+from sqhn.banks.cuda.arrays import (
+    WALKERS,
+    CudaArrays,
+    Neurons,
+    enlarge,
+    exact_products,
+    full_precision,
+    power,
+    spare,
+    together,
+)
 from sqhn.banks.cuda.fate_kernels import BECAME, KEPT
 from sqhn.banks.neurons import Patches, Sent, Support, check_prototypes, learning_rules
 from sqhn.level import DELTA, Level, Options
@@ -22,6 +32,8 @@ __all__ = ["CudaPatternBank"]
 
 SCRATCH = 1 << 27  # products held at once
 WIDEST = 4096  # neurons, or values, that one program looks at at once
+CACHED = 1 << 23  # products that the cache of a large GPU can hold
+ABREAST = 4
 PLAIN = 256  # values per node up to which float32 products are near enough
 
 
@@ -67,7 +79,7 @@ class CudaPatternBank(CudaArrays):
         room = self.neurons.wanted(more)
         batch = min(more, self.chunk_size(more))
         products = self.nodes * batch * (min(room, self.neurons.most + batch) + batch + 2 * self.size)
-        with spare(self.device, products * self.unit.itemsize + 16 * self.nodes * batch * (self.size + 16)):
+        with spare(self.device, products * (self.unit.itemsize + 4) + 16 * self.nodes * batch * (self.size + 16)):
             self.m, self.unit = enlarge(self.m, 1, room), enlarge(self.unit, 1, room)
             self.m2, self.scale = enlarge(self.m2, 1, room), enlarge(self.scale, 1, room)
             self.moved = enlarge(self.moved, 1, room)
@@ -82,14 +94,11 @@ class CudaPatternBank(CudaArrays):
         width = min(neurons.room, neurons.most + batch)
         eps = neurons.thresholds(batch)
         shape = (self.nodes, batch)
-        y = torch.empty(x.shape, dtype=self.unit.dtype, device=self.device)
-        xx, a, v = torch.empty((3, *shape), dtype=torch.float64, device=self.device)
+        a, v = torch.empty((2, *shape), dtype=torch.float64, device=self.device)
         facts = torch.empty((*shape, 4), device=self.device)
-        kernels.measure[(batch, self.nodes)](
-            x, eps, y, xx, facts, a, batch, self.size, num_warps=self.warps, **self.blocks
-        )
+        y, xx = self.measured(x, None, eps, facts, a)
         with full_precision():
-            A, gram = torch.bmm(y, self.unit[:, :width].mT).float(), torch.bmm(y, y.mT).float()
+            products, gram = torch.bmm(y, self.unit[:, :width].mT), torch.bmm(y, y.mT).float()
         k, looked, kind = torch.empty((3, *shape), dtype=torch.int32, device=self.device)
         count = torch.empty(shape, dtype=torch.int64, device=self.device)
         norm, value = self.m2.sqrt().float(), torch.empty_like(self.m2)
@@ -97,15 +106,16 @@ class CudaPatternBank(CudaArrays):
         visits = torch.empty((self.nodes, 2 * batch), dtype=torch.int32, device=self.device)
         sums = torch.empty((*shape, 4), dtype=torch.float64, device=self.device)
         J, rest = power(width, 16, WIDEST), self.blocks
+        A, Q = self.arranged(products)
         tiles = -(-width // J)
         top = A
         if tiles > 1:
             top = torch.empty((self.nodes, batch, tiles), device=self.device)
-            kernels.tops[(tiles, self.nodes * batch)](A, top, width, tiles, J=J)
+            kernels.tops[(tiles, self.nodes * batch)](products, top, width, tiles, J=J)
         kernels.walk[(self.nodes,)](
             A, top, gram, x, xx, facts, eps, self.m, norm, self.scale, self.moved, neurons.c, neurons.grown, value,
             first, last, visits, k, looked, kind, count, batch, width, tiles, neurons.room, self.size,
-            math.sqrt(self.size), self.capacity, self.error + 10 * kernels.ULP, when_full=self.when_full, J=J,
+            math.sqrt(self.size), self.capacity, self.error + 10 * kernels.ULP, when_full=self.when_full, Q=Q, J=J,
             T=power(tiles, 1, 1 << 20), B=power(batch, 16, 1 << 20), num_warps=WALKERS, **rest,
         )  # fmt: skip
         kernels.replay[(2 * batch, self.nodes)](
@@ -116,16 +126,31 @@ class CudaPatternBank(CudaArrays):
         neurons.learned(batch)
         return Sent(k, v, a, kind == BECAME, kind != KEPT)
 
-    def shifted(self, x: Tensor) -> Tensor:
-        """Samples less the centre, as they are multiplied."""
-        return x.to(self.unit.dtype) - self.options.centre
+    def arranged(self, products: Tensor) -> tuple[Tensor, int]:
+        """Products as `walk` takes them, and how many samples of a neuron lie side by side.
 
-    def squared(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
-        """|x - centre|^2 over the observed values; -1 where nothing was observed."""
-        y = (x.double() - self.options.centre).square()
-        if seen is None:
-            return y.sum(2)
-        return torch.where(seen.any(2), torch.where(seen, y, 0.0).sum(2), -1.0)
+        A walk reads rows and changes columns: where the products are too many for the cache, both must lie together.
+        """
+        nodes, batch, width = products.shape
+        if products.numel() <= CACHED:
+            return products.float(), 1
+        A = torch.empty((nodes, -(-batch // ABREAST), width, ABREAST), device=self.device)
+        kernels.arrange[(-(-width // 256), A.shape[1], nodes)](products, A, batch, width, Q=ABREAST, J=256)
+        return A, ABREAST
+
+    def measured(self, x: Tensor, seen: Tensor | None, *learning: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples less the centre, as they are multiplied, and |x - centre|^2, both over the observed values.
+
+        That is -1 where nothing was observed. learning: thresholds, and what `walk` wants to know (`measure`).
+        """
+        y = torch.empty(x.shape, dtype=self.unit.dtype, device=self.device)
+        xx = torch.empty(x.shape[:2], dtype=torch.float64, device=self.device)
+        eps, facts, a = learning or (xx, xx, xx)
+        kernels.measure[(x.shape[1], self.nodes)](
+            x, x if seen is None else seen.byte(), y, xx, eps, facts, a, x.shape[1], self.size,
+            masked=seen is not None, learning=bool(learning), num_warps=self.warps, **self.blocks,
+        )  # fmt: skip
+        return y, xx
 
     def hold(self, evidence: Patches, k: Tensor, wrote: Tensor) -> None:
         """Average further samples of one thing into the neurons k (nodes,) that its first sample wrote."""
@@ -162,32 +187,30 @@ class CudaPatternBank(CudaArrays):
         x: Tensor = evidence.x
         seen = evidence.seen
         batch, width = x.shape[1], self.neurons.most
-        k = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.device)
-        v = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.device)
         rows = max(1, SCRATCH // (self.nodes * width))
+        parts = []
         for start in range(0, batch, rows):
             part = slice(start, start + rows)
             masks = None if seen is None else seen[:, part].contiguous()
             with spare(self.device):
-                k[:, part], v[:, part] = self.best_of(x[:, part].contiguous(), masks, width)
-        return k, v
+                parts.append(self.best_of(x[:, part].contiguous(), masks, width))
+        return together(parts)
 
     def best_of(self, x: Tensor, seen: Tensor | None, width: int) -> tuple[Tensor, Tensor]:
         batch = x.shape[1]
         k = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.device)
         v = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.device)
-        y, unit = self.shifted(x), self.unit[:, :width]
+        (y, xx), unit = self.measured(x, seen), self.unit[:, :width]
         masked = seen is not None
         with full_precision():
             if seen is not None:
-                y = torch.where(seen, y, 0.0)
                 squares = torch.bmm(seen.to(unit.dtype), unit.square().mT)
             A = torch.bmm(y, unit.mT)
         value = torch.empty(A.shape, dtype=torch.float64, device=self.device)
         kernels.best[(batch, self.nodes)](
-            A, squares if masked else A, x, seen.byte() if seen is not None else x, self.squared(x, seen), self.m,
-            self.grown, value, k, v, batch, width, self.neurons.room, self.size, (2 if masked else 1) * self.error,
-            masked=masked, J=power(width, 16, 1024), num_warps=max(4, self.warps), **self.blocks,
+            A, squares if masked else A, x, seen.byte() if seen is not None else x, xx, self.m, self.grown, value, k, v,
+            batch, width, self.neurons.room, self.size, (2 if masked else 1) * self.error, masked=masked,
+            J=power(width, 16, 1024), num_warps=max(4, self.warps), **self.blocks,
         )  # fmt: skip
         return k, v
 
@@ -216,7 +239,7 @@ class CudaPatternBank(CudaArrays):
         seen = evidence.seen
         s = torch.empty(len(support.value), dtype=torch.float64, device=self.device)
         kernels.at[(x.shape[1], self.nodes)](
-            x, x if seen is None else seen.byte(), self.squared(x, seen), self.m, support.start, support.value, s,
+            x, x if seen is None else seen.byte(), self.measured(x, seen)[1], self.m, support.start, support.value, s,
             x.shape[1], self.neurons.room, self.size, masked=seen is not None, num_warps=self.warps, **self.blocks,
         )  # fmt: skip
         return s

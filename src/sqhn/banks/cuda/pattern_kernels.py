@@ -6,11 +6,12 @@ threshold, are too close for the products; there it evaluates in float64 from th
 for each neuron that was looked at or written and so all of them side by side, then repeats what happened on the
 vectors: the prototypes in float32, in the order of the samples; the similarities in float64.
 
-In all kernels: `A` products of samples with the unit vectors of neurons, (nodes, batch, width); `gram` products among
-samples; `x` patches (nodes, batch, size); `xx` |x - centre|^2; `m` prototypes (nodes, room, size), `m2` their squared
-lengths after the shift. What happened to sample t: `looked` is the neuron that it resembled most (-1: there was none),
-`k` the one it ended at, `kind` what became of it (`fate_kernels`), `count` the neuron's count after that. The visits
-to a neuron, numbered as in `visit`, are a list: `first` and `last` (nodes, room), -1 before; `next_` (nodes, 2 batch).
+In all kernels: `A` products of samples with the unit vectors of neurons, (nodes, batch, width), in `walk` in the order
+of `cell`; `gram` products among samples; `x` patches (nodes, batch, size); `xx` |x - centre|^2; `m` prototypes (nodes,
+room, size), `m2` their squared lengths after the shift. What happened to sample t: `looked` is the neuron that it
+resembled most (-1: there was none), `k` the one it ended at, `kind` what became of it (`fate_kernels`), `count` the
+neuron's count after that. The visits to a neuron, numbered as in `visit`, are a list: `first` and `last` (nodes, room),
+-1 before; `next_` (nodes, 2 batch).
 """
 
 # Triton reads these functions as its own language.
@@ -24,7 +25,7 @@ from sqhn.banks.cuda.fate_kernels import AVERAGED, BECAME, KEPT, fate
 from sqhn.banks.neurons import OVERWRITE
 from sqhn.level import DELTA, TIE
 
-__all__ = ["ULP", "at", "best", "measure", "replay", "tops", "walk"]
+__all__ = ["ULP", "arrange", "at", "best", "measure", "replay", "tops", "walk"]
 
 ULP = 2.0**-24
 _KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
@@ -87,45 +88,73 @@ def best_two(p, i):
 
 
 @triton.jit
-def tops(A, top, width, tiles, J: tl.constexpr):
-    """The largest product of one sample with each J neurons: top (nodes * batch, tiles)."""
-    tile, place = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    i = tile * J + tl.arange(0, J)
-    tl.store(top + place * tiles + tile, tl.max(tl.load(A + place * width + i, mask=i < width, other=-float("inf"))))
+def cell(t, i, width, Q: tl.constexpr):
+    """Where the product of sample t and neuron i is among those of a node: Q samples of a neuron lie side by side."""
+    return (t // Q * width + i) * Q + t % Q
 
 
 @triton.jit
-def measure(x, eps, y, xx, facts, a, batch, size, centre: tl.constexpr, D: tl.constexpr):
-    """One sample at one node: less the centre, and what `walk` wants to know about it.
+def arrange(products, A, batch, width, Q: tl.constexpr, J: tl.constexpr):
+    """Put the products (nodes, batch, width) of Q samples of one node with J neurons in the order of `cell`."""
+    t, n = Q * tl.program_id(1) + tl.arange(0, Q)[None, :], tl.program_id(2).to(tl.int64)
+    i = tl.program_id(0) * J + tl.arange(0, J)[:, None]
+    p = tl.load(products + (n * batch + t) * width + i, mask=(t < batch) & (i < width), other=0.0)
+    A_n = A + n * ((batch + Q - 1) // Q * Q) * width
+    tl.store(A_n + cell(t, i, width, Q), p.to(tl.float32), mask=i + 0 * t < width)
 
-    facts (nodes, batch, 4): |x - centre|^2, its root, DELTA by that, and the product with a unit vector that reaches
-    the threshold (of a sample without length, whether anything is missing). a is minus infinity until something was
-    looked at.
+
+@triton.jit
+def tops(products, top, width, tiles, J: tl.constexpr):
+    """The largest product of one sample with each J neurons: top (nodes * batch, tiles)."""
+    tile, place = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    i = tile * J + tl.arange(0, J)
+    p = tl.load(products + place * width + i, mask=i < width, other=-float("inf"))
+    tl.store(top + place * tiles + tile, tl.max(p).to(tl.float32))
+
+
+@triton.jit
+def measure(x, seen, y, xx, eps, facts, a, batch, size,
+            masked: tl.constexpr, learning: tl.constexpr, centre: tl.constexpr, D: tl.constexpr):  # fmt: skip
+    """One sample at one node: less the centre, and its squared length; for learning, what `walk` wants to know.
+
+    If masked, over what was observed: 0 elsewhere, and the squared length is -1 where nothing was. facts (nodes, batch,
+    4): the squared length, its root, DELTA by that, and the product with a unit vector that reaches the threshold (of a
+    sample without length, whether anything is missing). a is minus infinity until something was looked at.
     """
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
     square = tl.zeros([D], tl.float64)
+    many = tl.zeros([D], tl.int32)
     for d in range(0, size, D):
         i = d + tl.arange(0, D)
         shifted = tl.load(x + place * size + i, mask=i < size, other=centre).to(tl.float64) - centre
+        if masked:
+            there = tl.load(seen + place * size + i, mask=i < size, other=0)
+            many += there
+            shifted = tl.where(there != 0, shifted, 0.0)
         tl.store(y + place * size + i, shifted.to(y.dtype.element_ty), mask=i < size)
         square += shifted * shifted
     own = tl.sum(square)
-    long = tl.sqrt(own)
+    if masked:
+        own = tl.where(tl.sum(many) > 0, own, -1.0)
     tl.store(xx + place, own)
-    tl.store(a + place, -float("inf"))
-    tl.store(facts + 4 * place, own.to(tl.float32))
-    tl.store(facts + 4 * place + 1, long.to(tl.float32))
-    tl.store(facts + 4 * place + 2, (1 / tl.maximum(long, 1e-30) * _DELTA).to(tl.float32))
-    missing = tl.load(eps + t) - (_TIE + centre)
-    tl.store(facts + 4 * place + 3, tl.where(long > 0, missing / (1 - centre) * long, missing).to(tl.float32))
+    if learning:
+        long = tl.sqrt(own)
+        missing = tl.load(eps + t) - (_TIE + centre)
+        need = tl.where(long > 0, missing / (1 - centre) * long, missing)
+        tl.store(a + place, -float("inf"))
+        tl.store(facts + 4 * place, own.to(tl.float32))
+        tl.store(facts + 4 * place + 1, long.to(tl.float32))
+        tl.store(facts + 4 * place + 2, (1 / tl.maximum(long, 1e-30) * _DELTA).to(tl.float32))
+        tl.store(facts + 4 * place + 3, need.to(tl.float32))
 
 
 @triton.jit
 def walk(
     A, top, gram, x, xx, facts, eps, m, norm, scale, moved, c, grown, value, first, last, next_, k, looked, kind, count,
     batch, width, tiles, room, size, root_size, capacity, error,
-    when_full: tl.constexpr, centre: tl.constexpr, J: tl.constexpr, T: tl.constexpr, B: tl.constexpr, D: tl.constexpr,
+    when_full: tl.constexpr, centre: tl.constexpr, Q: tl.constexpr, J: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
+    D: tl.constexpr,
 ):  # fmt: skip
     """The decisions of a chunk at one node, one sample after another.
 
@@ -138,7 +167,8 @@ def walk(
     prototypes lose when they move.
     """
     n = tl.program_id(0).to(tl.int64)
-    A_n, gram_n, x_n, top_n = A + n * batch * width, gram + n * batch * batch, x + n * batch * size, top + n * batch * tiles
+    A_n, gram_n = A + n * ((batch + Q - 1) // Q * Q) * width, gram + n * batch * batch
+    x_n, top_n = x + n * batch * size, top + n * batch * tiles
     xx_n, facts_n = xx + n * batch, facts + 4 * n * batch
     m_n, norm_n, scale_n, moved_n = m + n * room * size, norm + n * room, scale + n * room, moved + n * room
     c_n, value_n = c + n * room, value + n * room
@@ -159,7 +189,7 @@ def walk(
     own, long, less, need = sample(facts_n)
     g = tl.load(gram_n + later, mask=later < batch, other=0.0)
     if T == 1:
-        row = tl.load(A_n + lane, mask=lane < width, other=0.0)
+        row = tl.load(A_n + cell(0, lane, width, Q), mask=lane < width, other=0.0)
     for t in range(batch):
         slack = long * (rough + loose)
         j = G * 0
@@ -175,7 +205,7 @@ def walk(
                 second = high
                 while (most > -float("inf")) & (most >= reach(high, slack, draw)):
                     i = b * J + lane
-                    p, i, rest = best_two(tl.load(A_n + t * width + i, mask=i < G, other=-float("inf")), i)
+                    p, i, rest = best_two(tl.load(A_n + cell(t, i, width, Q), mask=i < G, other=-float("inf")), i)
                     high, j, second = better(high, j, second, p, i, rest)
                     bound = tl.where(tile == b, -float("inf"), bound)
                     most, b, _ = best_two(bound, tile)
@@ -190,7 +220,7 @@ def walk(
                 best_ = square * 0 - float("inf")
                 for b in range(0, G, J):
                     i = b + lane
-                    p = tl.load(A_n + t * width + i, mask=i < G, other=-float("inf"))
+                    p = tl.load(A_n + cell(t, i, width, Q), mask=i < G, other=-float("inf"))
                     open_ = (p >= bar) & (i < G)
                     rest = tl.sum(open_.to(tl.int32))
                     at_ = b - 1
@@ -204,7 +234,7 @@ def walk(
                 earliest = tl.full([J], _LAST, tl.int32)
                 for b in range(0, G, J):
                     i = b + lane
-                    p = tl.load(A_n + t * width + i, mask=i < G, other=-float("inf"))
+                    p = tl.load(A_n + cell(t, i, width, Q), mask=i < G, other=-float("inf"))
                     s = tl.load(value_n + i, mask=(p >= bar) & (i < G), other=-float("inf"))
                     earliest = tl.minimum(earliest, tl.where(s >= best_ - _TIE, i, _LAST))
                 j = tl.min(earliest).to(tl.int32)
@@ -213,14 +243,14 @@ def walk(
         # What is known about the neuron, its products with the samples to come, and the next sample.
         soon = tl.minimum(t + 1, batch - 1)
         ahead = (later > t) & (later < tl.where(what == _KEPT, 0, batch))
-        old = tl.load(A_n + later * width + to, mask=ahead, other=0.0)
-        old_soon, p = tl.load(A_n + soon * width + to), tl.load(A_n + t * width + to)
+        old = tl.load(A_n + cell(later, to, width, Q), mask=ahead, other=0.0)
+        old_soon, p = tl.load(A_n + cell(soon, to, width, Q)), tl.load(A_n + cell(t, to, width, Q))
         used, was, wide, turns = tl.load(c_n + to), tl.load(norm_n + to), tl.load(scale_n + to), tl.load(moved_n + to)
         before_look, before_birth = tl.load(last_n + j), tl.load(last_n + to)
         g_soon = tl.load(gram_n + t * batch + soon)
         g_next = tl.load(gram_n + soon * batch + later, mask=later < batch, other=0.0)
         if T == 1:
-            row = tl.load(A_n + soon * width + lane, mask=lane < width, other=0.0)
+            row = tl.load(A_n + cell(soon, lane, width, Q), mask=lane < width, other=0.0)
         own_soon, long_soon, less_soon, need_soon = sample(facts_n + 4 * soon)
         tl.debug_barrier()  # all have read what is written now
         seen, born = tl.where(G > 0, j, -1), tl.where(what == _BECAME, to, -1)
@@ -234,7 +264,7 @@ def walk(
             unit = tl.where(square > 0, tl.rsqrt(tl.maximum(square, 1e-30)), 0.0)
             of_old, of_new = keep * unit, r * unit
             products = of_old * old + of_new * g
-            tl.store(A_n + later * width + to, products, mask=ahead)
+            tl.store(A_n + cell(later, to, width, Q), products, mask=ahead)
             if T == 1:
                 row = tl.where(lane == to, of_old * old_soon + of_new * g_soon, row)
             else:
