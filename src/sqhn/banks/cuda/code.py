@@ -5,9 +5,10 @@ that a sample touches lie side by side, so a chunk's overlaps with all neurons a
 sorted by neuron, so do the values that a neuron expects. What was learned lately is a list of its own, sorted again
 with every chunk and merged into the large one when it has grown to a share of it, or when something is asked.
 
-Memory: 12 bytes per entry and order (the second is made when it is asked for), and the same twice again while lists are
-merged: at most some 60 bytes for each child of each sample, less where values repeat; never children x values x
-neurons. For a chunk, its overlaps with all neurons and among its samples.
+Memory: 12 bytes per entry and order (the second is made when it is asked for), where the least that could say the same,
+a value, a neuron and a count, is about 8; some 80 more for a moment while lists are merged. An entry is a child of a
+sample, or several that agree; it never takes children x values x neurons. For a chunk, its overlaps with all neurons
+and among its samples.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class CudaCodeBank(CudaArrays):
         room = self.neurons.wanted(more)
         batch = min(more, self.chunk_size(more))
         overlaps = 12 * self.nodes * batch * (min(room, self.neurons.most + batch) + batch)
-        merging = 48 * (len(self.old.key) + len(self.lately.key) + 2 * self.nodes * self.family * batch)
+        merging = 80 * (len(self.old.key) + len(self.lately.key) + 2 * self.nodes * self.family * batch)
         with spare(self.device, overlaps + merging):
             self.S = enlarge(self.S, 1, room)
             self.neurons.reserve(room)

@@ -34,6 +34,7 @@ SCRATCH = 1 << 27  # products held at once
 WIDEST = 4096  # neurons, or values, that one program looks at at once
 CACHED = 1 << 23  # products that the cache of a large GPU can hold
 ABREAST = 4
+PART = 1 << 25  # products computed at once
 PLAIN = 256  # values per node up to which float32 products are near enough
 
 
@@ -78,8 +79,12 @@ class CudaPatternBank(CudaArrays):
         """Make room for what `more` samples may grow; where learning may run out of memory."""
         room = self.neurons.wanted(more)
         batch = min(more, self.chunk_size(more))
-        products = self.nodes * batch * (min(room, self.neurons.most + batch) + batch + 2 * self.size)
-        with spare(self.device, products * (self.unit.itemsize + 4) + 16 * self.nodes * batch * (self.size + 16)):
+        width = min(room, self.neurons.most + batch)
+        products, part = self.nodes * batch * width, max(PART, batch * width)
+        among = self.nodes * batch * (batch + 2 * self.size)
+        bytes_each = self.unit.itemsize
+        needed = 4 * products + bytes_each * min(products, part) + (bytes_each + 4) * among + 300 * self.nodes * batch
+        with spare(self.device, needed):
             self.m, self.unit = enlarge(self.m, 1, room), enlarge(self.unit, 1, room)
             self.m2, self.scale = enlarge(self.m2, 1, room), enlarge(self.scale, 1, room)
             self.moved = enlarge(self.moved, 1, room)
@@ -97,21 +102,17 @@ class CudaPatternBank(CudaArrays):
         a, v = torch.empty((2, *shape), dtype=torch.float64, device=self.device)
         facts = torch.empty((*shape, 4), device=self.device)
         y, xx = self.measured(x, None, eps, facts, a)
+        J, rest = power(width, 16, WIDEST), self.blocks
+        tiles = -(-width // J)
+        A, top, Q = self.products(y, width, J)
         with full_precision():
-            products, gram = torch.bmm(y, self.unit[:, :width].mT), torch.bmm(y, y.mT).float()
+            gram = torch.bmm(y, y.mT).float()
         k, looked, kind = torch.empty((3, *shape), dtype=torch.int32, device=self.device)
         count = torch.empty(shape, dtype=torch.int64, device=self.device)
         norm, value = self.m2.sqrt().float(), torch.empty_like(self.m2)
         first, last = torch.full((2, self.nodes, neurons.room), -1, dtype=torch.int32, device=self.device)
         visits = torch.empty((self.nodes, 2 * batch), dtype=torch.int32, device=self.device)
         sums = torch.empty((*shape, 4), dtype=torch.float64, device=self.device)
-        J, rest = power(width, 16, WIDEST), self.blocks
-        A, Q = self.arranged(products)
-        tiles = -(-width // J)
-        top = A
-        if tiles > 1:
-            top = torch.empty((self.nodes, batch, tiles), device=self.device)
-            kernels.tops[(tiles, self.nodes * batch)](products, top, width, tiles, J=J)
         kernels.walk[(self.nodes,)](
             A, top, gram, x, xx, facts, eps, self.m, norm, self.scale, self.moved, neurons.c, neurons.grown, value,
             first, last, visits, k, looked, kind, count, batch, width, tiles, neurons.room, self.size,
@@ -126,17 +127,25 @@ class CudaPatternBank(CudaArrays):
         neurons.learned(batch)
         return Sent(k, v, a, kind == BECAME, kind != KEPT)
 
-    def arranged(self, products: Tensor) -> tuple[Tensor, int]:
-        """Products as `walk` takes them, and how many samples of a neuron lie side by side.
+    def products(self, y: Tensor, width: int, J: int) -> tuple[Tensor, Tensor, int]:
+        """Products of samples and neurons as `walk` takes them: with bounds of tiles of J, and in which order.
 
-        A walk reads rows and changes columns: where the products are too many for the cache, both must lie together.
+        A walk reads rows and changes columns: where the products are too many for the cache, both must lie together, so
+        several samples of a neuron go side by side.
         """
-        nodes, batch, width = products.shape
-        if products.numel() <= CACHED:
-            return products.float(), 1
-        A = torch.empty((nodes, -(-batch // ABREAST), width, ABREAST), device=self.device)
-        kernels.arrange[(-(-width // 256), A.shape[1], nodes)](products, A, batch, width, Q=ABREAST, J=256)
-        return A, ABREAST
+        batch, tiles = y.shape[1], -(-width // J)
+        Q = 1 if self.nodes * batch * width <= CACHED else ABREAST
+        A = torch.empty((self.nodes, -(-batch // Q), width, Q), device=self.device)
+        top = torch.empty((self.nodes, batch, tiles), device=self.device) if tiles > 1 else A
+        step = max(1, PART // (batch * width))
+        for n in range(0, self.nodes, step):
+            part = slice(n, n + step)
+            with full_precision():
+                some = torch.bmm(y[part], self.unit[part, :width].mT)
+            kernels.arrange[(-(-width // 256), A.shape[1], len(some))](some, A[part], batch, width, Q=Q, J=256)
+            if tiles > 1:
+                kernels.tops[(tiles, len(some) * batch)](some, top[part], width, tiles, J=J)
+        return A, top, Q
 
     def measured(self, x: Tensor, seen: Tensor | None, *learning: Tensor) -> tuple[Tensor, Tensor]:
         """Samples less the centre, as they are multiplied, and |x - centre|^2, both over the observed values.
