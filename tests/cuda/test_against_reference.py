@@ -99,6 +99,14 @@ def test_near_ties(shape: tuple[int, ...], alpha: float, device: str) -> None:
     assert list(masked.index) == [reference.recall(q, o).index for q, o in zip(queries, observed)]
 
 
+def test_tiny_and_huge_values(device: str) -> None:
+    rng = np.random.default_rng(0)
+    for scale in (1e-44, 1e-38, 1e-20, 1e14):
+        x = (rng.random((14, 5)) * scale).astype(np.float32)
+        x[::3], x[1::4] = 0, rng.random((len(x[1::4]), 5))
+        taught((5,), [Level(capacity=6)], x, device, chunk=7, similarity="cosine")
+
+
 @pytest.mark.parametrize("widest", [16, 4096])
 def test_more_than_a_program_or_a_cache_holds(widest: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from sqhn.banks.cuda import code, pattern

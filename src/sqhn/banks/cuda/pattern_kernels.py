@@ -183,7 +183,7 @@ def walk(
     for b in range(0, G, J):
         one = tl.load(norm_n + b + lane, mask=b + lane < G, other=0.0)
         short = tl.minimum(short, tl.where(one > 0, one, float("inf")))
-    steepest = 1.01 / tl.min(short)
+    steepest = tl.minimum(1.01 / tl.min(short), 1e30)
     rough = steepest * 0 + 1.5 * error
     loose = steepest * 0
     own, long, less, need = sample(facts_n)
