@@ -142,9 +142,10 @@ def cells(mses: list[float], **memory: Any) -> tuple[str, str]:
     return row[2], row[1]
 
 
-def test_table_1_shows_means_times_4_spreads_and_widths() -> None:
+def test_table_1_shows_means_times_4_spreads_and_sizes() -> None:
     assert cells([0.1, 0.2, 0.3], width=512) == (".8000±.4000", "ours, width 512")
     assert cells([0.1]) == (".4000", "ours")  # one seed has no spread
+    assert cells([0.1], width=512, epochs=7)[1] == "ours, width 512, epochs 7"
 
 
 def test_a_folder_without_records_says_how_to_make_some(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def table_1(results: Results, experiment: str) -> Table:
     for model, printed in TABLE_1[experiment].items():
         rows.append([model, "paper", *printed])
         ours = [_cell(results, experiment, model, kind, name, "mse") for kind, name in COLUMNS]
-        rows.append(["", f"ours{_widths(results.where(experiment, model=model))}", *ours])
+        rows.append(["", f"ours{_sizes(results.where(experiment, model=model))}", *ours])
         if set(ours) == {"not yet"}:
             continue
         visible = [
@@ -95,12 +95,14 @@ def table_1(results: Results, experiment: str) -> Table:
     return rows
 
 
-def _widths(runs: Results) -> str:
-    """How wide the memories of some runs were, where that is a setting of theirs."""
-    widths = sorted(
-        {str(record["settings"]["memory"].get("width", "")) for record in runs.records} - {""}, reverse=True
+def _sizes(runs: Results) -> str:
+    """How wide the memories of some runs were and how long they were trained, where those are settings of theirs."""
+    memories = [record["settings"]["memory"] for record in runs.records]
+    return "".join(
+        f", {name} {' and '.join(map(str, sorted(values, reverse=True)))}"
+        for name in ("width", "epochs")
+        if (values := {memory[name] for memory in memories if name in memory})
     )
-    return f", width {' and '.join(widths)}" if widths else ""
 
 
 def _cell(results: Results, experiment: str, model: str, kind: str, name: str, measure: str) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sqhn.banks.cuda.fate_kernels import AVERAGED, BECAME, KEPT, fate, over, root
+from sqhn.banks.cuda.fate_kernels import AVERAGED, BECAME, KEPT, fate
 from sqhn.level import DELTA, TIE
 
 __all__ = ["agreements", "best", "enter", "forget", "overlaps", "ranges", "repeats", "walk"]
@@ -24,6 +24,26 @@ __all__ = ["agreements", "best", "enter", "forget", "overlaps", "ranges", "repea
 _DELTA, _TIE = tl.constexpr(DELTA), tl.constexpr(TIE)
 _LAST, _NEVER = tl.constexpr(2**31 - 1), tl.constexpr(2**63 - 1)
 _KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
+
+
+@triton.jit
+def over(a, b):
+    """a / b in float64 without the branches of the exact kind: b > 0, in float32's range; the last bit may differ."""
+    y = (1.0 / b.to(tl.float32)).to(tl.float64)
+    y = y + y * (1 - b * y)
+    q = a * y
+    return q + y * (a - q * b)
+
+
+@triton.jit
+def root(x):
+    """sqrt(x) in float64, likewise."""
+    some = tl.maximum(x, 1e-30)
+    y = tl.rsqrt(some.to(tl.float32)).to(tl.float64)
+    y = y + 0.5 * y * (1 - some * y * y)
+    y = y + 0.5 * y * (1 - some * y * y)
+    s = x * y
+    return s + 0.5 * y * (x - s * s)
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""What becomes of a sample at a node, on a GPU; and arithmetic without the branches of the exact kind."""
+"""What becomes of a sample at a node, on a GPU."""
 
 # Triton reads these functions as its own language.
 # mypy: ignore-errors
@@ -9,7 +9,7 @@ import triton.language as tl
 
 from sqhn.banks.neurons import FREEZE, OVERWRITE
 
-__all__ = ["AVERAGED", "BECAME", "KEPT", "fate", "inverse_root", "over", "root"]
+__all__ = ["AVERAGED", "BECAME", "KEPT", "fate"]
 
 KEPT, AVERAGED, BECAME = 0, 1, 2
 """A sample wrote nothing, was averaged into the neuron that it resembles most, or became a neuron."""
@@ -38,31 +38,3 @@ def fate(below, j, G, c_n, capacity, when_full: tl.constexpr, J: tl.constexpr):
         to = tl.min(tl.where(fewest == tl.min(fewest), which, 2147483647)).to(tl.int32)
         kind = kind * 0 + _BECAME
     return to, kind
-
-
-@triton.jit
-def over(a, b):
-    """a / b in float64, b > 0 within the range of float32; the last bit may differ."""
-    y = (1.0 / b.to(tl.float32)).to(tl.float64)
-    y = y + y * (1 - b * y)
-    q = a * y
-    return q + y * (a - q * b)
-
-
-@triton.jit
-def inverse_root(x):
-    """1 / sqrt(x) in float64, nearly; 0 for 0."""
-    x = tl.maximum(x, 0.0)
-    some = tl.maximum(x, 1e-30)
-    y = tl.rsqrt(some.to(tl.float32)).to(tl.float64)
-    y = y + 0.5 * y * (1 - some * y * y)
-    y = y + 0.5 * y * (1 - some * y * y)
-    return tl.where(x > 0, y, 0.0)
-
-
-@triton.jit
-def root(x):
-    """sqrt(x) in float64, nearly."""
-    y = inverse_root(x)
-    s = x * y
-    return s + 0.5 * y * (x - s * s)

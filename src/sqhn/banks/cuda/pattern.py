@@ -33,7 +33,7 @@ __all__ = ["CudaPatternBank"]
 SCRATCH = 1 << 27  # products held at once
 WIDEST = 4096  # neurons, or values, that one program looks at at once
 CACHED = 1 << 23  # products that the cache of a large GPU can hold
-ABREAST = 4
+ABREAST = 4  # samples of a neuron that lie side by side where there are more
 PART = 1 << 25  # products computed at once
 PLAIN = 256  # values per node up to which float32 products are near enough
 
@@ -104,7 +104,7 @@ class CudaPatternBank(CudaArrays):
         y, xx = self.measured(x, None, eps, facts, a)
         J, rest = power(width, 16, WIDEST), self.blocks
         tiles = -(-width // J)
-        A, top, Q = self.products(y, width, J)
+        A, top, Q = self.products(y, width, tiles, J)
         with full_precision():
             gram = torch.bmm(y, y.mT).float()
         k, looked, kind = torch.empty((3, *shape), dtype=torch.int32, device=self.device)
@@ -127,13 +127,13 @@ class CudaPatternBank(CudaArrays):
         neurons.learned(batch)
         return Sent(k, v, a, kind == BECAME, kind != KEPT)
 
-    def products(self, y: Tensor, width: int, J: int) -> tuple[Tensor, Tensor, int]:
+    def products(self, y: Tensor, width: int, tiles: int, J: int) -> tuple[Tensor, Tensor, int]:
         """Products of samples and neurons as `walk` takes them: with bounds of tiles of J, and in which order.
 
         A walk reads rows and changes columns: where the products are too many for the cache, both must lie together, so
         several samples of a neuron go side by side.
         """
-        batch, tiles = y.shape[1], -(-width // J)
+        batch = y.shape[1]
         Q = 1 if self.nodes * batch * width <= CACHED else ABREAST
         A = torch.empty((self.nodes, -(-batch // Q), width, Q), device=self.device)
         top = torch.empty((self.nodes, batch, tiles), device=self.device) if tiles > 1 else A
