@@ -99,6 +99,26 @@ def test_near_ties(shape: tuple[int, ...], alpha: float, device: str) -> None:
     assert list(masked.index) == [reference.recall(q, o).index for q, o in zip(queries, observed)]
 
 
+def test_what_float32_loses_decides_nothing(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neurons that move in steps as small as their own rounding: products alone would put them elsewhere."""
+    from sqhn.banks.cuda import pattern
+
+    monkeypatch.setattr(pattern, "exact_products", lambda _: True)
+    monkeypatch.setattr(pattern, "PLAIN", 0)
+    first = (0.6 + 0.3 * np.random.default_rng(0).random((2, 12))).astype(np.float32)
+    memory, reference = taught((12,), [Level(capacity=2)], first, device)
+    node = reference.levels[0][0]
+    memory.banks[0].neurons.c[:] = node.c[:] = 1 << 20
+    x = [first[0] + np.float32(0.4) * (first[1] - first[0])] * 450
+    expected = [reference.learn(sample).index for sample in x]
+    u, v = ((m.astype(np.float64) - 0.5) / np.linalg.norm(m.astype(np.float64) - 0.5) for m in node.m)
+    x += [np.float32(0.5 + 0.4 * (u + v + tilt * (v - u))) for tilt in np.linspace(5e-5, -5e-5, 40)]
+    expected += [reference.learn(sample).index for sample in x[450:]]
+    memory._chunk = len(x)
+    assert list(memory.learn(np.stack(x)).index) == expected
+    assert_same_state(memory, reference)
+
+
 def test_tiny_and_huge_values(device: str) -> None:
     rng = np.random.default_rng(0)
     for scale in (1e-44, 1e-38, 1e-20, 1e14):
