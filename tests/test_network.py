@@ -21,7 +21,7 @@ class TestFace:
         memory = SQHN(SHAPE, capacity=5)
         written = memory.learn(pictures[0])
         assert (type(written.index), type(written.grew), type(written.score)) == (int, bool, float)
-        assert written == (0, True, -np.inf)
+        assert written == (0, True, -np.inf, 1)
         recalled = memory.recall(pictures[0])
         assert recalled.x.shape == SHAPE
         assert type(recalled.index) is int
@@ -32,7 +32,8 @@ class TestFace:
     def test_batches_give_arrays(self, pictures: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, capacity=5)
         written = memory.learn(pictures[:3])
-        assert [np.shape(field) for field in written] == [(3,)] * 3
+        assert [np.shape(field) for field in written] == [(3,)] * 4
+        assert list(written.step) == [1, 2, 3]
         assert [np.shape(field) for field in memory.recall(pictures[:1])] == [(1, *SHAPE), (1,), (1,)]
         assert [np.shape(field) for field in memory.recognize(pictures[:2])] == [(2,)] * 3
         assert np.shape(memory.energy(pictures[:2])) == (2,)
@@ -217,7 +218,8 @@ class TestMissingValues:
         for architecture in ARCHITECTURES:
             memory = SQHN(SHAPE, levels(architecture, 20))
             memory.learn(pictures[:20])
-            recalled = memory.recall(pictures[5], np.zeros(SHAPE, bool))
+            with pytest.warns(UserWarning, match="nothing at all was observed of 1 of 1 samples"):
+                recalled = memory.recall(pictures[5], np.zeros(SHAPE, bool))
             assert (recalled.index, recalled.score) == (0, 0.0)
             np.testing.assert_array_equal(recalled.x, memory.recall(pictures[0]).x)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sqhn.level import DELTA, Level, Options
+from sqhn.level import Level, Options
 from sqhn.reference import CONSTANT_STEP, Node, ReferenceSQHN, winner
 from tests.helpers import levels, noisy
 
@@ -40,7 +40,7 @@ def test_code_activity_is_the_cosine_with_the_strengths() -> None:
     node = Node(Level(capacity=1), [2, 3], False, Options())
     node.m[0], node.grown = [0.25, 0.75, 0.0, 0.5, 0.5], 1
     y = np.array([0.0, 0.8, 0.0, 0.0, 0.6])
-    expected = (0.8 * 0.75 + 0.6 * 0.5) / (1.0 * np.sqrt(0.25**2 + 0.75**2 + 2 * 0.5**2) + DELTA)
+    expected = (0.8 * 0.75 + 0.6 * 0.5) / (1.0 * np.sqrt(0.25**2 + 0.75**2 + 2 * 0.5**2))
     assert node.activity(y)[0] == pytest.approx(expected, abs=1e-12)
 
 

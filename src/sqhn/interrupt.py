@@ -1,27 +1,64 @@
-"""Ctrl-C between chunks, never inside one."""
+"""Signals between chunks, never inside one."""
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # what `signal` is made of, without its search for names: it is slow
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import Any
 
 __all__ = ["deferred"]
 
+SIGNALS = tuple(int(number) for number in signal.valid_signals() if number < 32)  # beyond: real-time signals
+get_handler, set_handler = _signal.getsignal, _signal.signal
 
-@contextmanager
-def deferred() -> Iterator[None]:
-    """Hold back SIGINT for the length of a block that must not stop halfway (a chunk takes well under a second)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pending: list[tuple[int, FrameType | None]] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: pending.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if pending and callable(handler):
-            handler(*pending[0])
+
+class deferred:  # noqa: N801
+    """Hold back signals for the length of a block that must not stop halfway (a chunk takes well under a second).
+
+    Ctrl-C, and every other signal for which the program has a function: it is called when the block is left. Python
+    calls such functions in the main thread alone, so elsewhere there is nothing to hold back.
+    """
+
+    def __enter__(self) -> None:
+        self.handlers: dict[int, Any] = {}
+        self.pending: list[int] = []
+        if threading.get_ident() != threading.main_thread().ident:
+            return
+        try:
+            for number in SIGNALS:
+                handler = get_handler(number)
+                if callable(handler):
+                    self.handlers[number] = handler
+                    set_handler(number, self._note)
+        except BaseException:  # of the function of a signal that came before it was held back
+            self._restore()
+            raise
+
+    def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        self.pending.append(number)
+
+    def _restore(self) -> None:
+        for number, handler in self.handlers.items():
+            set_handler(number, handler)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._restore()
+        except BaseException:  # of one that came as soon as it could
+            self._restore()
+            raise
+        finally:
+            _deliver(list(dict.fromkeys(self.pending)))  # each once, as signals are
+
+
+def _deliver(numbers: list[int]) -> None:
+    """Call the functions of signals, of all of them even if the first raises."""
+    if numbers:
+        try:
+            signal.raise_signal(numbers[0])
+        finally:
+            _deliver(numbers[1:])

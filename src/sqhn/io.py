@@ -1,26 +1,31 @@
 """Memories in files: safetensors with a versioned JSON header.
 
 A file is written beside its final place and moved there when it is complete, so a crash or a full disk leaves an old
-file as it was. The header carries a digest of everything, so a damaged file is an error and never a wrong memory.
+file as it was. The header carries a digest of everything, so a damaged file is an error and never a wrong memory. It
+also lists the features that a reader must know to make sense of the rest: what is added to the format later is named
+there by the files that use it, and a version that does not know it says so.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
 import os
 import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load as deserialize
 from safetensors.numpy import save as serialize
 
-from sqhn.banks.home import home
 from sqhn.level import Level, Options
 from sqhn.memory import MemoryFileError
 from sqhn.validate import as_shape
@@ -28,30 +33,26 @@ from sqhn.validate import as_shape
 if TYPE_CHECKING:
     from sqhn.network import SQHN
 
-__all__ = ["FORMAT", "copy", "describe", "load", "save", "write_whole"]
+__all__ = ["FORMAT", "Header", "Tensors", "describe", "fill", "load", "parts", "save", "settings", "write_whole"]
 
-FORMAT = 1
+FORMAT = 2
+FIRST = 1  # without features, and without the steps of last writes, which count as 0
+FEATURES: frozenset[str] = frozenset()  # that this version knows
+Header = dict[str, Any]
 Tensors = dict[str, NDArray[Any]]
-Network = TypeVar("Network", bound="SQHN")
 
 
-def save(memory: SQHN, path: str | os.PathLike[str]) -> None:
+def save(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None:
     """Write a memory to `path`, atomically."""
-    header, tensors = _parts(memory)
     text = json.dumps(header, sort_keys=True, allow_nan=False)
     write_whole(Path(path), serialize(tensors, {"sqhn": text, "sha256": _digest(text, tensors)}))
 
 
-def copy(memory: Network, device: str) -> Network:
-    """The same memory on a device."""
-    header, tensors = _parts(memory)
-    return _build(type(memory), header, tensors, device)
-
-
-def _parts(memory: SQHN) -> tuple[dict[str, Any], Tensors]:
-    """What a memory is: its header and its arrays."""
+def parts(memory: SQHN) -> tuple[Header, Tensors]:
+    """What a memory is: a header, and copies of its arrays."""
     header = {
         "format": FORMAT,
+        "features": [],
         "input_shape": list(memory.input_shape),
         "levels": [_finite(asdict(level)) for level in memory.levels],
         "options": asdict(memory.options),
@@ -59,9 +60,29 @@ def _parts(memory: SQHN) -> tuple[dict[str, Any], Tensors]:
     }
     tensors: Tensors = {}
     for number, bank in enumerate(memory.banks, start=1):
-        parts = bank.neurons.state() | bank.state()
-        tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in parts.items()}
+        state = bank.neurons.state() | bank.state()
+        tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in state.items()}
     return header, tensors
+
+
+def settings(header: Header) -> tuple[Sequence[int], list[Level], dict[str, Any]]:
+    """The shape, levels and options that a header tells of."""
+    return header["input_shape"], [Level(**_infinite(level)) for level in header["levels"]], header["options"]
+
+
+def fill(banks: Sequence[Any], header: Header, tensors: Tensors) -> None:
+    """Put the arrays of a memory into new banks."""
+    values = 0
+    for number, (bank, step) in enumerate(zip(banks, header["steps"], strict=True), start=1):
+        prefix = f"level{number}."
+        state = {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
+        if header["format"] == FIRST:
+            state["written"] = np.zeros_like(state["c"])
+        if not isinstance(step, int) or step < 0:
+            raise ValueError(f"{step!r} steps")
+        bank.neurons.restore(state, step)
+        bank.restore(state, values)
+        values = bank.neurons.room
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -73,27 +94,36 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
+    except OSError as error:  # it names the draft, which nobody asked for
+        _remove(draft)
+        raise OSError(error.errno, error.strerror, str(path)) from error
     except BaseException:
-        draft.unlink(missing_ok=True)
+        _remove(draft)
         raise
 
 
-def load(kind: type[Network], path: str | os.PathLike[str], device: str = "cpu") -> Network:
-    """Read a memory of class `kind`, onto a device."""
-    home(device)  # a device that cannot be used is no fault of the file
+def _remove(draft: Path) -> None:
+    with suppress(OSError):  # the folder is not one, say; what went wrong first is what counts
+        draft.unlink(missing_ok=True)
+
+
+def load(path: str | os.PathLike[str], build: Callable[[Header, Tensors], None]) -> None:
+    """Read a memory and hand it to `build`, whose errors are the file's."""
+    if Path(path).is_dir():
+        raise IsADirectoryError(errno.EISDIR, "a folder, not a memory", str(path))
+    content = Path(path).read_bytes()  # not mapped: a file that is cut short meanwhile would end the process
     try:
-        with safe_open(path, "numpy") as file:
-            metadata = file.metadata() or {}
-            _check_version(path, metadata)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+        tensors = deserialize(content)
+    except (SafetensorError, KeyError, ValueError) as error:
         raise MemoryFileError(f"{path} is not a memory, or is truncated: {error}") from error
+    metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
+    _check_version(path, metadata)
     text = metadata["sqhn"]
     if metadata.get("sha256") != _digest(text, tensors):
         raise MemoryFileError(f"{path} is damaged: its content does not match its digest")
     try:
-        return _build(kind, json.loads(text), tensors, device)
-    except (KeyError, TypeError, ValueError) as error:
+        build(json.loads(text), tensors)
+    except (LookupError, TypeError, ValueError) as error:
         raise MemoryFileError(f"{path} does not hold a consistent memory: {error}") from error
 
 
@@ -132,21 +162,12 @@ def _check_version(path: str | os.PathLike[str], metadata: dict[str, str]) -> No
         version = json.loads(metadata["sqhn"])["format"]
     except (KeyError, TypeError, ValueError) as error:
         raise MemoryFileError(f"{path} is a safetensors file, but not a memory of this package") from error
-    if version != FORMAT:
-        raise MemoryFileError(f"{path} has format {version}; this version of sqhn reads format {FORMAT}: upgrade sqhn")
-
-
-def _build(kind: type[Network], header: dict[str, Any], tensors: Tensors, device: str) -> Network:
-    levels = [Level(**_infinite(level)) for level in header["levels"]]
-    memory = kind(header["input_shape"], levels, **header["options"], device=device)
-    values = 0
-    for number, (bank, step) in enumerate(zip(memory.banks, header["steps"], strict=True), start=1):
-        prefix = f"level{number}."
-        state = {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
-        bank.neurons.restore(state, int(step))
-        bank.restore(state, values)
-        values = bank.neurons.room
-    return memory
+    if version not in (FIRST, FORMAT):
+        raise MemoryFileError(f"{path} has format {version}; this version of sqhn reads {FORMAT}: upgrade sqhn")
+    unknown = set(json.loads(metadata["sqhn"]).get("features", ())) - FEATURES
+    if unknown:
+        listed = ", ".join(sorted(unknown))
+        raise MemoryFileError(f"{path} uses what this version of sqhn does not know ({listed}): upgrade sqhn")
 
 
 def _digest(header: str, tensors: Tensors) -> str:

@@ -1,4 +1,4 @@
-"""The value objects a memory is configured with, and the two constants of its arithmetic."""
+"""The value objects a memory is configured with, and the constant of its arithmetic."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, Literal, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DELTA", "TIE", "Level", "Options"]
-
-DELTA = 1e-7
-"""Added to a product of norms, so that a vector without length has cosine 0 with everything."""
+__all__ = ["TIE", "Level", "Options"]
 
 TIE = 1e-12
 """Float64 activities closer than this are equal, and one as close to 0 is silence: rounding must not decide.
 
 Ties go to the lowest index.
 """
+
+MOST = 2**31 - 1
+"""The most neurons of a node: they are numbered in 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,10 @@ class Level:
         are taken whole. An int means `(k, k)`, or `(k,)` where there is only one axis. None means all that is left.
     capacity: the most neurons a node can grow.
     alpha, gamma: a node grows a neuron while its best match is below `gamma * alpha / (t + alpha)` at step t.
-    when_full: what a full node does with a sample: "average" it into the best match, "overwrite" the least used
-        neuron where the sample would have grown one, or "freeze".
+    when_full: what a full node does with a sample: "average" it into the best match, "overwrite" a neuron where the
+        sample would have grown one, or "freeze". It overwrites the neuron that the fewest samples were averaged into,
+        and among those the one written longest ago; so one that has averaged stays while there are others that have
+        not.
 
     >>> Level(kernel=2, capacity=600).threshold(0)
     1.0
@@ -49,8 +51,8 @@ class Level:
         sides: tuple[Any, ...] = self.kernel if isinstance(self.kernel, tuple) else (self.kernel,)
         if self.kernel is not None and not (sides and all(_whole(k) and k >= 1 for k in sides)):
             raise ValueError(f"kernel must be a positive int, a tuple of them, or None; got {self.kernel!r}")
-        if not _whole(self.capacity) or self.capacity < 1:
-            raise ValueError(f"capacity must be given, an int of at least 1; got {self.capacity!r}")
+        if not _whole(self.capacity) or not 1 <= self.capacity <= MOST:
+            raise ValueError(f"capacity must be given, an int from 1 to {MOST:,}; got {self.capacity!r}")
         for name in ("alpha", "gamma"):
             value = getattr(self, name)
             if not _real(value) or not value > 0:

@@ -116,8 +116,9 @@ def _sides(level: Level, shape: tuple[int, ...], number: int, depth: int) -> tup
     for axis, (n, k) in enumerate(zip(shape, sides, strict=False)):
         if n % k:
             fits = [d for d in range(1, n + 1) if n % d == 0]
+            alone = "" if isinstance(level.kernel, tuple) or axis == 0 else f"; kernel=({k},) cuts the first axis alone"
             raise ValueError(
                 f"level {number}: kernel {sides} does not divide the shape {shape} below it: "
-                f"axis {axis} has length {n}, so its side can be one of {fits}, not {k}"
+                f"axis {axis} has length {n}, so its side can be one of {fits}, not {k}{alone}"
             )
     return sides

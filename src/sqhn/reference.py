@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sqhn.level import DELTA, TIE, Level, Options
+from sqhn.level import TIE, Level, Options
 from sqhn.memory import Recalled, Recognized, Written
 from sqhn.patches import plan
 
@@ -36,8 +36,14 @@ def winner(h: Vector) -> int:
     return int(np.flatnonzero(h >= h.max() - TIE)[0])
 
 
+def cosine(products: Vector, lengths: Vector, length: float) -> Vector:
+    """Of vectors with a vector, from products and lengths: 1 where both have no length, 0 where one has none."""
+    both = lengths * length
+    return np.where(both > 0, products / np.where(both > 0, both, 1), lengths == length)
+
+
 class Node:
-    """The neurons of one node: rows m[j], counts c[j] and mean activities mu[j] for j < grown."""
+    """The neurons of one node: rows m[j], counts c[j], mean activities mu[j], last writes written[j] for j < grown."""
 
     def __init__(self, level: Level, sections: Sequence[int], visible: bool, options: Options) -> None:
         self.level, self.options, self.visible = level, options, visible
@@ -45,6 +51,7 @@ class Node:
         self.m: NDArray[Any] = np.zeros((level.capacity, self.edges[-1]), np.float32 if visible else np.float64)
         self.c = np.zeros(level.capacity, np.int64)
         self.mu = np.zeros(level.capacity)
+        self.written = np.zeros(level.capacity, np.int64)  # the step, counted from 1, that wrote the neuron last
         self.grown = self.step = 0
 
     # -- bottom-up activity (2.2, 2.5) ---------------------------------------------------------------------------
@@ -64,10 +71,12 @@ class Node:
         centre = self.options.centre
         y = x[seen].astype(np.float64) - centre
         u = m[:, seen].astype(np.float64) - centre
-        cosine = u @ y / (np.linalg.norm(u, axis=1) * np.linalg.norm(y) + DELTA)
-        return np.asarray(centre + (1 - centre) * cosine)
+        return centre + (1 - centre) * cosine(u @ y, np.linalg.norm(u, axis=1), float(np.linalg.norm(y)))
 
     def code_activity(self, m: NDArray[Any], y: Vector) -> Vector:
+        y = np.where(np.abs(y) > TIE, y, 0.0)
+        if not y.any():
+            return np.zeros(len(m))  # silent
         if self.options.hidden_similarity == "weighted_mean":
             return np.asarray(m @ y / y.sum()) if abs(y.sum()) > TIE else np.zeros(len(m))
         if self.options.norm == "heard":
@@ -77,7 +86,7 @@ class Node:
             lengths = np.linalg.norm(m[:, heard], axis=1)
         else:
             lengths = np.linalg.norm(m, axis=1)
-        return np.asarray(m @ y / (lengths * np.linalg.norm(y) + DELTA))
+        return cosine(m @ y, lengths, float(np.linalg.norm(y)))
 
     # -- learning (2.3, 2.4, 2.9, 2.11) --------------------------------------------------------------------------
 
@@ -95,7 +104,7 @@ class Node:
             self.grown += 1
             self.assign(j, target, ablation)
         elif below and self.level.when_full == "overwrite":
-            j, grew = int(self.c.argmin()), True
+            j, grew = min(range(self.grown), key=lambda i: (self.c[i], self.written[i])), True  # the first of equals
             self.assign(j, target, ablation)
         elif (full and self.level.when_full == "freeze") or ablation == "no_averaging":
             wrote = False
@@ -108,12 +117,12 @@ class Node:
         return j, strength, a, grew, wrote
 
     def assign(self, j: int, target: NDArray[Any], ablation: Ablation = "none") -> None:
-        self.m[j], self.c[j], self.mu[j] = target, 1, 1.0
+        self.m[j], self.c[j], self.mu[j], self.written[j] = target, 1, 1.0, self.step + 1
         if ablation == "constant_step_and_growth":
             self.m[j] *= CONSTANT_STEP
 
     def average(self, j: int, target: NDArray[Any], ablation: Ablation) -> None:
-        self.c[j] += 1
+        self.c[j], self.written[j] = self.c[j] + 1, self.step + 1
         if ablation.startswith("constant_step") and self.c[j] > 1:
             self.m[j] += self.m.dtype.type(CONSTANT_STEP) * (target - self.m[j])
         else:
@@ -160,6 +169,10 @@ class ReferenceSQHN:
     @classmethod
     def of(cls, memory: SQHN) -> ReferenceSQHN:
         """The same memory, in plain NumPy."""
+        return memory._read(cls._of, memory)
+
+    @classmethod
+    def _of(cls, memory: SQHN) -> ReferenceSQHN:
         reference = cls(memory.input_shape, memory.levels, memory.options)
         for bank, level in zip(memory.banks, reference.levels):
             state = bank.neurons.state() | bank.state()
@@ -167,7 +180,8 @@ class ReferenceSQHN:
             for n, node in enumerate(level):
                 node.grown, node.step = int(state["grown"][n]), bank.neurons.step
                 own = slice(ends[n] - node.grown, ends[n])
-                node.c[: node.grown], node.mu[: node.grown] = state["c"][own], state["mu"][own]
+                for name in ("c", "mu", "written"):
+                    getattr(node, name)[: node.grown] = state[name][own]
                 if node.visible:
                     node.m[: node.grown] = state["prototypes"][own]
                 else:
@@ -205,7 +219,7 @@ class ReferenceSQHN:
             number = len(self.levels) - 1
             y, target = self.concatenate(number, 0, k, v), self.concatenate(number, 0, k, np.ones(len(k)))
             j, _, a, grew, _ = self.root.learn(y, target, self.ablation)
-            return Written(j, grew, a)
+            return Written(j, grew, a, self.root.step)
         return self.learn_samples(np.asarray(x)[None])
 
     def learn_samples(self, samples: ArrayLike) -> Written:
@@ -240,7 +254,7 @@ class ReferenceSQHN:
                     if wrote[number][n]:
                         node.average(k[number][n], y, self.ablation)
                     node.step += 1
-        return Written(steps[0][0], steps[0][3], steps[0][2])
+        return Written(steps[0][0], steps[0][3], steps[0][2], self.root.step - len(others))
 
     def memorize(self, samples: ArrayLike) -> None:
         """Batch memorization of as many samples as there are neurons (2.10); the net must be empty."""

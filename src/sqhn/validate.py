@@ -34,6 +34,8 @@ def as_levels(levels: Sequence[Level] | None, capacity: int | None) -> tuple[Lev
     if levels is None:
         assert capacity is not None
         return (Level(capacity=capacity),)
+    if isinstance(levels, Integral):
+        raise TypeError(f"levels must be a list of Levels; for one level of {levels} neurons say capacity={levels}")
     if isinstance(levels, Level) or not isinstance(levels, Sequence) or not levels:
         raise TypeError(f"levels must be a list of at least one Level; got {levels!r}")
     for number, level in enumerate(levels, start=1):
@@ -48,26 +50,32 @@ def is_tensor(x: object) -> bool:
 
 
 def as_numpy(x: Any) -> NDArray[Any]:
-    """An array in main memory; of a tensor, its values (NumPy has no bfloat16: as float32)."""
+    """An array in main memory; of a tensor, its values (as float32 where NumPy has no such numbers)."""
     if not is_tensor(x):
         return np.asarray(x)
     x = x.detach().cpu()
-    return np.asarray(x.float() if str(x.dtype) == "torch.bfloat16" else x)
+    return np.asarray(x.float() if x.is_floating_point() and x.dtype.itemsize < 4 else x)
 
 
 def as_samples(
-    x: ArrayLike, shape: tuple[int, ...], observed: ArrayLike | None = None, tensors: bool = False
+    x: ArrayLike,
+    shape: tuple[int, ...],
+    observed: ArrayLike | None = None,
+    *,
+    tensors: bool = False,
+    holes: bool = False,
 ) -> tuple[Any, bool, Any]:
     """A batch of uint8 or float samples, whether x was a single one, and which values were seen (None: all).
 
-    Values that were not seen may be anything. tensors: torch tensors stay such, and where they are.
+    Values that were not seen may be anything. tensors: torch tensors stay such, and where they are. holes: values of a
+    masked array may be masked, and count as not seen.
     """
     array: Any = x.detach() if tensors and is_tensor(x) else as_numpy(x)  # type: ignore[union-attr]
     whole, real = _kind(array)
     if not whole and not real:
         raise TypeError(
             f"samples must be floats, taken as they are, or uint8, read as /255; got dtype {array.dtype} "
-            f"with shape {tuple(array.shape)}"
+            f"with shape {tuple(array.shape)}: if these numbers are meant as they are, give x.astype(np.float32)"
         )
     single = tuple(array.shape) == shape
     batch = array[None] if single else array
@@ -79,10 +87,33 @@ def as_samples(
     if len(batch) == 0:
         raise ValueError(f"the batch is empty: got shape {tuple(array.shape)}")
     seen = None if observed is None else _mask(observed, tuple(array.shape), tuple(batch.shape))
-    if real and not _within(batch):
-        finite = _finite(as_numpy(batch), single, seen)
-        batch = finite if not is_tensor(batch) else batch.new_tensor(finite)
+    if isinstance(x, np.ma.MaskedArray) and (masked := np.ma.getmaskarray(x)).any():
+        if not holes:
+            raise ValueError(
+                f"the value at {_place(masked)} of a masked array of shape {array.shape} is masked: values that were "
+                "not seen can be recalled, but a sample must be whole for anything else"
+            )
+        seen = ~masked.reshape(batch.shape) & (True if seen is None else seen)
+    if real:
+        batch = _plain(batch)
+        if not _within(batch):
+            finite = _finite(as_numpy(batch), single, seen)
+            batch = finite if not is_tensor(batch) else batch.new_tensor(finite)
     return batch, single, seen
+
+
+def _plain(batch: Any) -> Any:
+    """Floats of 4 or 8 bytes, in which all that is checked and computed can be said: halves have no 1e15."""
+    if is_tensor(batch):
+        return batch if batch.dtype.itemsize >= 4 else batch.float()
+    if batch.dtype.itemsize < 4:
+        return batch.astype(np.float32)
+    return batch.astype(np.float64) if batch.dtype.itemsize > 8 else batch
+
+
+def _place(bad: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Where the first of the bad values is."""
+    return tuple(int(i) for i in np.argwhere(bad)[0])
 
 
 def _within(batch: Any) -> bool:
@@ -102,6 +133,8 @@ def _kind(array: Any) -> tuple[bool, bool]:
 
 def _mask(observed: ArrayLike, given: tuple[int, ...], batch: tuple[int, ...]) -> NDArray[np.bool_]:
     """Which values were seen: of the shape of the samples, or of one sample for all of them."""
+    if isinstance(observed, np.ma.MaskedArray):
+        raise TypeError("observed must be a plain boolean array, True where a value was seen; got a masked array")
     mask = as_numpy(observed)
     if mask.dtype != np.bool_:
         raise TypeError(f"observed must be boolean, True where a value was seen; got dtype {mask.dtype}")
@@ -115,9 +148,13 @@ def _finite(batch: NDArray[Any], single: bool, seen: NDArray[np.bool_] | None) -
     """Raise if an observed value is not finite or enormous; replace other values that are."""
     bad = ~(np.abs(batch) <= LARGEST)
     if seen is None or (bad & seen).any():
-        where = np.argwhere(bad if seen is None else bad & seen)[0]
-        value = batch[tuple(where)]
-        place = tuple(int(i) for i in (where[1:] if single else where))
-        reason = f"beyond +-{LARGEST:g}" if np.isfinite(value) else "not finite"
-        raise ValueError(f"the value at {place} of an array of shape {batch.shape[single:]} is {value}: {reason}")
+        where = _place(bad if seen is None else bad & seen)
+        value = batch[where]
+        reason = (
+            f"beyond +-{LARGEST:g}"
+            if np.isfinite(value)
+            else "not finite (where values are missing, recall takes observed=, a mask that is False there)"
+        )
+        place, shape = where[single:], batch.shape[single:]
+        raise ValueError(f"the value at {place} of an array of shape {shape} is {value}: {reason}")
     return np.where(bad, batch.dtype.type(0), batch)

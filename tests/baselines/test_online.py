@@ -422,7 +422,7 @@ def test_bad_samples_leave_the_memory_as_it_was() -> None:
         ({"replay": 2.5}, "replay must be an int of at least 0; got 2.5"),
         ({"rho": 0}, "rho must be a number above 0; got 0"),
         ({"squeeze": (0.0, 0.5)}, "the scale of squeeze must be a number above 0; got 0.0"),
-        ({"capacity": 0}, "capacity must be given, an int of at least 1; got 0"),
+        ({"capacity": 0}, "capacity must be given, an int from 1 to 2,147,483,647; got 0"),
     ],
 )
 def test_bad_options_are_named(option: dict[str, Any], message: str) -> None:

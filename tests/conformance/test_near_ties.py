@@ -102,8 +102,8 @@ def test_values_next_to_the_centre(path: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("path", ["small", "large", "large without view"])
-def test_a_faint_prototype_loses_to_a_strong_one_at_a_larger_angle(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What keeps the quotient finite weighs on faint vectors, so the smallest angle need not win."""
+def test_the_smallest_angle_wins_however_faint(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lengths do not count: neither those of prototypes nor those of samples."""
     monkeypatch.setattr(pattern, "SMALL", 10**9 if path == "small" else 0)
     direction = np.full((32, 32), 1 / 32)
     other = np.tile(np.cos(np.pi * (np.arange(32) + 0.5) / 32), (32, 1)) / np.sqrt(512)  # slow, so the view sees it all
@@ -114,8 +114,9 @@ def test_a_faint_prototype_loses_to_a_strong_one_at_a_larger_angle(path: str, mo
         memory._patterns.blind = np.inf
     memory.learn(np.stack([faint, strong]))
     assert len(memory) == 2
-    assert memory.recall(0.5 + 1e-3 * direction).index == 1
-    assert memory.recall(0.5 + 10.0 * direction).index == 0
+    for length in (1e-4, 1e-3, 10.0):
+        assert memory.recall(0.5 + length * direction).index == 0
+        assert memory.recall(0.5 + length * (0.93 * direction + 0.5 * other)).index == 1
 
 
 @pytest.mark.parametrize("coarse", [True, False])

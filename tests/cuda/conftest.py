@@ -12,7 +12,6 @@ import pytest
 def device(monkeypatch: pytest.MonkeyPatch) -> str:
     torch = pytest.importorskip("torch")
     if os.environ.get("TRITON_INTERPRET") == "1":
-        import sqhn.io
         import sqhn.network
         from sqhn.banks.cuda.home import Cuda
         from sqhn.banks.home import home
@@ -24,8 +23,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> str:
             there.name = "cuda:0"
             return there
 
-        for module in (sqhn.network, sqhn.io):
-            monkeypatch.setattr(module, "home", interpreted)
+        monkeypatch.setattr(sqhn.network, "home", interpreted)
     elif not torch.cuda.is_available():
         pytest.skip("needs a GPU that torch can use")
     return "cuda"

@@ -69,7 +69,8 @@ class CodeBank(HostArrays):
         neurons = self.neurons
         split_range(
             kernels.learn, self.nodes, 64.0 * self.nodes * batch * self.family, self.children, *evidence, *self.lists,
-            neurons.c, neurons.mu, neurons.grown, neurons.steps, neurons.thresholds(batch), *self.rules, *sent,
+            neurons.c, neurons.mu, neurons.written, neurons.grown, neurons.steps, neurons.step + 1,
+            neurons.thresholds(batch), *self.rules, *sent,
         )  # fmt: skip
         return sent
 
@@ -77,8 +78,9 @@ class CodeBank(HostArrays):
         """Count the children's values (child nodes, 1) again for the neurons k (nodes,) that the first sample wrote."""
         below = np.ascontiguousarray(evidence.k[:, 0])
         hold: Callable[..., None] = kernels.hold
-        hold(0, self.nodes, self.children, below, times, k, wrote, *self.lists, self.neurons.c)
-        self.neurons.steps += times
+        neurons, last = self.neurons, self.neurons.step + times
+        hold(0, self.nodes, self.children, below, times, k, wrote, *self.lists, neurons.c, neurons.written, last)
+        neurons.steps += times
 
     def store(self, evidence: Codes) -> None:
         """Make every sample's values a new neuron at every node; room must have been reserved."""
@@ -87,6 +89,9 @@ class CodeBank(HostArrays):
         n, t, q = (axis.ravel() for axis in np.indices((self.nodes, batch, self.family)))
         rows = np.stack([n, first[n] + t, q, evidence.k[self.children[n, q], t], np.ones_like(n)], axis=1)
         kernels.fill(rows.astype(np.int32), *self.lists)
+
+    def settle(self) -> None:
+        """Nothing waits here to be put in order."""
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -152,8 +157,7 @@ class CodeBank(HostArrays):
 
     def restore(self, state: dict[str, NDArray[Any]], values: int) -> None:
         """Take over a saved state with child values below `values`; the neurons' own must be in place."""
-        rows = state["counts"]
-        check_counts(rows, (self.nodes, self.neurons.room, self.family, values))
+        rows = check_counts(state, (self.nodes, self.neurons.room, self.family, values))
         entries = np.bincount(rows[:, 0], minlength=self.nodes)
         self.pool = np.zeros((self.nodes, int(entries.max()), 5), np.int32)
         self.used[:], self.free[:] = 0, kernels.NONE

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from sqhn.banks.decision_kernels import fate
-from sqhn.level import DELTA, TIE
+from sqhn.level import TIE
 
 NEURON, VALUE, COUNT, NEXT_BY_VALUE, NEXT_BY_NEURON = 0, 1, 2, 3, 4
 NONE = -1
@@ -86,15 +86,21 @@ def erase(n, j, pool, free, by_value, by_neuron, S):
 
 
 @njit(cache=True, nogil=True)
+def heard_of(s):
+    """The strength of a child; next to nothing is silence."""
+    return s if abs(s) > TIE else 0.0
+
+
+@njit(cache=True, nogil=True)
 def weight(children, v, t):
     """The length and the sum of the strengths, and whether a child is silent."""
     square = total = 0.0
     silent = False
     for q in range(children.shape[0]):
-        s = v[children[q], t]
+        s = heard_of(v[children[q], t])
         square += s * s
         total += s
-        silent = silent or abs(s) <= TIE
+        silent = silent or s == 0
     return np.sqrt(square), total, silent
 
 
@@ -116,7 +122,7 @@ def normalize(overlap, squares, c, length, total, mean):
     """h of a neuron from the strengths times counts that agree, its sum of squared counts and its count."""
     if mean:
         return overlap / c / total if abs(total) > TIE else 0.0
-    return overlap / (length * np.sqrt(np.float64(squares)) + DELTA * c)
+    return overlap / (length * np.sqrt(np.float64(squares))) if length > 0 else 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -125,7 +131,7 @@ def activity_at(n, j, children, k, v, t, pool, by_neuron, S, c, mean, heard):
     length, total, silent = weight(children, v, t)
     overlap = 0.0
     for q in range(children.shape[0]):
-        overlap += v[children[q], t] * count(pool[n], by_neuron[n, j, q], k[children[q], t])
+        overlap += heard_of(v[children[q], t]) * count(pool[n], by_neuron[n, j, q], k[children[q], t])
     squares = heard_squares(n, j, children, v, t, pool, by_neuron) if heard and silent else S[n, j]
     return normalize(overlap, squares, c[n, j], length, total, mean)
 
@@ -139,7 +145,7 @@ def decide(n, G, children, k, v, t, pool, by_value, by_neuron, S, c, mean, heard
     length, total, silent = weight(children, v, t)
     many = 0
     for q in range(children.shape[0]):
-        s = v[children[q], t]
+        s = heard_of(v[children[q], t])
         if s == 0:
             continue
         e = by_value[n, q, k[children[q], t]]
@@ -157,14 +163,14 @@ def decide(n, G, children, k, v, t, pool, by_value, by_neuron, S, c, mean, heard
         h = normalize(overlap[j], squares, c[n, j], length, total, mean)
         overlap[j] = h
         best = max(best, h)
-    winner, value = G, 0.0
-    for i in range(many):
-        j = touched[i]
-        if overlap[j] >= best - TIE and j < winner:
-            winner, value = j, overlap[j]
     if many == 0:
         return 0, 0.0
     if best > TIE:
+        winner, value = touched[0], overlap[touched[0]]
+        for i in range(1, many):
+            j = touched[i]
+            if overlap[j] >= best - TIE and (value < best - TIE or j < winner):
+                winner, value = j, overlap[j]
         return winner, value
     return first_of_all(n, G, children, k, v, t, pool, by_neuron, S, c, mean, heard)
 
@@ -200,8 +206,8 @@ def best(lo, hi, children, k, v, pool, by_value, by_neuron, S, c, grown, mean, h
 
 @njit(cache=True, nogil=True)
 def learn(
-    lo, hi, children, k, v, pool, used, free, by_value, by_neuron, S, c, mu, grown, steps, eps, capacity, when_full,
-    pseudo, after, mean, heard, out_k, out_v, a, grew, wrote
+    lo, hi, children, k, v, pool, used, free, by_value, by_neuron, S, c, mu, written, grown, steps, first, eps,
+    capacity, when_full, pseudo, after, mean, heard, out_k, out_v, a, grew, wrote
 ):  # fmt: skip
     """A chunk of online steps at nodes lo..hi."""
     room = S.shape[1]
@@ -231,8 +237,9 @@ def learn(
                     mark,
                     n * k.shape[1] + t,
                 )
-            j, new, writes = fate(j, h, eps[t], c[n], G, capacity, when_full)
+            j, new, writes = fate(j, h, eps[t], c[n], written[n], G, capacity, when_full)
             if writes:
+                written[n, j] = first + t
                 if new:
                     if j < G:
                         erase(n, j, pool, free, by_value, by_neuron, S)
@@ -254,11 +261,12 @@ def learn(
 
 
 @njit(cache=True, nogil=True)
-def hold(lo, hi, children, k, times, winner, wrote, pool, used, free, by_value, by_neuron, S, c):
+def hold(lo, hi, children, k, times, winner, wrote, pool, used, free, by_value, by_neuron, S, c, written, step):
     """Count the values k (child nodes,) again, `times` times, for the neurons that the first sample wrote."""
     for n in range(lo, hi):
         if wrote[n]:
             c[n, winner[n]] += times
+            written[n, winner[n]] = step
             for q in range(children.shape[1]):
                 add(n, winner[n], q, k[children[n, q]], times, pool, used, free, by_value, by_neuron, S)
 

@@ -5,8 +5,9 @@ the neurons whose upper bound reaches the best value found so far are evaluated 
 vectors. So the decision depends on nothing but those vectors.
 
 In all kernels of a pattern bank: `m` float32 prototypes, `m2` their squared lengths after the shift by `centre`, `inv`
-the inverse square roots of those, `c` counts, `mu` mean activities, `G` or `grown` how many neurons there are; `x`
-patches. Arrays of a whole level have nodes first, then neurons or samples; a kernel for a range takes `lo, hi` first.
+the inverse square roots of those, `c` counts, `mu` mean activities, `written` the steps of the last writes, `G` or
+`grown` how many neurons there are; `x` patches. Arrays of a whole level have nodes first, then neurons or samples; a
+kernel for a range takes `lo, hi` first. No value, not even NaN, may lead to an index out of range.
 
 A compiled function is cached by the time stamp of its own file, not of those it calls: after a change here, remove
 the caches of the others (`make clean`).
@@ -18,13 +19,14 @@ import numpy as np
 from numba import njit
 
 from sqhn.banks.neurons import FREEZE, OVERWRITE
-from sqhn.level import DELTA, TIE
+from sqhn.level import TIE
 
 SUM = {"reassoc", "contract", "nsz", "arcp"}  # sums may be reordered: their rounding never decides
 ULP = 2.0**-24
 BLOCK = 128
 NOBODY = -1
 EAGER = 8  # neurons that are looked at in the order of their bounds
+BRIEF = 1e-12  # length below which float32 products say nothing: there may be nothing left of them
 
 NOTHING = np.ones(1, np.bool_)  # stands for a mask where there is none
 
@@ -78,7 +80,15 @@ def similarity(x, xx, seen, masked, m, mm, centre):
         xm, mm = observed(x, m, seen, centre)
     else:
         xm = inner(x, m, centre)
-    return centre + (1 - centre) * xm / (np.sqrt(xx) * np.sqrt(mm) + DELTA)
+    return centre + (1 - centre) * cosine(xm, xx, mm)
+
+
+@njit(cache=True, nogil=True)
+def cosine(xm, xx, mm):
+    """From a product and squared lengths: 1 if both have no length, 0 if one has none."""
+    if xx > 0 and mm > 0:
+        return xm / (np.sqrt(xx) * np.sqrt(mm))
+    return 1.0 if xx == mm else 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -131,10 +141,10 @@ def highest(upper, G):
 
 @njit(cache=True, nogil=True)
 def reaching(upper, G, bar):
-    """How many upper bounds reach the bar."""
+    """How many upper bounds reach the bar; what is not a number is no bound, so it does."""
     many = np.int32(0)
     for j in range(G):
-        many += np.int32(upper[j] >= bar)
+        many += np.int32(not (upper[j] < bar))
     return many
 
 
@@ -145,6 +155,8 @@ def decide(upper, G, slack, x, xx, seen, masked, m, m2, centre, index, value):
     upper[j] + slack is an upper bound of cosine times |x - centre|. Those that reach the best value so far are
     evaluated, the most promising first. index and value are scratch, one entry per neuron.
     """
+    if xx == 0 and not masked:
+        return featureless(m2, G, centre)
     length = np.sqrt(xx)
     first = highest(upper, G)
     best = similarity(x, xx, seen, masked, m[first], m2[first], centre)
@@ -163,11 +175,20 @@ def decide(upper, G, slack, x, xx, seen, masked, m, m2, centre, index, value):
             best = value[done]
             reached = reach(best, centre, length, slack)
         done += 1
-    winner, s = G, best
-    for i in range(done):
-        if value[i] >= best - TIE and index[i] < winner:
+    winner, s = first, value[0]
+    for i in range(1, done):
+        if value[i] >= best - TIE and (s < best - TIE or index[i] < winner):
             winner, s = index[i], value[i]
     return winner, s, done
+
+
+@njit(cache=True, nogil=True)
+def featureless(m2, G, centre):
+    """As `decide`, for a sample without length: it is like a neuron without length, and unlike all others."""
+    for j in range(G):
+        if m2[j] == 0:
+            return j, 1.0, 1
+    return 0, centre + (1 - centre) * 0.0, 1
 
 
 @njit(cache=True, nogil=True)
@@ -178,7 +199,7 @@ def contenders(upper, G, reached, first, index):
         stop = min(b + BLOCK, G)
         if reaching(upper[b:stop], stop - b, np.float32(reached)):
             for j in range(b, stop):
-                if upper[j] >= reached and j != first:
+                if not (upper[j] < reached) and j != first:
                     index[n] = j
                     n += 1
     return n
@@ -212,10 +233,13 @@ def tighten(upper, G, slack, length, y, m, inv, centre, index):
     """
     error = 2 * (y.shape[0] + 16) * ULP * length
     j, n, done, reached = highest(upper, G), 1, 0, -np.inf
+    if length < BRIEF:
+        return G  # all of them may be
     while done < n:
-        near = inner_single(y, m[j], centre) * np.float64(inv[j])
-        upper[j] = near + error - slack
-        reached = max(reached, near - error - slack)
+        if np.isfinite(upper[j]):
+            near = inner_single(y, m[j], centre) * np.float64(inv[j])
+            upper[j] = near + error - slack
+            reached = max(reached, near - error - slack)
         done += 1
         if done == 1:
             n = contenders(upper, G, reached, j, index)
@@ -225,11 +249,8 @@ def tighten(upper, G, slack, length, y, m, inv, centre, index):
 
 @njit(cache=True, nogil=True)
 def reach(best, centre, length, slack):
-    """What an upper bound must reach for its neuron to be as good as the best so far.
-
-    Below zero the bound does not hold (DELTA then raises a cosine); with no length at all everything ties.
-    """
-    return (best - centre) / (1 - centre) * length - slack if best > centre and length > 0 else -np.inf
+    """What an upper bound must reach for its neuron to be as good as the best so far; for short samples, nothing."""
+    return (best - centre) / (1 - centre) * length - slack if best > centre and length >= BRIEF else -np.inf
 
 
 # -- one learning step -----------------------------------------------------------------------------------------------
@@ -244,29 +265,30 @@ def average_into(m, x, count):
 
 
 @njit(cache=True, nogil=True)
-def least_used(c, G):
-    """The neuron with the smallest count, lowest index first."""
+def least_used(c, written, G):
+    """The neuron with the smallest count; of equals the one written longest ago, then the lowest index."""
     least = 0
     for j in range(1, G):
-        if c[j] < c[least]:
+        if c[j] < c[least] or (c[j] == c[least] and written[j] < written[least]):
             least = j
     return least
 
 
 @njit(cache=True, nogil=True)
-def fate(j, a, eps, c, G, capacity, when_full):
+def fate(j, a, eps, c, written, G, capacity, when_full):
     """Which neuron a step writes, whether as a new one, and whether it writes at all."""
     below = a < eps - TIE
     if below and capacity > G:
         return G, True, True
     if below and when_full == OVERWRITE:
-        return least_used(c, G), True, True
+        return least_used(c, written, G), True, True
     return j, False, not (capacity == G and when_full == FREEZE)
 
 
 @njit(cache=True, nogil=True)
-def write(j, grew, a, x, m, m2, inv, c, mu, pseudo, centre):
+def write(j, grew, a, x, m, m2, inv, c, mu, written, step, pseudo, centre):
     """Grow or average neuron j."""
+    written[j] = step
     if grew:
         m[j] = x
         c[j] = 1
@@ -287,8 +309,14 @@ def refresh(m, m2, inv, j, centre):
 
 @njit(cache=True, nogil=True)
 def inverse(mm):
-    """1 / sqrt(mm) in float32, finite."""
+    """1 / sqrt(mm) in float32, finite; 0 for a neuron without length."""
     return np.float32(1.0 / max(np.sqrt(mm), 1e-30)) if mm > 0 else np.float32(0.0)
+
+
+@njit(cache=True, nogil=True)
+def brief(mm):
+    """Whether a neuron has a length, but one for which products say nothing."""
+    return mm > 0 and mm < BRIEF * BRIEF
 
 
 @njit(cache=True, nogil=True)

@@ -6,6 +6,7 @@ The network is written once; what it holds are arrays of its home, on which inde
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from sqhn.banks.neurons import Array
@@ -36,6 +37,12 @@ class Home(Protocol):
 
     def own(self, array: Array) -> Array:
         """An array that kernels can take."""
+
+    def stream(self) -> AbstractContextManager[None]:
+        """Where a device works one thing after another: whatever concerns one memory happens within."""
+
+    def count(self, first: int, many: int) -> Array:
+        """Whole numbers from a first one on."""
 
     def full(self, shape: Sequence[int], value: float) -> Array:
         """A new float64 array."""

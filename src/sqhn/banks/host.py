@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from sqhn.level import Level, Options
 from sqhn.validate import as_numpy, is_tensor
 
 __all__ = ["Host"]
+
+NOTHING = nullcontext()
 
 
 class Host:
@@ -46,8 +49,16 @@ class Host:
 
     @staticmethod
     def own(array: NDArray[Any]) -> NDArray[Any]:
-        """The array, or a copy if it is read-only: compiled code is made once, for writable arrays."""
-        return array if array.flags.writeable else array.copy()
+        """The array, or a copy if it is read-only or lies odd: compiled code is made once, for plain arrays."""
+        return array if array.flags.carray else np.array(array, order="C")
+
+    @staticmethod
+    def stream() -> nullcontext[None]:
+        return NOTHING
+
+    @staticmethod
+    def count(first: int, many: int) -> NDArray[np.int64]:
+        return np.arange(first, first + many)
 
     @staticmethod
     def full(shape: Sequence[int], value: float) -> NDArray[np.float64]:

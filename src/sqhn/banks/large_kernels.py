@@ -6,8 +6,10 @@ import numpy as np
 from numba import njit
 
 from sqhn.banks.decision_kernels import (
+    BRIEF,
     NOTHING,
     ULP,
+    brief,
     decide,
     fate,
     shift,
@@ -32,19 +34,21 @@ def residual(outside, mm, vv, scale, error):
 
 
 @njit(cache=True, nogil=True)
-def looseness(moved, scale, d, inv, centre):
+def looseness(moved, scale, d, mm, inv, centre):
     """A bound of the error, relative to its length, that rounding has added since a neuron's products were computed.
 
     Each time a neuron moves, its prototype is rounded, relative to its own length and not to that after the shift; and
     so are its features and products.
     """
+    if brief(mm):
+        return np.inf
     return 8 * ULP * moved * (scale + centre * np.sqrt(d)) * inv
 
 
 @njit(cache=True, nogil=True)
 def learn_large(
-    lo, hi, x, P, gram, seen, error, outside, m, m2, inv, features, v2, drift, c, mu, grown, steps, eps, capacity,
-    when_full, pseudo, after, centre, k, v, a, grew, wrote, evaluated
+    lo, hi, x, P, gram, seen, error, outside, m, m2, inv, features, v2, drift, c, mu, written, grown, steps, first, eps,
+    capacity, when_full, pseudo, after, centre, k, v, a, grew, wrote, evaluated
 ):  # fmt: skip
     """A chunk of online steps at nodes lo..hi.
 
@@ -65,7 +69,7 @@ def learn_large(
         for j in range(G):
             scale[j] = np.sqrt(m2[n, j])
             moved[j] = drift[n, j] if outside else 0
-            loose[j] = looseness(moved[j], scale[j], d, inv[n, j], centre)
+            loose[j] = looseness(moved[j], scale[j], d, m2[n, j], inv[n, j], centre)
             ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], error + 2 * loose[j]) * inv[n, j]
         for t in range(batch):
             xx = shift(x[n, t], centre, y)
@@ -77,14 +81,14 @@ def learn_large(
                 slack = error * length * spread
                 evaluated[n] += tighten(upper, G, slack, length, y, m[n], inv[n], centre, index)
                 j, s, _ = decide(upper, G, slack, x[n, t], xx, NOTHING, False, m[n], m2[n], centre, index, value)
-            j, new, writes = fate(j, s, eps[t], c[n], G, capacity, when_full)
+            j, new, writes = fate(j, s, eps[t], c[n], written[n], G, capacity, when_full)
             if writes:
-                write(j, new, s, x[n, t], m[n], m2[n], inv[n], c[n], mu[n], pseudo, centre)
+                write(j, new, s, x[n, t], m[n], m2[n], inv[n], c[n], mu[n], written[n], first + t, pseudo, centre)
                 G = max(G, j + 1)
                 step = 1.0 if new else 1.0 / c[n, j]
                 scale[j] = length if new else (1 - step) * scale[j] + step * length
                 moved[j] = 0 if new else moved[j] + 1
-                loose[j] = looseness(moved[j], scale[j], d, inv[n, j], centre)
+                loose[j] = looseness(moved[j], scale[j], d, m2[n, j], inv[n, j], centre)
                 correct(P[n], gram[n, t], t, j, np.float32(step))
                 if outside:
                     follow(features[n, j], seen[n, t], np.float32(step))
@@ -131,7 +135,7 @@ def best_large(lo, hi, x, P, seen, error, outside, m, m2, inv, v2, drift, G, cen
     index, value = np.empty(G, np.int64), np.empty(G, np.float64)
     for j in range(G):
         scale = np.sqrt(m2[j])
-        loose[j] = looseness(drift[j] if outside else 0, scale, d, inv[j], centre)
+        loose[j] = looseness(drift[j] if outside else 0, scale, d, m2[j], inv[j], centre)
         ratio[j] = residual(outside, m2[j], v2[j], scale, error + 2 * loose[j]) * inv[j]
     for t in range(lo, hi):
         xx = shift(x[t], centre, y)
@@ -154,7 +158,7 @@ def best_observed(lo, hi, x, seen, P, squares, error, m, m2, G, centre, k, v):
             continue
         xx = shift_observed(x[t], seen[t], centre, y)
         for j in range(G):
-            upper[j] = P[t, j] / np.sqrt(max(squares[t, j], np.float32(1e-30)))
+            upper[j] = P[t, j] / np.sqrt(squares[t, j]) if squares[t, j] >= np.float32(BRIEF * BRIEF) else np.inf
         slack = error * np.sqrt(xx)
         k[t], v[t], _ = decide(upper, G, slack, x[t], xx, seen[t], True, m, m2, centre, index, value)
 

@@ -27,6 +27,8 @@ Array = Any
 """Of NumPy, or of torch on a device: indexing and arithmetic mean the same."""
 
 AVERAGE, OVERWRITE, FREEZE = 0, 1, 2
+KEPT = {"c": np.int64, "mu": np.float64, "written": np.int64}
+"""What is kept of every neuron."""
 WHEN_FULL = {"average": AVERAGE, "overwrite": OVERWRITE, "freeze": FREEZE}
 
 
@@ -75,12 +77,16 @@ class Support(NamedTuple):
 
 
 class Neurons:
-    """Counts, mean activities and growth of the neurons of a level; arrays (nodes, room), room grows as needed."""
+    """Counts, mean activities, last writes and growth of the neurons of a level.
+
+    Arrays (nodes, room), room grows as needed. A write is known by its step, counted from 1; 0 is before all.
+    """
 
     def __init__(self, nodes: int, level: Level) -> None:
         self.level = level
         self.c = np.zeros((nodes, 0), np.int64)
         self.mu = np.zeros((nodes, 0))
+        self.written = np.zeros((nodes, 0), np.int64)
         self.grown = np.zeros(nodes, np.int64)
         self.steps = np.zeros(1, np.int64)  # an array, so that learning and counting are one call
 
@@ -99,7 +105,7 @@ class Neurons:
         return self.room if need <= self.room else min(max(need, 2 * self.room), self.level.capacity)
 
     def reserve(self, room: int) -> None:
-        self.mu = enlarge(self.mu, 1, room)
+        self.mu, self.written = enlarge(self.mu, 1, room), enlarge(self.written, 1, room)
         self.c = enlarge(self.c, 1, room)  # last: `room` is its length
 
     def append(self, count: int) -> NDArray[np.int64]:
@@ -108,6 +114,7 @@ class Neurons:
         new = np.arange(count) + first[:, None]
         np.put_along_axis(self.c, new, 1, axis=1)
         np.put_along_axis(self.mu, new, 1.0, axis=1)
+        np.put_along_axis(self.written, new, self.step + 1 + np.arange(count)[None], axis=1)
         self.grown += count
         self.steps += count
         return first
@@ -118,9 +125,9 @@ class Neurons:
         return eps
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What must be saved: growth, and the counts and mean activities of the grown, one node after another."""
+        """What must be saved, as copies: growth, and what is known of the grown, one node after another."""
         there = np.arange(self.room) < self.grown[:, None]
-        return {"grown": self.grown, "c": self.c[there], "mu": self.mu[there]}
+        return {"grown": self.grown.copy(), **{name: getattr(self, name)[:, : self.room][there] for name in KEPT}}
 
     def restore(self, state: dict[str, NDArray[Any]], step: int) -> None:
         """Take over a saved state, into new neurons."""
@@ -129,16 +136,21 @@ class Neurons:
         self.steps[0] = step
         self.reserve(int(grown.max()))
         there = np.arange(self.room) < grown[:, None]
-        self.c[there], self.mu[there] = state["c"], state["mu"]
+        for name in KEPT:
+            getattr(self, name)[there] = state[name]
 
 
 def check_growth(state: dict[str, NDArray[Any]], nodes: int, level: Level) -> NDArray[np.int64]:
     """The number of neurons of every node, or an error if a saved state contradicts itself."""
-    grown, c, mu = state["grown"], state["c"], state["mu"]
-    if grown.shape != (nodes,) or grown.min() < 0 or grown.max() > level.capacity:
+    grown = state["grown"]
+    if grown.shape != (nodes,) or grown.dtype != np.int64 or grown.min() < 0 or grown.max() > level.capacity:
         raise ValueError("wrong numbers of neurons")
-    if c.shape != (total := int(grown.sum()),) or mu.shape != (total,):
-        raise ValueError(f"counts of shape {c.shape} for {total} neurons")
+    total = int(grown.sum())
+    for name, kind in KEPT.items():
+        if state[name].shape != (total,) or state[name].dtype != kind:
+            raise ValueError(f"{name} of shape {state[name].shape} and dtype {state[name].dtype} for {total} neurons")
+    if state["c"].min(initial=1) < 1:
+        raise ValueError("counts below 1")
     return grown
 
 
@@ -146,14 +158,28 @@ def check_prototypes(prototypes: NDArray[Any], total: int, size: int) -> None:
     """Raise unless saved prototypes are those of `total` neurons."""
     if prototypes.shape != (total, size) or prototypes.dtype != np.float32:
         raise ValueError(f"prototypes of shape {prototypes.shape} for {total} neurons of {size} values")
+    if not np.isfinite(prototypes).all():
+        raise ValueError("prototypes that are not finite")
 
 
-def check_counts(rows: NDArray[Any], limits: tuple[int, int, int, int]) -> None:
-    """Raise unless saved counts are rows (node, neuron, child, value, count) within limits."""
+def check_counts(state: dict[str, NDArray[Any]], limits: tuple[int, int, int, int]) -> NDArray[np.int32]:
+    """Saved counts, rows (node, neuron, child, value, count) within limits, or an error.
+
+    A neuron that c samples were written to counted c values of every child.
+    """
+    rows, grown, c = state["counts"], state["grown"], state["c"]
     if rows.ndim != 2 or rows.shape[1] != 5 or rows.dtype != np.int32:
         raise ValueError(f"counts of shape {rows.shape} and dtype {rows.dtype}")
     if rows.min(initial=0) < 0 or any(rows[:, i].max(initial=0) >= max(1, top) for i, top in enumerate(limits)):
         raise ValueError(f"counts outside the limits {limits}")
+    n, j, q, _, count = rows.astype(np.int64).T
+    if (j >= grown[n]).any():
+        raise ValueError("counts of neurons that are not there")
+    family = limits[2]
+    place = (np.cumsum(grown)[n] - grown[n] + j) * family + q
+    if (np.bincount(place, count, minlength=len(c) * family) != np.repeat(c, family)).any():
+        raise ValueError("counts that do not add up")
+    return rows
 
 
 def learning_rules(level: Level, options: Options, top: bool) -> tuple[int, int, int, bool]:

@@ -28,6 +28,7 @@ __all__ = ["PatternBank"]
 SMALL = 64  # values per node up to which prototypes are met one sample at a time
 SCRATCH = 1 << 23  # float32 products held at once
 NEURON_BLOCK = 1024
+TRIAL = 32  # samples of a question after which the coarse view is judged
 PATIENCE = 16  # chunks without the coarse view when it first did not pay; then twice as many each time
 NOTHING = np.ones((1, 1, 1), bool)
 
@@ -48,7 +49,8 @@ class PatternBank(HostArrays):
         self.features = np.zeros((nodes, 0, self.view.size), np.float32)
         self.v2 = np.zeros((nodes, 0))
         self.drift = np.zeros((nodes, 0), np.int64)
-        self.blind: float = 0 if 2 * self.view.size <= self.size else math.inf  # chunks to go without the view
+        # Chunks to learn without the view; while there are any, features are not kept. Only writers look after them.
+        self.blind: float = 0 if 2 * self.view.size <= self.size and not self.small else math.inf
         self.patience = PATIENCE
 
     @property
@@ -83,8 +85,8 @@ class PatternBank(HostArrays):
         sent = Sent.empty(self.nodes, batch)
         neurons = self.neurons
         work = float(x.size) * max(1, int(self.grown.max()))
-        state = (neurons.c, neurons.mu, neurons.grown, neurons.steps)
-        rules = (neurons.thresholds(batch), *self.rules)
+        state = (neurons.c, neurons.mu, neurons.written, neurons.grown, neurons.steps)
+        rules = (neurons.step + 1, neurons.thresholds(batch), *self.rules)
         if self.small:
             split_range(
                 small_kernels.learn_small, self.nodes, work, x, self.m, self.m2, self.inv, *state, *rules, *sent
@@ -122,7 +124,6 @@ class PatternBank(HostArrays):
         """Products of samples with the neurons of node n, into P; returns a bound of their relative error."""
         G = int(self.grown[n])
         if coarse:
-            self.refresh_view(n)
             np.matmul(seen, self.features[n, :G].T, out=P[:, :G])
             return float(2 * ((self.view.size + 16) * ULP + 2 * self.view.error))
         centre = self.options.centre
@@ -132,8 +133,14 @@ class PatternBank(HostArrays):
         stretch = 1 + centre * math.sqrt(self.size) * float(self.inv[n, :G].max(initial=0))
         return 2 * (self.size + 16) * ULP * stretch
 
+    def keep_view(self) -> None:
+        """Compute features anew where a neuron was written without them, or where rounding may have added up."""
+        if self.blind:
+            return
+        for n in range(self.nodes):
+            self.refresh_view(n)
+
     def refresh_view(self, n: int) -> None:
-        """Compute the features of the prototypes of node n anew where rounding may have added up."""
         rows = np.flatnonzero(self.drift[n] >= STALE)
         if len(rows):
             features = self.view(self.m[n, rows], self.options.centre)
@@ -143,12 +150,21 @@ class PatternBank(HostArrays):
 
     def judge_view(self, evaluated: float) -> None:
         """Go without the coarse view for a while if it left too many neurons to be evaluated one by one."""
-        if self.blind:
+        if self.blind > 1:
             self.blind -= 1
-            return
-        if 8 * evaluated > max(64, float(self.grown.max())):
+        elif self.blind:
+            for n in range(self.nodes):
+                self.refresh_view(n)
+            self.blind = 0
+        elif self.disappoints(evaluated):
             self.blind = self.patience
             self.patience *= 2
+        else:
+            self.keep_view()
+
+    def disappoints(self, evaluated: float) -> bool:
+        """Whether that many neurons to evaluate for a sample are too many for the view to be worth it."""
+        return 8 * evaluated > max(64, float(self.grown.max()))
 
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
         """Average further samples of one thing into the neurons k (nodes,) that its first sample wrote."""
@@ -164,10 +180,13 @@ class PatternBank(HostArrays):
             self.m2,
             self.inv,
             self.neurons.c,
+            self.neurons.written,
+            self.neurons.step + x.shape[1],
             self.options.centre,
         )
         if not self.small:
             self.drift[np.arange(self.nodes), k] = STALE
+            self.keep_view()
         self.neurons.steps += x.shape[1]
 
     def store(self, evidence: Patches) -> None:
@@ -180,7 +199,7 @@ class PatternBank(HostArrays):
         self.derive()
 
     def derive(self) -> None:
-        """Compute what is derived from the prototypes, but for the coarse view."""
+        """Compute what is derived from the prototypes."""
         split_range(
             pattern_kernels.refresh_all,
             self.nodes,
@@ -191,6 +210,7 @@ class PatternBank(HostArrays):
             self.grown,
             self.options.centre,
         )
+        self.keep_view()
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -205,20 +225,24 @@ class PatternBank(HostArrays):
             )  # fmt: skip
             return k, v
         rows = max(1, SCRATCH // int(self.grown.max()))
+        coarse = not self.blind
         for n in range(self.nodes):
-            for lo in range(0, x.shape[1], rows):
-                part = slice(lo, lo + rows)
-                if seen is None:
-                    self.best_of_large(n, x[n, part], k[n, part], v[n, part])
-                else:
+            lo = 0
+            while lo < x.shape[1]:
+                part = slice(lo, lo + (min(rows, TRIAL) if coarse and lo == 0 else rows))
+                if seen is not None:
                     self.best_of_observed(n, x[n, part], seen[n, part], k[n, part], v[n, part])
+                elif self.disappoints(self.best_of_large(n, x[n, part], coarse, k[n, part], v[n, part])):
+                    coarse = False
+                lo = part.stop
         return k, v
 
-    def best_of_large(self, n: int, x: NDArray[np.float32], k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
-        """The winners k at one node and their similarities v, for whole samples."""
+    def best_of_large(
+        self, n: int, x: NDArray[np.float32], coarse: bool, k: NDArray[np.int32], v: NDArray[np.float64]
+    ) -> float:
+        """The winners k at one node and their similarities v, for whole samples; returns evaluations per sample."""
         G, batch = int(self.grown[n]), len(x)
         P = np.empty((batch, G), np.float32)
-        coarse = not self.blind
         seen = self.see(x, coarse)
         error = self.multiply(n, seen, coarse, P)
         evaluated = np.empty(batch, np.int64)
@@ -226,7 +250,7 @@ class PatternBank(HostArrays):
             large_kernels.best_large, batch, float(batch) * G + x.size, x, P, seen, error, coarse, self.m[n],
             self.m2[n], self.inv[n], self.v2[n], self.drift[n], G, self.options.centre, k, v, evaluated,
         )  # fmt: skip
-        self.judge_view(int(evaluated.sum()) / batch)
+        return int(evaluated.sum()) / batch
 
     def best_of_observed(
         self,
@@ -307,8 +331,8 @@ class PatternBank(HostArrays):
         for n, G in enumerate(self.grown):
             self.m[n, :G] = state["prototypes"][ends[n] - G : ends[n]]
         self.m2, self.inv = np.zeros((self.nodes, room)), np.zeros((self.nodes, room), np.float32)
-        self.derive()
         if not self.small:
             self.features = np.zeros((self.nodes, room, self.view.size), np.float32)
             self.v2 = np.zeros((self.nodes, room))
             self.drift = np.where(np.arange(room) < self.grown[:, None], STALE, 0)
+        self.derive()

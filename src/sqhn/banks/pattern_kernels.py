@@ -17,7 +17,7 @@ def refresh_all(lo, hi, m, m2, inv, grown, centre):
 
 
 @njit(cache=True, nogil=True)
-def hold(lo, hi, x, k, wrote, m, m2, inv, c, centre):
+def hold(lo, hi, x, k, wrote, m, m2, inv, c, written, step, centre):
     """Average further samples of one thing into the neurons that its first sample wrote."""
     for n in range(lo, hi):
         if wrote[n]:
@@ -25,6 +25,7 @@ def hold(lo, hi, x, k, wrote, m, m2, inv, c, centre):
             for t in range(x.shape[1]):
                 c[n, j] += 1
                 average_into(m[n, j], x[n, t], c[n, j])
+            written[n, j] = step
             refresh(m[n], m2[n], inv[n], j, centre)
 
 

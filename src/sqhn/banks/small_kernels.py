@@ -5,21 +5,43 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sqhn.banks.decision_kernels import NOTHING, SUM, ULP, decide, fate, shift, shift_observed, strength, write
+from sqhn.banks.decision_kernels import (
+    BRIEF,
+    NOTHING,
+    SUM,
+    ULP,
+    brief,
+    decide,
+    fate,
+    shift,
+    shift_observed,
+    strength,
+    write,
+)
 
 
 @njit(cache=True, nogil=True)
-def transpose(m, G, centre, ut):
-    """ut[i, j] = m[j, i] - centre, so that products run over neurons; rows beyond the values are 0."""
+def transpose(m, m2, inv, G, centre, ut):
+    """Unit vectors of m - centre as columns, so that products run over neurons; rows beyond the values are 0."""
     ut[m.shape[1] :] = 0
     for j in range(G):
-        for i in range(m.shape[1]):
-            ut[i, j] = m[j, i] - np.float32(centre)
+        stand(m[j], m2[j], inv[j], centre, j, ut)
+
+
+@njit(cache=True, nogil=True)
+def stand(m, mm, inv, centre, j, ut):
+    """Column j: the unit vector of m - centre."""
+    if brief(mm):
+        for i in range(m.shape[0]):
+            ut[i, j] = (np.float64(m[i]) - centre) / np.sqrt(mm)
+    else:
+        for i in range(m.shape[0]):
+            ut[i, j] = (m[i] - np.float32(centre)) * inv
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)
-def cosines(ut, y, inv, G, upper):
-    """upper[j] = <y, u_j> inv[j]; the length of y is a multiple of 4."""
+def cosines(ut, y, G, upper):
+    """upper[j] = <y, u_j> for unit vectors u_j; the length of y is a multiple of 4."""
     last = y.shape[0] - 4
     for j in range(G):
         upper[j] = 0
@@ -43,13 +65,14 @@ def cosines(ut, y, inv, G, upper):
     a, b, c, e = y[i], y[i + 1], y[i + 2], y[i + 3]
     ua, ub, uc, ue = ut[i], ut[i + 1], ut[i + 2], ut[i + 3]
     for j in range(G):
-        upper[j] = (upper[j] + a * ua[j] + b * ub[j] + c * uc[j] + e * ue[j]) * inv[j]
+        upper[j] += a * ua[j] + b * ub[j] + c * uc[j] + e * ue[j]
 
 
 @njit(cache=True, nogil=True)
 def learn_small(
-    lo, hi, x, m, m2, inv, c, mu, grown, steps, eps, capacity, when_full, pseudo, after, centre, k, v, a, grew, wrote
-):
+    lo, hi, x, m, m2, inv, c, mu, written, grown, steps, first, eps, capacity, when_full, pseudo, after, centre, k, v,
+    a, grew, wrote
+):  # fmt: skip
     """A chunk of online steps at nodes lo..hi."""
     room, d = m.shape[1], m.shape[2]
     ut, y = np.empty((d + -d % 4, room), np.float32), np.zeros(d + -d % 4, np.float32)
@@ -58,21 +81,20 @@ def learn_small(
     for n in range(lo, hi):
         mn, m2n, invn, cn, mun = m[n], m2[n], inv[n], c[n], mu[n]
         G = grown[n]
-        transpose(mn, G, centre, ut)
+        transpose(mn, m2n, invn, G, centre, ut)
         for t in range(x.shape[1]):
             xt = x[n, t]
             xx = shift(xt, centre, y)
             j, s = -1, -np.inf
             if G:
-                cosines(ut, y, invn, G, upper)
+                cosines(ut, y, G, upper)
                 slack = (2 * d + 16) * ULP * np.sqrt(xx)
                 j, s, _ = decide(upper, G, slack, xt, xx, NOTHING, False, mn, m2n, centre, index, value)
-            j, new, writes = fate(j, s, eps[t], cn, G, capacity, when_full)
+            j, new, writes = fate(j, s, eps[t], cn, written[n], G, capacity, when_full)
             if writes:
-                write(j, new, s, xt, mn, m2n, invn, cn, mun, pseudo, centre)
+                write(j, new, s, xt, mn, m2n, invn, cn, mun, written[n], first + t, pseudo, centre)
                 G = max(G, j + 1)
-                for i in range(d):
-                    ut[i, j] = mn[j, i] - np.float32(centre)
+                stand(mn[j], m2n[j], invn[j], centre, j, ut)
             k[n, t], a[n, t], grew[n, t], wrote[n, t] = j, s, new, writes
             v[n, t] = strength(new, s, xt, xx, mn[j], m2n[j], centre, after)
         grown[n] = G
@@ -93,7 +115,7 @@ def cosines_observed(ut, y, seen, G, upper, squares):
                 upper[j] += a * u[j]
                 squares[j] += u[j] * u[j]
     for j in range(G):
-        upper[j] /= np.sqrt(max(squares[j], np.float32(1e-30)))
+        upper[j] = upper[j] / np.sqrt(squares[j]) if squares[j] >= np.float32(BRIEF * BRIEF) else np.inf
 
 
 @njit(cache=True, nogil=True)
@@ -106,7 +128,7 @@ def best_small(lo, hi, x, seen, masked, m, m2, inv, grown, centre, k, v):
     for n in range(lo, hi):
         mn, m2n, invn = m[n], m2[n], inv[n]
         G = grown[n]
-        transpose(mn, G, centre, ut)
+        transpose(mn, m2n, invn, G, centre, ut)
         for t in range(x.shape[1]):
             xt = x[n, t]
             if masked and not seen[n, t].all():
@@ -120,6 +142,6 @@ def best_small(lo, hi, x, seen, masked, m, m2, inv, grown, centre, k, v):
                 k[n, t], v[n, t], _ = decide(upper, G, slack, xt, xx, st, True, mn, m2n, centre, index, value)
             else:
                 xx = shift(xt, centre, y)
-                cosines(ut, y, invn, G, upper)
+                cosines(ut, y, G, upper)
                 slack = (2 * d + 16) * ULP * np.sqrt(xx)
                 k[n, t], v[n, t], _ = decide(upper, G, slack, xt, xx, NOTHING, False, mn, m2n, centre, index, value)

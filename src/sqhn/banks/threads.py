@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
+
+from sqhn.interrupt import deferred
 
 __all__ = ["get_num_threads", "set_num_threads", "split_range"]
 
@@ -44,13 +46,14 @@ if hasattr(os, "register_at_fork"):
 
 def _workers() -> ThreadPoolExecutor:
     global _pool
-    if _pool is None:
-        _pool = ThreadPoolExecutor(max_workers=_threads - 1, thread_name_prefix="sqhn")
-    return _pool
+    pool = _pool
+    if pool is None:
+        pool = _pool = ThreadPoolExecutor(max_workers=max(1, _threads - 1), thread_name_prefix="sqhn")
+    return pool
 
 
 def split_range(kernel: Callable[..., None], count: int, work: float, *args: Any) -> None:
-    """Run `kernel(lo, hi, *args)` over a partition of range(count).
+    """Run `kernel(lo, hi, *args)` over a partition of range(count); on return no thread works on it any more.
 
     work: rough number of elementary operations in all; little work stays on the calling thread.
     """
@@ -59,7 +62,20 @@ def split_range(kernel: Callable[..., None], count: int, work: float, *args: Any
         kernel(0, count, *args)
         return
     edges = [count * i // parts for i in range(parts + 1)]
-    rest = [_workers().submit(kernel, lo, hi, *args) for lo, hi in pairwise(edges[1:])]
-    kernel(edges[0], edges[1], *args)
-    for future in rest:
-        future.result()
+    with deferred():  # whoever stopped here would leave the others at it
+        others = [future for lo, hi in pairwise(edges[1:]) if (future := _submit(kernel, lo, hi, *args))]
+        try:
+            kernel(edges[0], edges[1], *args)
+        finally:
+            wait(others)
+        for future in others:
+            future.result()
+
+
+def _submit(kernel: Callable[..., None], *args: Any) -> Future[None] | None:
+    """Let another thread do it; where there can be none (at the end of a process, say), do it here."""
+    try:
+        return _workers().submit(kernel, *args)
+    except RuntimeError:
+        kernel(*args)
+        return None

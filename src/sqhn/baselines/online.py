@@ -347,7 +347,7 @@ class _Online(ABC):
         observed: True where a value was seen. Other values are taken for black, 0: the network has no notion of
             missing values, and the paper gives it none.
         """
-        samples, single, seen = as_samples(x, self.input_shape, observed)
+        samples, single, seen = as_samples(x, self.input_shape, observed, holes=True)
         if not self.step:
             raise EmptyMemoryError("this memory is empty: learn something before asking it")
         out, found = np.empty(samples.shape, np.float32), []

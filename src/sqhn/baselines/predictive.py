@@ -258,7 +258,7 @@ class PredictiveMemory:
 
         There is no neuron to name: the index is -1. The score is minus the energy.
         """
-        samples, single, seen = as_samples(x, self.input_shape, observed)
+        samples, single, seen = as_samples(x, self.input_shape, observed, holes=True)
         if self.step == 0:
             raise EmptyMemoryError("nothing was learned yet")
         pixels = self._inside(samples)

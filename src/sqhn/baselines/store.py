@@ -151,7 +151,7 @@ class StoredSamples:
         observed: True where a value was seen; of x's shape, or of one sample's shape for all. Values elsewhere do not
             matter.
         """
-        samples, single, mask = as_samples(x, self.input_shape, observed)
+        samples, single, mask = as_samples(x, self.input_shape, observed, holes=True)
         if not len(self):
             raise EmptyMemoryError("this memory is empty: learn something before asking it")
         values, seen = _flat(samples), None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sqhn.banks.neurons import Support, check_growth
+from sqhn.banks.neurons import KEPT, Support, check_growth
 from sqhn.level import TIE, Level
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "together",
 ]
 
+PRODUCTS = threading.Lock()
 WALKERS = 8  # warps of a program that takes a chunk's decisions
 
 
@@ -48,13 +50,14 @@ def power(n: int, least: int, most: int) -> int:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Products of float32 as float32, whatever the rest of the program prefers."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+    """Products of float32 as float32, whatever the rest of the program prefers; it is one setting for all threads."""
+    with PRODUCTS:
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = False
+        try:
+            yield
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before
 
 
 @contextmanager
@@ -121,7 +124,7 @@ def owners(support: Support) -> Tensor:
 
 
 class Neurons:
-    """Counts, mean activities and growth of the neurons of a level; (nodes, room), room grows as needed.
+    """Counts, mean activities, last writes and growth of the neurons of a level; (nodes, room), room grows as needed.
 
     most: an upper bound of the neurons of any node that needs no look at the device.
     """
@@ -130,6 +133,7 @@ class Neurons:
         self.level, self.device = level, device
         self.c = torch.zeros((nodes, 0), dtype=torch.int64, device=device)
         self.mu = torch.zeros((nodes, 0), dtype=torch.float64, device=device)
+        self.written = torch.zeros((nodes, 0), dtype=torch.int64, device=device)
         self.grown = torch.zeros(nodes, dtype=torch.int64, device=device)
         self.step = 0
         self.most = 0
@@ -147,7 +151,8 @@ class Neurons:
         return self.room if need <= self.room else min(max(need, 2 * self.room), capacity)
 
     def reserve(self, room: int) -> None:
-        self.mu, self.c = enlarge(self.mu, 1, room), enlarge(self.c, 1, room)
+        self.mu, self.written = enlarge(self.mu, 1, room), enlarge(self.written, 1, room)
+        self.c = enlarge(self.c, 1, room)
 
     def learned(self, samples: int) -> None:
         """Count samples that each may have grown a neuron at every node."""
@@ -156,9 +161,11 @@ class Neurons:
 
     def append(self, count: int) -> Tensor:
         """Count `count` new neurons at every node; their indices (nodes, count)."""
-        new = self.grown[:, None] + torch.arange(count, device=self.device)
+        each = torch.arange(count, device=self.device)
+        new = self.grown[:, None] + each
         self.c.scatter_(1, new, 1)
         self.mu.scatter_(1, new, 1.0)
+        self.written.scatter_(1, new, (self.step + 1 + each).expand_as(new))
         self.grown += count
         self.learned(count)
         return new
@@ -173,9 +180,9 @@ class Neurons:
         return torch.arange(self.room, device=self.device) < self.grown[:, None]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What must be saved: growth, and the counts and mean activities of the grown, one node after another."""
+        """What must be saved, as copies: growth, and what is known of the grown, one node after another."""
         there = self.there()
-        parts = {"grown": self.grown, "c": self.c[there], "mu": self.mu[there]}
+        parts = {"grown": self.grown.clone(), **{name: getattr(self, name)[there] for name in KEPT}}
         return {name: part.cpu().numpy() for name, part in parts.items()}
 
     def restore(self, state: dict[str, NDArray[Any]], step: int) -> None:
@@ -185,5 +192,5 @@ class Neurons:
         self.step, self.most = step, int(grown.max())
         self.reserve(self.most)
         there = self.there()
-        self.c[there] = torch.from_numpy(state["c"]).to(self.device)
-        self.mu[there] = torch.from_numpy(state["mu"]).to(self.device)
+        for name in KEPT:
+            getattr(self, name)[there] = torch.from_numpy(state[name]).to(self.device)

@@ -3,9 +3,10 @@
 An entry is one (node, child, value, neuron) that was seen, as one number, and how often. Sorted by value, the entries
 that a sample touches lie side by side, so a chunk's overlaps with all neurons are read off with no list to follow;
 sorted by neuron, so do the values that a neuron expects. What was learned lately is a list of its own, sorted again
-with every chunk and merged into the large one when it has grown to a share of it, or when something is asked.
+with every chunk and merged into the large one when it has grown to a share of it, and at the end of a call. Whoever
+asks in between merges for himself.
 
-Memory: 12 bytes per entry and order (the second is made when it is asked for), where the least that could say the same,
+Memory: 12 bytes per entry and order, where the least that could say the same,
 a value, a neuron and a count, is about 8; some 80 more for a moment while lists are merged. An entry is a child of a
 sample, or several that agree; it never takes children x values x neurons. For a chunk, its overlaps with all neurons
 and among its samples.
@@ -13,7 +14,7 @@ and among its samples.
 
 from __future__ import annotations
 
-from functools import cached_property
+import math
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from sqhn.banks.cuda import code_kernels as kernels
 from sqhn.banks.cuda.arrays import WALKERS, CudaArrays, Neurons, enlarge, owners, power, spare, together
 from sqhn.banks.cuda.fate_kernels import BECAME, KEPT
 from sqhn.banks.neurons import OVERWRITE, Codes, Sent, Support, check_counts, learning_rules
-from sqhn.level import DELTA, TIE, Level, Options
+from sqhn.level import TIE, Level, Options
 
 __all__ = ["CudaCodeBank"]
 
@@ -37,8 +38,14 @@ LATELY = 8  # chunks that wait at least before they are merged; and the share of
 class Entries:
     """Counts of (node, child, value, neuron); `limits` are the numbers of each."""
 
-    def __init__(self, limits: tuple[int, int, int, int], key: Tensor, count: Tensor) -> None:
-        self.limits, self.key, self.count = limits, key, count
+    def __init__(
+        self,
+        limits: tuple[int, int, int, int],
+        key: Tensor,
+        count: Tensor,
+        other: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        self.limits, self.key, self.count, self.other = limits, key, count, other
 
     def pack(self, n: Any, q: Any, k: Any, j: Any) -> Tensor:
         """The keys of entries; sorted, they are in the order (node, child, value, neuron)."""
@@ -54,12 +61,16 @@ class Entries:
         first = rest // values
         return first // children, first % children, rest % values, self.key % neurons
 
-    @cached_property
     def by_neuron(self) -> tuple[Tensor, Tensor]:
         """Keys in the order (node, neuron, child, value), and counts."""
-        n, q, k, j = self.fields
-        key, order = self.pack_by_neuron(n, q, k, j).sort()
+        if self.other is not None:
+            return self.other
+        key, order = self.pack_by_neuron(*self.fields).sort()
         return key, self.count[order]
+
+    def in_both_orders(self) -> Entries:
+        """The same, with the order by neuron at hand."""
+        return Entries(self.limits, self.key, self.count, self.by_neuron())
 
     def pack_by_neuron(self, n: Any, q: Any, k: Any, j: Any) -> Tensor:
         _, children, values, neurons = self.limits
@@ -102,6 +113,13 @@ class CudaCodeBank(CudaArrays):
         self.neurons = Neurons(self.nodes, level, device)
         self.S = torch.zeros((self.nodes, 0), dtype=torch.int64, device=device)
         limits = (self.nodes, self.family, values, level.capacity)
+        if math.prod(limits) >= 2**63:
+            raise ValueError(
+                f"{self.nodes} nodes of {self.family} children with {values} values each and {level.capacity} neurons "
+                "are more than can be numbered on a GPU: take smaller capacities"
+            )
+        self._n = torch.arange(self.nodes, device=device)[:, None, None]  # for what is (nodes, children, batch)
+        self._q = torch.arange(self.family, device=device)[None, :, None]
         self.old = self.lately = self.none = Entries(limits, self._ints(0, torch.int64), self._ints(0, torch.int32))
         self.mean, self.heard = options.hidden_similarity == "weighted_mean", options.norm == "heard"
         self.capacity, self.when_full, self.pseudo, self.before = learning_rules(level, options, top)
@@ -113,29 +131,19 @@ class CudaCodeBank(CudaArrays):
     @property
     def entries(self) -> Entries:
         """All that was learned, in one list."""
-        self.settle()
-        return self.old
+        return self.old.merged(self.lately.key, self.lately.count) if len(self.lately.key) else self.old
 
     def settle(self) -> None:
-        """Merge what was learned lately with the rest."""
-        if len(self.lately.key):
-            self.old, self.lately = self.old.merged(self.lately.key, self.lately.count), self.none
+        """Put in order what those want who only read: one list, in both orders."""
+        if len(self.lately.key) or self.old.other is None:
+            self.old, self.lately = self.entries.in_both_orders(), self.none
 
     def add(self, key: Tensor, count: Tensor) -> None:
         """Count entries."""
-        self.old = self.entries.merged(key, count)
+        self.old, self.lately = self.entries.merged(key, count), self.none
 
     def _ints(self, length: int, dtype: torch.dtype) -> Tensor:
         return torch.empty(length, dtype=dtype, device=self.device)
-
-    @cached_property
-    def _n(self) -> Tensor:
-        """Nodes as (nodes, 1, 1), for what is (nodes, children, batch)."""
-        return torch.arange(self.nodes, device=self.device)[:, None, None]
-
-    @cached_property
-    def _q(self) -> Tensor:
-        return torch.arange(self.family, device=self.device)[None, :, None]
 
     def chunk_size(self, limit: int) -> int:
         """How many samples to learn at once."""
@@ -166,7 +174,7 @@ class CudaCodeBank(CudaArrays):
         """The children's values and strengths, (nodes, children, batch)."""
         k = evidence.k
         v = evidence.v
-        return k[self.children], v[self.children]
+        return k[self.children], torch.where(v.abs() > TIE, v, 0.0)[self.children]
 
     def _learn(self, k: Tensor, v: Tensor, partial: bool) -> Sent:
         batch, neurons = k.shape[2], self.neurons
@@ -188,8 +196,8 @@ class CudaCodeBank(CudaArrays):
         born = torch.full((self.nodes, neurons.room), -1, dtype=torch.int32, device=self.device)
         kernels.walk[(self.nodes,)](
             overlap, shared, M, same, length, total, sides, heard, heard_shared, hearing, neurons.thresholds(batch),
-            self.S, neurons.c, neurons.mu, neurons.grown, born, winner, sent, a, kind,
-            self.family, batch, width, neurons.room, self.capacity, self.pseudo, when_full=self.when_full,
+            self.S, neurons.c, neurons.mu, neurons.written, neurons.grown, born, winner, sent, a, kind, self.family,
+            batch, width, neurons.room, self.capacity, self.pseudo, neurons.step + 1, when_full=self.when_full,
             before=self.before, mean=self.mean, partial=partial, ONE=width <= J, J=J, B=B, num_warps=WALKERS,
         )  # fmt: skip
         self.write(k, winner, kind, born)
@@ -233,7 +241,7 @@ class CudaCodeBank(CudaArrays):
         kernels.repeats[(-(-len(keys) // 256),)](keys, count, len(keys), E=256)
         self.lately = Entries(self.old.limits, keys, count)
         if len(keys) >= max(LATELY * key.numel(), len(self.old.key) // LATELY):
-            self.settle()
+            self.old, self.lately = self.entries, self.none
 
     def hold(self, evidence: Codes, times: int, k: Tensor, wrote: Tensor) -> None:
         """Count the children's values (child nodes, 1) again for the neurons k (nodes,) that the first sample wrote."""
@@ -245,6 +253,7 @@ class CudaCodeBank(CudaArrays):
         key = self.entries.pack(n, self._q, below, j[:, None, None]).reshape(-1)
         self.add(key, torch.full_like(key, times, dtype=torch.int32))
         self.neurons.step += times
+        self.neurons.written[n[:, 0, 0], j] = self.neurons.step
 
     def store(self, evidence: Codes) -> None:
         """Make every sample's values a new neuron at every node; room must have been reserved."""
@@ -258,9 +267,10 @@ class CudaCodeBank(CudaArrays):
 
     def heard_squares(self, v: Tensor, width: int) -> Tensor:
         """Sums of squared counts over the children that are heard: (nodes, batch, width)."""
-        n, q, _, j = self.entries.fields
+        entries = self.entries
+        n, q, _, j = entries.fields
         squares = torch.zeros((self.nodes, self.family, width), dtype=torch.float64, device=self.device)
-        squares.index_put_((n, q, j), self.entries.count.double().square(), accumulate=True)
+        squares.index_put_((n, q, j), entries.count.double().square(), accumulate=True)
         return (v.abs() > TIE).double().mT @ squares
 
     def normalize(self, overlap: Tensor, squares: Tensor, c: Tensor, length: Tensor, total: Tensor) -> Tensor:
@@ -268,11 +278,10 @@ class CudaCodeBank(CudaArrays):
         if self.mean:
             loud = total.abs() > TIE
             return torch.where(loud, overlap / c / torch.where(loud, total, 1.0), 0.0)
-        return overlap / (length * squares.double().sqrt() + DELTA * c)
+        return torch.where(length > 0, overlap / torch.where(length > 0, length * squares.double().sqrt(), 1.0), 0.0)
 
     def best(self, evidence: Codes) -> tuple[Tensor, Tensor]:
         """The winner and its activity at every node, for every sample; both (nodes, batch)."""
-        self.settle()
         k, v = self.family_of(evidence)
         width, batch = self.neurons.most, k.shape[2]
         rows = max(1, SCRATCH // (self.nodes * width))
@@ -312,10 +321,11 @@ class CudaCodeBank(CudaArrays):
         """The best sum each neuron can reach with its children; u (child nodes, batch, values), top its maximum."""
         most = int(self.grown.max())
         batch = u.shape[1]
-        n, q, k, j = self.entries.fields
+        entries = self.entries
+        n, q, k, j = entries.fields
         child = self.children[n, q]
         reach = top[self.children][:, :, None, :].expand(-1, -1, most, -1).reshape(-1, batch).clone()
-        gain = self.entries.count[:, None] / self.neurons.c[n, j, None].double() + u[child, :, k]
+        gain = entries.count[:, None] / self.neurons.c[n, j, None].double() + u[child, :, k]
         place = (n * self.family + q) * most + j
         reach.scatter_reduce_(0, place[:, None].expand_as(gain), gain, "amax")
         total = reach.view(self.nodes, self.family, most, batch).sum(1).mT
@@ -325,9 +335,10 @@ class CudaCodeBank(CudaArrays):
     def support(self, j: Tensor) -> Support:
         """What the neurons j (nodes, batch) expect of every child."""
         batch = j.shape[1]
-        key, count = self.entries.by_neuron
-        values = self.entries.limits[2]
-        low = self.entries.pack_by_neuron(self._n, self._q, 0, j.long()[:, None, :])
+        entries = self.entries
+        key, count = entries.by_neuron()
+        values = entries.limits[2]
+        low = entries.pack_by_neuron(self._n, self._q, 0, j.long()[:, None, :])
         begin, end = (torch.searchsorted(key, edge) for edge in (low, low + values))
         order = self.children.reshape(-1).argsort()  # rows of children, in the order of the level below
         begin, sizes = (part.reshape(-1, batch)[order].reshape(-1) for part in (begin, end - begin))
@@ -351,15 +362,17 @@ class CudaCodeBank(CudaArrays):
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What must be saved: rows (node, neuron, child, value, count), sorted."""
-        n, q, k, j = self.entries.fields
-        order = self.entries.pack_by_neuron(n, q, k, j).argsort()
-        rows = torch.stack([n, j, q, k, self.entries.count.long()], 1)[order]
+        entries = self.entries
+        n, q, k, j = entries.fields
+        order = entries.pack_by_neuron(n, q, k, j).argsort()
+        rows = torch.stack([n, j, q, k, entries.count.long()], 1)[order]
         return {"counts": rows.to(torch.int32).cpu().numpy()}
 
     def restore(self, state: dict[str, NDArray[Any]], values: int) -> None:
         """Take over a saved state with child values below `values`; the neurons' own must be in place."""
-        check_counts(state["counts"], (self.nodes, self.neurons.room, self.family, values))
-        n, j, q, k, count = torch.from_numpy(state["counts"].astype(np.int64)).to(self.device).T
+        rows = check_counts(state, (self.nodes, self.neurons.room, self.family, values))
+        n, j, q, k, count = torch.from_numpy(rows.astype(np.int64)).to(self.device).T
         self.add(self.old.pack(n, q, k, j), count.to(torch.int32))
         self.S = torch.zeros((self.nodes, self.neurons.room), dtype=torch.int64, device=self.device)
         self.S.index_put_((n, j), count * count, accumulate=True)
+        self.settle()

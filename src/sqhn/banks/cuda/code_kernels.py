@@ -17,11 +17,11 @@ import triton
 import triton.language as tl
 
 from sqhn.banks.cuda.fate_kernels import AVERAGED, BECAME, KEPT, fate
-from sqhn.level import DELTA, TIE
+from sqhn.level import TIE
 
 __all__ = ["agreements", "best", "enter", "forget", "overlaps", "ranges", "repeats", "walk"]
 
-_DELTA, _TIE = tl.constexpr(DELTA), tl.constexpr(TIE)
+_TIE = tl.constexpr(TIE)
 _LAST, _NEVER = tl.constexpr(2**31 - 1), tl.constexpr(2**63 - 1)
 _KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
 
@@ -143,7 +143,7 @@ def activity(overlap, side, used, length, total, mean: tl.constexpr):
     """h from the strengths times counts that agree, the root of the sum of squared counts, and the count."""
     if mean:
         return tl.where(tl.abs(total) > _TIE, overlap / used / tl.where(tl.abs(total) > _TIE, total, 1.0), 0.0)
-    return over(overlap, length * side + _DELTA * used)
+    return tl.where(length > 0, over(overlap, tl.where(length > 0, length * side, 1.0)), 0.0)
 
 
 @triton.jit
@@ -157,10 +157,10 @@ def first_best(h, i, best):
     return tl.reduce((tl.where(h >= best - _TIE, i, _LAST), h), 0, former)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["step"])
 def walk(
-    overlap, shared, M, same, length, total, sides, heard, heard_shared, hearing, eps, S, c, mu, grown, born,
-    k, v, a, kind, family, batch, width, room, capacity, pseudo,
+    overlap, shared, M, same, length, total, sides, heard, heard_shared, hearing, eps, S, c, mu, written, grown,
+    born, k, v, a, kind, family, batch, width, room, capacity, pseudo, step,
     when_full: tl.constexpr, before: tl.constexpr, mean: tl.constexpr, partial: tl.constexpr, ONE: tl.constexpr,
     J: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
@@ -178,7 +178,7 @@ def walk(
     overlap_n, shared_n = overlap + n * batch * width, shared + n * batch * width
     M_n, same_n = M + n * batch * batch, same + n * batch * batch
     S_n, c_n, mu_n, born_n = S + n * room, c + n * room, mu + n * room, born + n * room
-    sides_n = sides + n * room
+    sides_n, written_n = sides + n * room, written + n * room
     length_n, total_n = length + n * batch, total + n * batch
     G = tl.load(grown + n).to(tl.int32)
     later = tl.arange(0, B)
@@ -210,7 +210,7 @@ def walk(
         if G == 0:
             j = G * 0
             h = long * 0 - float("inf")
-        to, what = fate(h < threshold, j, G, c_n, capacity, when_full, J)
+        to, what = fate(h < threshold, j, G, c_n, written_n, capacity, when_full, J)
         # What is known about the neuron, what it shares with the samples to come, and the next sample.
         soon = tl.minimum(t + 1, batch - 1)
         ahead = (later > t) & (later < tl.where(what == _KEPT, 0, batch))
@@ -247,6 +247,7 @@ def walk(
             tl.store(shared_n + later * width + to, common, mask=ahead)
             tl.store(mu_n + to, was)
             tl.store(c_n + to, used)
+            tl.store(written_n + to, step.to(tl.int64) + t)
             tl.store(S_n + to, squares)
             if ONE:
                 row = tl.where(lane == to, gain_soon, row)

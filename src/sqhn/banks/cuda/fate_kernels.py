@@ -20,7 +20,7 @@ _NEVER = tl.constexpr(2**63 - 1)
 
 
 @triton.jit
-def fate(below, j, G, c_n, capacity, when_full: tl.constexpr, J: tl.constexpr):
+def fate(below, j, G, c_n, written_n, capacity, when_full: tl.constexpr, J: tl.constexpr):
     """Where a sample goes that resembles neuron j most, `below` the threshold or not, and what becomes of it."""
     to = j
     kind = tl.where((capacity == G) & (when_full == _FREEZE), _KEPT, _AVERAGED)
@@ -29,12 +29,18 @@ def fate(below, j, G, c_n, capacity, when_full: tl.constexpr, J: tl.constexpr):
         kind = kind * 0 + _BECAME
     elif below and when_full == _OVERWRITE:
         fewest = tl.full([J], _NEVER, tl.int64)
+        oldest = tl.full([J], _NEVER, tl.int64)
         which = tl.zeros([J], tl.int32)
         for b in range(0, G, J):
             i = b + tl.arange(0, J)
             used = tl.load(c_n + i, mask=i < G, other=_NEVER)
-            which = tl.where(used < fewest, i, which)
+            when = tl.load(written_n + i, mask=i < G, other=_NEVER)
+            rather = (used < fewest) | ((used == fewest) & (when < oldest))
+            which = tl.where(rather, i, which)
+            oldest = tl.where(rather, when, oldest)
             fewest = tl.minimum(fewest, used)
-        to = tl.min(tl.where(fewest == tl.min(fewest), which, 2147483647)).to(tl.int32)
+        least = fewest == tl.min(fewest)
+        oldest = tl.where(least, oldest, _NEVER)
+        to = tl.min(tl.where(least & (oldest == tl.min(oldest)), which, 2147483647)).to(tl.int32)
         kind = kind * 0 + _BECAME
     return to, kind

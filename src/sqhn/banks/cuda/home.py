@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +47,12 @@ def cuda(device: str) -> Cuda:
 
 
 class Cuda:
-    """Arrays of torch on a device."""
+    """Arrays of torch on a device.
+
+    A memory has a stream of its own, on which all its work is queued: what one thread changes and what others ask is
+    done in the order in which they had their turns, and arrays that are given back are used again in that order too.
+    The stream of whoever calls waits for it, and it for that one.
+    """
 
     tensors = True
     at_once = False
@@ -56,6 +62,27 @@ class Cuda:
     def __init__(self, place: Any) -> None:
         self.place = place
         self.name = str(place)
+        self.queue = self._queue()
+
+    def _queue(self) -> Any:
+        import torch
+
+        return torch.cuda.Stream(self.place) if self.place.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        import torch
+
+        caller = torch.cuda.current_stream(self.place) if self.queue else None
+        if caller is None or caller == self.queue:  # Triton's interpreter has none; or a question within a question
+            yield
+            return
+        self.queue.wait_stream(caller)
+        try:
+            with torch.cuda.stream(self.queue):
+                yield
+        finally:
+            caller.wait_stream(self.queue)
 
     def patterns(
         self, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool
@@ -91,6 +118,11 @@ class Cuda:
     def own(array: Tensor) -> Tensor:
         return array
 
+    def count(self, first: int, many: int) -> Tensor:
+        import torch
+
+        return torch.arange(first, first + many, device=self.place)
+
     def full(self, shape: Sequence[int], value: float) -> Tensor:
         import torch
 
@@ -105,4 +137,10 @@ class Cuda:
     @staticmethod
     def give(array: Tensor, x: object) -> Any:
         """An answer to whoever asked with x: a tensor where x is one, on its device; NumPy otherwise."""
-        return array.to(x.device) if is_tensor(x) else array.cpu().numpy()  # type: ignore[attr-defined]
+        if not is_tensor(x):
+            return array.cpu().numpy()
+        if array.is_cuda:
+            import torch
+
+            array.record_stream(torch.cuda.current_stream(array.device))  # it was made on another
+        return array.to(x.device)  # type: ignore[attr-defined]

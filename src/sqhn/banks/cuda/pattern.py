@@ -26,7 +26,7 @@ from sqhn.banks.cuda.arrays import (
 )
 from sqhn.banks.cuda.fate_kernels import BECAME, KEPT
 from sqhn.banks.neurons import Patches, Sent, Support, check_prototypes, learning_rules
-from sqhn.level import DELTA, Level, Options
+from sqhn.level import Level, Options
 
 __all__ = ["CudaPatternBank"]
 
@@ -100,7 +100,7 @@ class CudaPatternBank(CudaArrays):
         eps = neurons.thresholds(batch)
         shape = (self.nodes, batch)
         a, v = torch.empty((2, *shape), dtype=torch.float64, device=self.device)
-        facts = torch.empty((*shape, 4), device=self.device)
+        facts = torch.empty((*shape, 2), device=self.device)
         y, xx = self.measured(x, None, eps, facts, a)
         J, rest = power(width, 16, WIDEST), self.blocks
         tiles = -(-width // J)
@@ -114,10 +114,11 @@ class CudaPatternBank(CudaArrays):
         visits = torch.empty((self.nodes, 2 * batch), dtype=torch.int32, device=self.device)
         sums = torch.empty((*shape, 4), dtype=torch.float64, device=self.device)
         kernels.walk[(self.nodes,)](
-            A, top, gram, x, xx, facts, eps, self.m, norm, self.scale, self.moved, neurons.c, neurons.grown, value,
-            first, last, visits, k, looked, kind, count, batch, width, tiles, neurons.room, self.size,
-            math.sqrt(self.size), self.capacity, self.error + 10 * kernels.ULP, when_full=self.when_full, Q=Q, J=J,
-            T=power(tiles, 1, 1 << 20), B=power(batch, 16, 1 << 20), num_warps=WALKERS, **rest,
+            A, top, gram, x, xx, facts, eps, self.m, norm, self.scale, self.moved, neurons.c, neurons.written,
+            neurons.grown, value, first, last, visits, k, looked, kind, count, batch, width, tiles, neurons.room,
+            self.size, math.sqrt(self.size), self.capacity, self.error + 10 * kernels.ULP, neurons.step + 1,
+            when_full=self.when_full, Q=Q, J=J, T=power(tiles, 1, 1 << 20), B=power(batch, 16, 1 << 20),
+            num_warps=WALKERS, **rest,
         )  # fmt: skip
         kernels.replay[(2 * batch, self.nodes)](
             x, xx, self.m, self.m2, self.unit, self.scale, self.moved, neurons.mu, first, visits, k, looked, kind,
@@ -148,7 +149,7 @@ class CudaPatternBank(CudaArrays):
         return A, top, Q
 
     def measured(self, x: Tensor, seen: Tensor | None, *learning: Tensor) -> tuple[Tensor, Tensor]:
-        """Samples less the centre, as they are multiplied, and |x - centre|^2, both over the observed values.
+        """Unit vectors of samples less the centre, and |x - centre|^2, both over the observed values.
 
         That is -1 where nothing was observed. learning: thresholds, and what `walk` wants to know (`measure`).
         """
@@ -172,6 +173,7 @@ class CudaPatternBank(CudaArrays):
             self.m[n, j] = m + (x[n, t] - m) / self.neurons.c[n, j, None].float()
         self.derive(n, j)
         self.neurons.step += x.shape[1]
+        self.neurons.written[n, j] = self.neurons.step
 
     def store(self, evidence: Patches) -> None:
         """Make every sample a new neuron at every node; room must have been reserved."""
@@ -186,7 +188,7 @@ class CudaPatternBank(CudaArrays):
             u = self.m[n[part], j[part]].double() - self.options.centre
             square = u.square().sum(1)
             self.m2[n[part], j[part]], self.scale[n[part], j[part]] = square, square.sqrt().float()
-            inverse = torch.where(square > 0, 1 / square.clamp(min=1e-60).sqrt(), 0.0)
+            inverse = torch.where(square > 0, 1 / square.clamp(min=1e-300).sqrt(), 0.0)
             self.unit[n[part], j[part]] = (u * inverse[:, None]).to(self.unit.dtype)
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -235,8 +237,10 @@ class CudaPatternBank(CudaArrays):
         if seen is not None:
             y = torch.where(seen, y, 0.0)
             mm = torch.where(seen.all(2, keepdim=True), mm, torch.bmm(seen.double(), u.square().mT))
-        lengths = y.square().sum(2, keepdim=True).sqrt() * mm.sqrt()
-        s = centre + (1 - centre) * torch.bmm(y, u.mT) / (lengths + DELTA)
+        own, length = y.square().sum(2, keepdim=True).sqrt(), mm.sqrt()
+        both = own * length
+        cosine = torch.where(both > 0, torch.bmm(y, u.mT) / torch.where(both > 0, both, 1.0), (own == length).double())
+        s = centre + (1 - centre) * cosine
         if seen is not None:
             s = torch.where(seen.any(2, keepdim=True), s, 0.0)
         there = torch.arange(most, device=self.device) < self.grown[:, None, None]

@@ -6,10 +6,10 @@ threshold, are too close for the products; there it evaluates in float64 from th
 for each neuron that was looked at or written and so all of them side by side, then repeats what happened on the
 vectors: the prototypes in float32, in the order of the samples; the similarities in float64.
 
-In all kernels: `A` products of samples with the unit vectors of neurons, (nodes, batch, width), in `walk` in the order
-of `cell`; `gram` products among samples; `x` patches (nodes, batch, size); `xx` |x - centre|^2; `m` prototypes (nodes,
-room, size), `m2` their squared lengths after the shift. What happened to sample t: `looked` is the neuron that it
-resembled most (-1: there was none), `k` the one it ended at, `kind` what became of it (`fate_kernels`), `count` the
+In all kernels: `A` cosines of samples and neurons, products of unit vectors, (nodes, batch, width), in `walk` in the
+order of `cell`; `gram` those among samples; `x` patches (nodes, batch, size); `xx` |x - centre|^2; `m` prototypes
+(nodes, room, size), `m2` their squared lengths after the shift. What happened to sample t: `looked` is the neuron that
+it resembled most (-1: there was none), `k` the one it ended at, `kind` what became of it (`fate_kernels`), `count` the
 neuron's count after that. The visits to a neuron, numbered as in `visit`, are a list: `first` and `last` (nodes, room),
 -1 before; `next_` (nodes, 2 batch).
 """
@@ -23,19 +23,23 @@ import triton.language as tl
 
 from sqhn.banks.cuda.fate_kernels import AVERAGED, BECAME, KEPT, fate
 from sqhn.banks.neurons import OVERWRITE
-from sqhn.level import DELTA, TIE
+from sqhn.level import TIE
 
 __all__ = ["ULP", "arrange", "at", "best", "measure", "replay", "tops", "walk"]
 
 ULP = 2.0**-24
+BRIEF = 1e-24  # squared length below which float32 says nothing
 _KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
-_DELTA, _TIE, _ULP = tl.constexpr(DELTA), tl.constexpr(TIE), tl.constexpr(ULP)
+_TIE, _ULP, _BRIEF = tl.constexpr(TIE), tl.constexpr(ULP), tl.constexpr(BRIEF)
 _LAST, _OVERWRITE = tl.constexpr(2**31 - 1), tl.constexpr(OVERWRITE)
 
 
 @triton.jit
 def similarity(xm, xx, mm, centre: tl.constexpr):
-    return centre + (1 - centre) * xm / (tl.sqrt(xx) * tl.sqrt(mm) + _DELTA)
+    """From a product and squared lengths; the cosine is 1 if both have no length, 0 if one has none."""
+    both = tl.sqrt(xx) * tl.sqrt(mm)
+    cosine = tl.where(both > 0, xm / tl.where(both > 0, both, 1.0), tl.where(xx == mm, 1.0, 0.0))
+    return centre + (1 - centre) * cosine
 
 
 @triton.jit
@@ -46,7 +50,7 @@ def moved_by(m, x, count):
 
 @triton.jit
 def inverse(square):
-    return tl.where(square > 0, 1 / tl.sqrt(tl.maximum(square, 1e-60)), 0.0)
+    return tl.where(square > 0, 1 / tl.sqrt(tl.maximum(square, 1e-300)), 0.0)
 
 
 @triton.jit
@@ -115,11 +119,11 @@ def tops(products, top, width, tiles, J: tl.constexpr):
 @triton.jit
 def measure(x, seen, y, xx, eps, facts, a, batch, size,
             masked: tl.constexpr, learning: tl.constexpr, centre: tl.constexpr, D: tl.constexpr):  # fmt: skip
-    """One sample at one node: less the centre, and its squared length; for learning, what `walk` wants to know.
+    """One sample at one node: the unit vector of it less the centre, and its squared length before.
 
-    If masked, over what was observed: 0 elsewhere, and the squared length is -1 where nothing was. facts (nodes, batch,
-    4): the squared length, its root, DELTA by that, and the product with a unit vector that reaches the threshold (of a
-    sample without length, whether anything is missing). a is minus infinity until something was looked at.
+    If masked, over what was observed: 0 elsewhere, and the squared length is -1 where nothing was. For learning, what
+    `walk` wants to know: facts (nodes, batch, 2) are the length, -1 if there is none, and the cosine that reaches the
+    threshold. a is minus infinity until something was looked at.
     """
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
@@ -132,27 +136,27 @@ def measure(x, seen, y, xx, eps, facts, a, batch, size,
             there = tl.load(seen + place * size + i, mask=i < size, other=0)
             many += there
             shifted = tl.where(there != 0, shifted, 0.0)
-        tl.store(y + place * size + i, shifted.to(y.dtype.element_ty), mask=i < size)
         square += shifted * shifted
     own = tl.sum(square)
+    for d in range(0, size, D):
+        i = d + tl.arange(0, D)
+        shifted = tl.load(x + place * size + i, mask=i < size, other=centre).to(tl.float64) - centre
+        if masked:
+            shifted = tl.where(tl.load(seen + place * size + i, mask=i < size, other=0) != 0, shifted, 0.0)
+        tl.store(y + place * size + i, (shifted * inverse(own)).to(y.dtype.element_ty), mask=i < size)
     if masked:
         own = tl.where(tl.sum(many) > 0, own, -1.0)
     tl.store(xx + place, own)
     if learning:
-        long = tl.sqrt(own)
-        missing = tl.load(eps + t) - (_TIE + centre)
-        need = tl.where(long > 0, missing / (1 - centre) * long, missing)
         tl.store(a + place, -float("inf"))
-        tl.store(facts + 4 * place, own.to(tl.float32))
-        tl.store(facts + 4 * place + 1, long.to(tl.float32))
-        tl.store(facts + 4 * place + 2, (1 / tl.maximum(long, 1e-30) * _DELTA).to(tl.float32))
-        tl.store(facts + 4 * place + 3, need.to(tl.float32))
+        tl.store(facts + 2 * place, tl.where(own > 0, tl.sqrt(own), -1.0).to(tl.float32))
+        tl.store(facts + 2 * place + 1, ((tl.load(eps + t) - (_TIE + centre)) / (1 - centre)).to(tl.float32))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["step"])
 def walk(
-    A, top, gram, x, xx, facts, eps, m, norm, scale, moved, c, grown, value, first, last, next_, k, looked, kind, count,
-    batch, width, tiles, room, size, root_size, capacity, error,
+    A, top, gram, x, xx, facts, eps, m, norm, scale, moved, c, written, grown, value, first, last, next_, k, looked,
+    kind, count, batch, width, tiles, room, size, root_size, capacity, error, step,
     when_full: tl.constexpr, centre: tl.constexpr, Q: tl.constexpr, J: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
     D: tl.constexpr,
 ):  # fmt: skip
@@ -160,7 +164,8 @@ def walk(
 
     error bounds the relative error of A and gram. norm, scale and moved are those that the products stand for: a
     neuron's length, what it was added up from, and how often it moved. value (nodes, room) is scratch. Where a row of A
-    has more than one tile of J neurons, top (nodes, batch, tiles) bounds the products of each tile from above.
+    has more than one tile of J neurons, top (nodes, batch, tiles) bounds the products of each tile from above. step is
+    that of the first sample.
 
     A step waits for memory once: what the next one needs is loaded together with what is known about the neuron. All
     of it is float32, whose errors `slack` covers: that of the products, of this arithmetic, and of what the float32
@@ -169,33 +174,27 @@ def walk(
     n = tl.program_id(0).to(tl.int64)
     A_n, gram_n = A + n * ((batch + Q - 1) // Q * Q) * width, gram + n * batch * batch
     x_n, top_n = x + n * batch * size, top + n * batch * tiles
-    xx_n, facts_n = xx + n * batch, facts + 4 * n * batch
+    xx_n, facts_n = xx + n * batch, facts + 2 * n * batch
     m_n, norm_n, scale_n, moved_n = m + n * room * size, norm + n * room, scale + n * room, moved + n * room
-    c_n, value_n = c + n * room, value + n * room
+    c_n, written_n, value_n = c + n * room, written + n * room, value + n * room
     first_n, last_n, next_n = first + n * room, last + n * room, next_ + 2 * n * batch
     k_n, looked_n, kind_n, count_n = k + n * batch, looked + n * batch, kind + n * batch, count + n * batch
     G = tl.load(grown + n).to(tl.int32)
     later = tl.arange(0, B)
     lane = tl.arange(0, J)
     tile = tl.arange(0, T)
-    # The shortest neuron, but for those without length: DELTA shortens similarities to it most.
-    short = tl.full([J], float("inf"), tl.float32)
-    for b in range(0, G, J):
-        one = tl.load(norm_n + b + lane, mask=b + lane < G, other=0.0)
-        short = tl.minimum(short, tl.where(one > 0, one, float("inf")))
-    steepest = tl.minimum(1.01 / tl.min(short), 1e30)
-    rough = steepest * 0 + 1.5 * error
-    loose = steepest * 0
-    own, long, less, need = sample(facts_n)
+    long, need = sample(facts_n)
+    rough = long * 0 + 1.5 * error
+    loose = long * 0
     g = tl.load(gram_n + later, mask=later < batch, other=0.0)
     if T == 1:
         row = tl.load(A_n + cell(0, lane, width, Q), mask=lane < width, other=0.0)
     for t in range(batch):
-        slack = long * (rough + loose)
+        slack = rough + loose
+        flat = long < 0  # without length, it is like a neuron without length alone
         j = G * 0
         below = need > 0
-        if G > 0 and own > 0:
-            draw = less * steepest  # DELTA draws a cosine toward 0, by at most this share
+        if G > 0:
             if T == 1:
                 high, j, second = best_two(tl.where(lane < G, row, -float("inf")), lane)
             else:
@@ -203,25 +202,24 @@ def walk(
                 most, b, _ = best_two(bound, tile)
                 high = most * 0 - float("inf")
                 second = high
-                while (most > -float("inf")) & (most >= reach(high, slack, draw)):
+                while (most > -float("inf")) & (most >= high - 2 * slack):
                     i = b * J + lane
                     p, i, rest = best_two(tl.load(A_n + cell(t, i, width, Q), mask=i < G, other=-float("inf")), i)
                     high, j, second = better(high, j, second, p, i, rest)
                     bound = tl.where(tile == b, -float("inf"), bound)
                     most, b, _ = best_two(bound, tile)
-            bar = reach(high, slack, draw)
-            near = second >= bar
-            below = tl.maximum(high + slack, 0.0) < need
+            bar = tl.where(flat, -2.0, high - 2 * slack)
+            near = flat | (second >= bar)
+            below = high + slack < need
             if capacity > G or when_full == _OVERWRITE:  # elsewhere it does not matter what is below
-                near = near | ((not below) & (bar + slack < need))
+                near = near | ((not below) & (high - slack < need))
             if near:
                 # Every neuron that may be best, in float64.
                 square = tl.load(xx_n + t)
                 best_ = square * 0 - float("inf")
                 for b in range(0, G, J):
                     i = b + lane
-                    p = tl.load(A_n + cell(t, i, width, Q), mask=i < G, other=-float("inf"))
-                    open_ = (p >= bar) & (i < G)
+                    open_ = contends(A_n, norm_n, scale_n, t, i, G, width, bar, flat, Q)
                     rest = tl.sum(open_.to(tl.int32))
                     at_ = b - 1
                     while rest > 0:
@@ -234,12 +232,12 @@ def walk(
                 earliest = tl.full([J], _LAST, tl.int32)
                 for b in range(0, G, J):
                     i = b + lane
-                    p = tl.load(A_n + cell(t, i, width, Q), mask=i < G, other=-float("inf"))
-                    s = tl.load(value_n + i, mask=(p >= bar) & (i < G), other=-float("inf"))
+                    open_ = contends(A_n, norm_n, scale_n, t, i, G, width, bar, flat, Q)
+                    s = tl.load(value_n + i, mask=open_, other=-float("inf"))
                     earliest = tl.minimum(earliest, tl.where(s >= best_ - _TIE, i, _LAST))
-                j = tl.min(earliest).to(tl.int32)
+                j = tl.minimum(tl.min(earliest), G - 1).to(tl.int32)
                 below = tl.load(value_n + j) < tl.load(eps + t) - _TIE
-        to, what = fate(below | (G == 0), j, G, c_n, capacity, when_full, J)
+        to, what = fate(below | (G == 0), j, G, c_n, written_n, capacity, when_full, J)
         # What is known about the neuron, its products with the samples to come, and the next sample.
         soon = tl.minimum(t + 1, batch - 1)
         ahead = (later > t) & (later < tl.where(what == _KEPT, 0, batch))
@@ -251,18 +249,19 @@ def walk(
         g_next = tl.load(gram_n + soon * batch + later, mask=later < batch, other=0.0)
         if T == 1:
             row = tl.load(A_n + cell(soon, lane, width, Q), mask=lane < width, other=0.0)
-        own_soon, long_soon, less_soon, need_soon = sample(facts_n + 4 * soon)
+        long_soon, need_soon = sample(facts_n + 2 * soon)
         tl.debug_barrier()  # all have read what is written now
         seen, born = tl.where(G > 0, j, -1), tl.where(what == _BECAME, to, -1)
         if what != _KEPT:
             used = tl.where(what == _BECAME, 1, used + 1)
             turns = tl.where(what == _BECAME, 0, turns + 1)
             r = 1.0 / used.to(tl.float32)
-            keep = (1 - r) * was
-            wide = (1 - r) * wide + r * long
-            square = tl.maximum(keep * keep + 2 * r * keep * p + r * r * own, 0.0)
+            keep, add = (1 - r) * was, r * tl.maximum(long, 0.0)
+            wide = (1 - r) * wide + add
+            square = tl.maximum(keep * keep + 2 * keep * add * p + add * add, 0.0)
             unit = tl.where(square > 0, tl.rsqrt(tl.maximum(square, 1e-30)), 0.0)
-            of_old, of_new = keep * unit, r * unit
+            anew = what == _BECAME
+            of_old, of_new = tl.where(anew, 0.0, keep * unit), tl.where(anew, 1.0, add * unit)
             products = of_old * old + of_new * g
             tl.store(A_n + cell(later, to, width, Q), products, mask=ahead)
             if T == 1:
@@ -271,14 +270,15 @@ def walk(
                 bounds = top_n + later * tiles + to // J
                 tl.store(bounds, tl.maximum(tl.load(bounds, mask=ahead, other=0.0), products), mask=ahead)
             tl.store(c_n + to, used)
-            tl.store(norm_n + to, square * unit)
+            tl.store(written_n + to, step.to(tl.int64) + t)
+            tl.store(norm_n + to, tl.where(anew, add, square * unit))
             tl.store(scale_n + to, wide)
             tl.store(moved_n + to, turns)
-            spread = wide * unit
+            spread = tl.where(anew, 1.0, wide * unit)
             rough = tl.maximum(rough, 1.5 * error * spread * spread)
             lost = _ULP * turns * (16 * spread + 4 * spread * spread + 2 * centre * root_size * unit)
-            loose = tl.maximum(loose, tl.where(square < 1e-6 * wide * wide, 2.0, lost))  # 2: it may be any product
-            steepest = tl.maximum(steepest, 2 * unit)
+            any_ = (square < 1e-6 * wide * wide) | (square < _BRIEF)  # its products may be any
+            loose = tl.maximum(loose, tl.where(anew, 0.0, tl.where(any_, 2.0, lost)))
         visit(2 * t, seen, before_look, first_n, last_n, next_n, batch)
         visit(2 * t + 1, born, tl.where(seen == to, 2 * t, before_birth), first_n, last_n, next_n, batch)
         tl.store(looked_n + t, seen)
@@ -287,14 +287,25 @@ def walk(
         tl.store(count_n + t, used)
         G = tl.where(what == _BECAME, tl.maximum(G, to + 1), G)
         g = g_next
-        own, long, less, need = own_soon, long_soon, less_soon, need_soon
+        long, need = long_soon, need_soon
         tl.debug_barrier()
     tl.store(grown + n, G)
 
 
 @triton.jit
 def sample(facts):
-    return tl.load(facts), tl.load(facts + 1), tl.load(facts + 2), tl.load(facts + 3)
+    return tl.load(facts), tl.load(facts + 1)
+
+
+@triton.jit
+def contends(A_n, norm_n, scale_n, t, i, G, width, bar, flat, Q: tl.constexpr):
+    """Which of the neurons i may be best for sample t: by its products, or if it is flat all that may have no length.
+
+    With all others a flat sample has the cosine 0; the first stands for them.
+    """
+    p = tl.load(A_n + cell(t, i, width, Q), mask=i < G, other=-float("inf"))
+    norm, scale = tl.load(norm_n + i, mask=i < G, other=1.0), tl.load(scale_n + i, mask=i < G, other=0.0)
+    return (i < G) & tl.where(flat, (norm <= 0.01 * scale) | (i == 0), p >= bar)
 
 
 @triton.jit
@@ -304,14 +315,6 @@ def visit(e, j, before, first_n, last_n, next_n, batch):
     tl.store(first_n + j, e, mask=(j >= 0) & (before < 0))
     tl.store(last_n + j, e, mask=j >= 0)
     tl.store(next_n + e, 2 * batch)
-
-
-@triton.jit
-def reach(high, slack, draw):
-    """What a product must reach to be that of the best neuron, if `high` is the largest."""
-    low = high - slack
-    low = tl.minimum(low * (1 - draw), low)
-    return tl.where(high > slack, low - slack, -float("inf"))
 
 
 @triton.jit
@@ -434,7 +437,7 @@ def best(
     """The winner and its similarity for one sample at one node; value (nodes, batch, width) is scratch.
 
     If masked, xx and A run over what was observed (xx is negative where nothing was), and squares (nodes, batch, width)
-    are the squared lengths of the unit vectors there.
+    are the squared lengths of the neurons' unit vectors there.
     """
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
@@ -442,30 +445,24 @@ def best(
     x_t, seen_t, m_n = x + place * size, seen + place * size, m + n * room * size
     own = tl.load(xx + place)
     G = tl.load(grown + n).to(tl.int32)
-    length = tl.sqrt(tl.maximum(own, 0.0))
-    slack = length * error
     j = G * 0
     s = own * 0 + centre
-    if own > 0:
+    if own >= 0:
         high = own * 0 - float("inf")
         for b in range(0, G, J):
             p = products(row, squares + place * width, b, G, masked, J)
             high = tl.maximum(high, tl.max(p))
-        # DELTA may shrink a similarity by a share that a lower bound must know: it is evaluated, not bounded.
-        top = own * 0 - float("inf")
-        bar = own * 0 - float("inf")
-        done = G * 0 - 1
-        if high > slack:
-            first = tl.full([J], 2147483647, tl.int32)
-            for b in range(0, G, J):
-                i = b + tl.arange(0, J)
-                p = products(row, squares + place * width, b, G, masked, J)
-                first = tl.minimum(first, tl.where(p >= high, i, 2147483647))
-            j = tl.min(first).to(tl.int32)
-            top = evaluate(j, x_t, seen_t, own, m_n, size, masked, centre, D)
-            done = j
-            if top > centre:
-                bar = (top - centre - _TIE) / (1 - centre) * length - slack
+        first = tl.full([J], 2147483647, tl.int32)
+        for b in range(0, G, J):
+            i = b + tl.arange(0, J)
+            p = products(row, squares + place * width, b, G, masked, J)
+            first = tl.minimum(first, tl.where(p >= high, i, 2147483647))
+        j = tl.minimum(tl.min(first), G - 1).to(tl.int32)
+        top = evaluate(j, x_t, seen_t, own, m_n, size, masked, centre, D)
+        done = j
+        bar = (top - centre - _TIE) / (1 - centre) - error
+        if own == 0:  # without length, it is like a neuron without length: products do not tell
+            bar = own * 0 - float("inf")
         best_ = top
         for b in range(0, G, J):
             i = b + tl.arange(0, J)
@@ -492,7 +489,7 @@ def best(
                 winner = at_
                 s = tl.load(value_t + at_)
         j = winner
-    elif own < 0:
+    else:
         s = own * 0  # nothing was observed: silent
     tl.store(k + place, j)
     tl.store(v + place, s)
@@ -500,11 +497,12 @@ def best(
 
 @triton.jit
 def products(row, squares, b, G, masked: tl.constexpr, J: tl.constexpr):
-    """Cosines times the sample's length of the neurons from b on, in float64; minus infinity where there are none."""
+    """Cosines of the neurons from b on, in float64: minus infinity where there are none, infinity where unknown."""
     i = b + tl.arange(0, J)
     p = tl.load(row + i, mask=i < G, other=0.0).to(tl.float64)
     if masked:
-        p = p / tl.sqrt(tl.maximum(tl.load(squares + i, mask=i < G, other=1.0).to(tl.float64), 1e-30))
+        left = tl.load(squares + i, mask=i < G, other=1.0).to(tl.float64)
+        p = tl.where(left < _BRIEF, float("inf"), p / tl.sqrt(tl.maximum(left, _BRIEF)))
     return tl.where(i < G, p, -float("inf"))
 
 
