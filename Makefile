@@ -1,12 +1,14 @@
 # Two commands do everything on a machine with Python >= 3.11, pip and make:
 #   make reproduce   set up, run all experiments in a quick form on built-in data, print verdicts, write a page
-#   make test        set up, then lint, types and all tests
+#   make test        set up, then lint, types and all tests; those of the kernels once more with every index checked
+# And one that takes longer:
+#   make fuzz        thousands of random stories about a memory and the reference
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: reproduce test bench clean
+.PHONY: reproduce test fuzz bench clean
 
 reproduce: $(VENV)/.experiments,torch
 	$(BIN)/sqhn reproduce all --quick --out out
@@ -16,6 +18,10 @@ test: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest tests/conformance
+
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz 10 500
 
 bench: $(VENV)/.dev
 	$(BIN)/sqhn bench

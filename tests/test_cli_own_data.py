@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 from safetensors import safe_open
 from typer.testing import CliRunner, Result
 
-from sqhn import SQHN, Level, Written, samples
+from sqhn import SQHN, Level, Written, cli, samples
+from sqhn.baselines.training import load_torch
 from sqhn.cli import app
-from sqhn.data import digits, photos
+from sqhn.data import builtin, digits, photos
 from sqhn.io import FORMAT
 from tests.helpers import fingerprint
 
 Pixels = NDArray[np.uint8]
 COLOR = photos(32)[:30, ::2, ::2]
 GREY = digits()[0][:30, 2:26, 2:22]  # 24 rows, 20 columns
+posix = pytest.mark.skipif(sys.platform == "win32", reason="no signals of this kind")
 
 
 def sqhn(*words: object) -> Result:
@@ -85,6 +91,21 @@ def digest(path: Path) -> dict[str, str]:
     return metadata
 
 
+def process(program: str, *words: object) -> subprocess.Popen[str]:
+    """A program that ends with the command, on its own."""
+    whole = f"import os, sys, time; from pathlib import Path; from sqhn import SQHN, cli\n{program}\ncli.app()"
+    command = [sys.executable, "-c", whole, *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def hear(process: subprocess.Popen[str], words: str) -> str:
+    """The next line of stderr, which has these words."""
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert words in line
+    return line
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "m.sqhn"
@@ -107,7 +128,7 @@ class TestLearn:
         decoded = np.stack([np.asarray(Image.open(path)) for path in sorted(pictures.iterdir())])
         assert fingerprint(SQHN.load(file)) == fingerprint(taught(tmp_path / "expected", decoded))
 
-    @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+    @pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.float64])
     def test_an_array(self, dtype: type, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(samples, "CHUNK", 7)
         x = GREY.astype(dtype) / (1 if dtype is np.uint8 else 255)
@@ -139,6 +160,73 @@ class TestLearn:
         assert "--resize 10x12" in wrong("learn", pictures, "--memory", file)
         assert "64" in wrong("learn", pictures, "--memory", file, "--resize", "64", code=2)
 
+    @pytest.mark.parametrize("size", ["100000x100000", "99999999999999999999x1", "1x" + "9" * 5000])
+    def test_absurd_sizes(self, size: str, tmp_path: Path, file: Path) -> None:
+        pictures = folder(tmp_path / "in", GREY[:2])
+        error = wrong("learn", pictures, "--memory", file, "--capacity", 20, "--resize", size, code=2)
+        assert "--resize" in error
+        assert "89,478,485 pixels" in error
+        assert not file.exists()
+
+    @pytest.mark.parametrize(
+        ("error", "line"),
+        [
+            (MemoryError("Unable to allocate\n9 GiB"), "not enough memory: Unable to allocate 9 GiB "),
+            (MemoryError(), "not enough memory "),
+        ],
+    )
+    def test_a_lack_of_memory_is_a_line(
+        self, error: MemoryError, line: str, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        taught(file, GREY[:3])
+        before = file.read_bytes()
+
+        def refuse(*_: object) -> None:
+            raise error
+
+        monkeypatch.setattr(SQHN, "learn", refuse)
+        assert wrong("learn", array(tmp_path / "x.npy", GREY), "--memory", file) == line
+        assert file.read_bytes() == before
+
+    @posix
+    def test_links_stay_and_lead_to_the_memory(self, tmp_path: Path, file: Path) -> None:
+        (tmp_path / "there").mkdir()
+        link = tmp_path / "link.sqhn"
+        link.symlink_to(tmp_path / "there" / "m.sqhn")  # which does not exist yet
+        source = array(tmp_path / "x.npy", GREY)
+        for _ in range(2):
+            well("learn", source, "--memory", link, "--capacity", 20)
+        assert link.is_symlink()
+        assert SQHN.load(tmp_path / "there" / "m.sqhn").step == 60
+        assert [path.name for path in (tmp_path / "there").iterdir()] == ["m.sqhn"]
+        link.unlink()
+        link.symlink_to(tmp_path / "nowhere" / "m.sqhn")
+        assert "its folder does not exist" in wrong("learn", source, "--memory", link, "--capacity", 20)
+
+    @posix
+    def test_a_full_disk_leaves_the_old_file(self, tmp_path: Path, file: Path) -> None:
+        taught(file, GREY[:3])
+        before = file.read_bytes()
+        source = array(tmp_path / "x.npy", GREY)
+        limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before)}, {len(before)}))"
+        with process(limit, "learn", source, "--memory", file) as learning:
+            out, said = learning.communicate(timeout=120)
+        assert (learning.returncode, out, said.count("\n")) == (1, "", 1)
+        assert "File too large" in said
+        assert file.read_bytes() == before
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m.sqhn", "x.npy"]
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="names are text there")
+    def test_names_that_cannot_be_written(self, tmp_path: Path) -> None:
+        """In another encoding, or in none: a name is bytes."""
+        source = array(tmp_path / "x.npy", GREY)
+        for name, shown in (("日本.sqhn", "日本.sqhn"), (os.fsdecode(b"\xff.sqhn"), "\\udcff.sqhn")):
+            assert shown in well("learn", source, "--memory", tmp_path / name, "--capacity", 20)
+            assert document("info", tmp_path / name)["memory"] == str(tmp_path / name)
+        result = CliRunner(charset="latin-1").invoke(app, ["info", str(tmp_path / "日本.sqhn")])
+        assert result.exit_code == 0
+        assert "\\u65e5\\u672c.sqhn" in result.stdout
+
     def test_what_it_says(self, tmp_path: Path, file: Path) -> None:
         pictures = folder(tmp_path / "in", COLOR)
         expected = taught(tmp_path / "expected", COLOR)
@@ -154,7 +242,7 @@ class TestLearn:
         assert "learned 30 samples" in well("learn", pictures, "--memory", file)
         assert document("info", file)["step"] == 60
 
-    @pytest.mark.parametrize("broken", ["picture", "value"])
+    @pytest.mark.parametrize("broken", ["picture", "value", "half", "infinite half"])
     @pytest.mark.parametrize("old", [True, False])
     def test_bad_input_midway_changes_nothing(
         self, broken: str, old: bool, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
@@ -169,13 +257,13 @@ class TestLearn:
             spoiled.write_bytes(spoiled.read_bytes()[:-40])
             expected = str(spoiled)
         else:
-            x = GREY / 255
-            x[15, 2, 3] = np.nan
+            x = (GREY / 255).astype(np.float16 if "half" in broken else np.float64)
+            x[15, 2, 3] = np.inf if "infinite" in broken else np.nan
             source, expected = array(tmp_path / "x.npy", x), "counting from sample 14: the value at (1, 2, 3)"
         options = [] if old else ["--capacity", 20]
         assert expected in wrong("learn", source, "--memory", file, *options)
         assert (file.read_bytes() if file.exists() else None) == before
-        assert not list(tmp_path.glob("*.tmp"))
+        assert not [path for path in tmp_path.iterdir() if path.suffix in (".tmp", ".lock")]
 
     def test_a_new_memory_needs_a_capacity_and_a_folder(self, tmp_path: Path, file: Path) -> None:
         pictures = folder(tmp_path / "in", GREY[:2])
@@ -183,6 +271,7 @@ class TestLearn:
         nowhere = tmp_path / "nowhere" / "m.sqhn"
         assert f"{nowhere} cannot be written" in wrong("learn", pictures, "--memory", nowhere, "--capacity", 3)
         assert f"{tmp_path} is a folder" in wrong("learn", pictures, "--memory", tmp_path, "--capacity", 3)
+        assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
     def test_sources_that_do_not_fit(self, tmp_path: Path, file: Path) -> None:
         taught(file, GREY)
@@ -194,6 +283,9 @@ class TestLearn:
         error = wrong("learn", array(tmp_path / "x.npy", GREY[:, :5]), "--memory", file)
         assert "(30, 5, 20)" in error
         assert "(24, 20)" in error
+        error = wrong("learn", array(tmp_path / "x.npy", GREY.astype(int)), "--memory", file)
+        assert "int64" in error
+        assert "`.astype(np.float32)`" in error
 
     def test_a_file_that_is_no_memory_is_kept(self, tmp_path: Path, file: Path) -> None:
         file.write_text("something else")
@@ -239,6 +331,22 @@ class TestLevels:
         error = wrong("learn", array(tmp_path / "x.npy", COLOR), "--memory", file, *options, code=2)
         assert "--levels" in error
         assert f"{piece}:" in error
+        assert not file.exists()
+
+    @pytest.mark.parametrize(
+        ("options", "option"),
+        [
+            (["--capacity", "99999999999999999999"], "--capacity"),
+            (["--capacity", "2147483648"], "--capacity"),
+            (["--capacity", "2147483648", "--levels", "2"], "--capacity"),
+            (["--levels", "2:99999999999999999999,7"], "--levels"),
+            (["--levels", "2:5,99999999999999999999"], "--levels"),
+        ],
+    )
+    def test_absurd_capacities(self, options: list[str], option: str, tmp_path: Path, file: Path) -> None:
+        error = wrong("learn", array(tmp_path / "x.npy", COLOR), "--memory", file, *options, code=2)
+        assert f"Invalid value for {option}: " in error
+        assert "2,147,483,647" in error
         assert not file.exists()
 
     def test_kernels_that_do_not_divide(self, tmp_path: Path, file: Path) -> None:
@@ -301,33 +409,257 @@ class TestInterrupted:
         assert "0 of 30 samples were learned: nothing is saved" in result.stderr
         assert not file.exists()
 
-    @pytest.mark.skipif(sys.platform == "win32", reason="no signals of this kind")
-    def test_a_real_one(self, tmp_path: Path, file: Path) -> None:
-        x = np.random.default_rng(0).random((40_000, 64), np.float32)
-        source = array(tmp_path / "x.npy", x)
+    @posix
+    @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+    def test_a_real_one(self, number: int, status: int, tmp_path: Path, file: Path) -> None:
+        x = np.random.default_rng(0).random((10_000, 64), np.float32)
         program = (
-            "import sys; from sqhn import SQHN, cli; learn = SQHN.learn\n"
+            "learn = SQHN.learn\n"
             "def slowly(self, x):\n"
             "    print('learning', file=sys.stderr, flush=True)\n"
+            "    time.sleep(0.1)\n"
             "    return learn(self, x)\n"
-            "SQHN.learn = slowly; cli.app()"
+            "SQHN.learn = slowly"
         )
-        words = ["learn", str(source), "--memory", str(file), "--capacity", "3000"]
-        with subprocess.Popen(
-            [sys.executable, "-c", program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stderr is not None
-            for _ in range(3):
-                process.stderr.readline()
-            process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=120)
-        assert process.returncode == 130
+        words = ["learn", array(tmp_path / "x.npy", x), "--memory", file, "--capacity", 1000, "--json"]
+        with process(program, *words) as learning:
+            for _ in range(4):
+                hear(learning, "learning")
+            learning.send_signal(number)
+            out, said = learning.communicate(timeout=120)
+        assert learning.returncode == status
         learned = SQHN.load(file).step
         assert 0 < learned < len(x)
-        assert f"stopped: {learned:,} of 40,000 samples are saved" in said
-        again = SQHN((64,), capacity=3000)
+        assert (json.loads(out)["step"], json.loads(out)["learned"]) == (learned, learned)
+        assert said.endswith(f"stopped: {learned:,} of 10,000 samples are saved in {file}\n")
+        again = SQHN((64,), capacity=1000)
         again.learn(x[:learned])
         assert fingerprint(SQHN.load(file)) == fingerprint(again)
+        well("learn", array(tmp_path / "rest.npy", x[learned:]), "--memory", file)
+        again.learn(x[learned:])
+        assert fingerprint(SQHN.load(file)) == fingerprint(again)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m.sqhn", "rest.npy", "x.npy"]
+
+    def test_an_interrupt_that_gets_lost(self, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is raised while an object is deleted goes nowhere."""
+        monkeypatch.setattr(samples, "CHUNK", 7)
+        learn, calls = SQHN.learn, []
+
+        def learn_and_lose(self: SQHN, x: ArrayLike) -> Written:
+            calls.append(1)
+            if len(calls) == 2:
+                with suppress(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+            return learn(self, x)
+
+        monkeypatch.setattr(SQHN, "learn", learn_and_lose)
+        result = sqhn("learn", array(tmp_path / "x.npy", GREY), "--memory", file, "--capacity", 20)
+        assert result.exit_code == 130
+        assert f"stopped: 14 of 30 samples are saved in {file}" in result.stderr
+        assert SQHN.load(file).step == 14
+
+    @posix
+    @pytest.mark.parametrize("early", [True, False])
+    @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+    def test_no_signal_interrupts_saving(
+        self, early: bool, number: int, status: int, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Neither the first, after all was learned, nor others after the first; nor one between the two."""
+        monkeypatch.setattr(samples, "CHUNK", 7)
+        learn, save, calls = SQHN.learn, SQHN.save, []
+
+        def learn_until_signal(self: SQHN, x: ArrayLike) -> Written:
+            written = learn(self, x)
+            calls.append(1)
+            if early and len(calls) == 2:
+                signal.raise_signal(number)
+            return written
+
+        def save_in_spite(self: SQHN, path: Path) -> None:
+            for other in (number, signal.SIGINT, signal.SIGTERM):
+                signal.raise_signal(other)
+            save(self, path)
+            signal.raise_signal(number)
+
+        monkeypatch.setattr(SQHN, "learn", learn_until_signal)
+        monkeypatch.setattr(SQHN, "save", save_in_spite)
+        result = sqhn("learn", array(tmp_path / "x.npy", GREY), "--memory", file, "--capacity", 20, "--json")
+        monkeypatch.undo()
+        assert result.exit_code == status
+        learned = 14 if early else 30
+        assert json.loads(result.stdout)["learned"] == learned
+        assert f"stopped: {learned} of 30 samples are saved in {file}" in result.stderr
+        assert fingerprint(SQHN.load(file)) == fingerprint(taught(tmp_path / "expected", GREY[:learned]))
+
+    @posix
+    @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+    def test_before_anything_was_learned(
+        self, number: int, status: int, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        taught(file, GREY)
+        before = file.read_bytes()
+        monkeypatch.setattr(SQHN, "load", lambda path: signal.raise_signal(number))
+        result = sqhn("learn", array(tmp_path / "x.npy", GREY), "--memory", file)
+        assert result.exit_code == status
+        assert result.stdout == ""
+        assert result.stderr == f"stopped before anything was learned: {file} is as it was\n"
+        assert file.read_bytes() == before
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m.sqhn", "x.npy"]
+
+    @pytest.fixture
+    def handlers(self) -> Iterator[None]:
+        """Those of the signals, put back afterwards."""
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        yield
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    @posix
+    @pytest.mark.usefixtures("handlers")
+    def test_what_is_ignored_stays_so(self, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As under nohup."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        learn = SQHN.learn
+
+        def learn_with_signal(self: SQHN, x: ArrayLike) -> Written:
+            signal.raise_signal(signal.SIGTERM)
+            return learn(self, x)
+
+        monkeypatch.setattr(SQHN, "learn", learn_with_signal)
+        well("learn", array(tmp_path / "x.npy", GREY), "--memory", file, "--capacity", 20)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+
+    @pytest.mark.usefixtures("handlers")
+    def test_afterwards_signals_do_what_they_did(self, tmp_path: Path, file: Path) -> None:
+        calls: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, frame: calls.append(number))
+        before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+        source = array(tmp_path / "x.npy", GREY)
+        well("learn", source, "--memory", file, "--capacity", 20)
+        wrong("learn", tmp_path / "nowhere", "--memory", file)
+        assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+    def test_in_another_thread(self, tmp_path: Path, file: Path) -> None:
+        results: list[Result] = []
+        words = ("learn", array(tmp_path / "x.npy", GREY), "--memory", file, "--capacity", 20)
+        thread = threading.Thread(target=lambda: results.append(sqhn(*words)))
+        thread.start()
+        thread.join()
+        assert results[0].exit_code == 0
+
+
+@posix
+class TestTogether:
+    """Several processes that learn into one file."""
+
+    PATIENT = (
+        "learn = SQHN.learn\n"
+        "def patiently(self, x):\n"
+        "    print('learning', file=sys.stderr, flush=True)\n"
+        "    while not Path(os.environ['GO']).exists():\n"
+        "        time.sleep(0.01)\n"
+        "    return learn(self, x)\n"
+        "SQHN.learn = patiently"
+    )
+
+    @pytest.fixture
+    def go(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """The file that those who learn wait for."""
+        (tmp_path / "signs").mkdir()
+        go = tmp_path / "signs" / "go"
+        monkeypatch.setenv("GO", str(go))
+        return go
+
+    @pytest.fixture
+    def start(self, tmp_path: Path, file: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+        """Starts one that learns ten samples; all are ended."""
+        with ExitStack() as stack:
+
+            def start(number: int, *options: object) -> subprocess.Popen[str]:
+                source = array(tmp_path / "signs" / f"{number}.npy", GREY[10 * number : 10 * number + 10])
+                words = options or ("--memory", file, "--capacity", 30)
+                learning = stack.enter_context(process(self.PATIENT, "learn", source, *words))
+                stack.callback(learning.kill)
+                return learning
+
+            yield start
+
+    @pytest.mark.parametrize("many", [2, 3])
+    @pytest.mark.parametrize("old", [True, False])
+    def test_nothing_is_lost(
+        self, many: int, old: bool, tmp_path: Path, file: Path, go: Path, start: Callable[..., subprocess.Popen[str]]
+    ) -> None:
+        if old:
+            taught(file, GREY[:5], Level(capacity=30))
+        first = start(0)
+        hear(first, "learning")
+        others = [start(number) for number in range(1, many)]
+        for other in others:
+            assert hear(other, f"{file} is in use by process {first.pid} on ")
+        go.touch()
+        for learning in (first, *others):
+            _, said = learning.communicate(timeout=120)
+            assert learning.returncode == 0, said
+            assert "in use" not in said
+        memory = SQHN.load(file)
+        assert memory.step == 10 * many + 5 * old
+        assert memory.recognize(GREY[: 10 * many]).old.all()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m.sqhn", "signs"]
+
+    def test_by_another_name(
+        self, tmp_path: Path, file: Path, go: Path, start: Callable[..., subprocess.Popen[str]]
+    ) -> None:
+        taught(file, GREY[:0], Level(capacity=30))
+        link = tmp_path / "signs" / "link.sqhn"
+        link.symlink_to(file)
+        first = start(0)
+        hear(first, "learning")
+        second = start(1, "--memory", link)
+        hear(second, f"{link} is in use by process {first.pid} on ")
+        go.touch()
+        assert [learning.wait(120) for learning in (first, second)] == [0, 0]
+        assert SQHN.load(file).step == SQHN.load(link).step == 20
+
+    def test_the_death_of_one_is_no_hindrance(
+        self, tmp_path: Path, file: Path, go: Path, start: Callable[..., subprocess.Popen[str]]
+    ) -> None:
+        first = start(0)
+        hear(first, "learning")
+        second = start(1)
+        hear(second, f"process {first.pid} on ")
+        first.kill()
+        hear(second, "learning")
+        go.touch()
+        assert second.wait(120) == 0
+        assert SQHN.load(file).step == 10
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m.sqhn", "signs"]
+
+    @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+    def test_a_signal_ends_the_wait(
+        self,
+        number: int,
+        status: int,
+        tmp_path: Path,
+        file: Path,
+        go: Path,
+        start: Callable[..., subprocess.Popen[str]],
+    ) -> None:
+        taught(file, GREY[:5], Level(capacity=30))
+        before = file.read_bytes()
+        first = start(0)
+        hear(first, "learning")
+        second = start(1)
+        hear(second, f"process {first.pid} on ")
+        second.send_signal(number)
+        out, said = second.communicate(timeout=60)
+        assert second.returncode == status
+        assert out == ""
+        assert said == f"stopped before anything was learned: {file} is as it was\n"
+        assert file.read_bytes() == before
+        go.touch()
+        assert first.wait(120) == 0
+        assert SQHN.load(file).step == 15
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m.sqhn", "signs"]
 
 
 class TestRecall:
@@ -383,6 +715,32 @@ class TestRecall:
         well(*words, "--observed", array(tmp_path / "mask.npy", seen))
         np.testing.assert_array_equal(np.load(tmp_path / "out" / "x.npy"), memory.recall(one, seen).x)
 
+    @pytest.mark.parametrize("kind", ["x.npy", "x.png"])
+    def test_places_that_cannot_be_written(self, kind: str, tmp_path: Path, file: Path) -> None:
+        taught(file, GREY)
+        source = tmp_path / kind
+        if kind == "x.npy":
+            array(source, GREY)
+        else:
+            Image.fromarray(GREY[0]).save(source)
+        for out in (file, file / kind):
+            assert str(file) in wrong("recall", source, "--memory", file, "--out", out)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m.sqhn", kind]
+
+    @pytest.mark.parametrize(
+        ("mask", "reason"),
+        [
+            (np.zeros((20, 24), bool), "has shape (20, 24), but the samples of the memory have (24, 20)"),
+            (np.zeros((0, 20), bool), "has shape (0, 20)"),
+            (np.zeros((24, 20)), "must be boolean"),
+        ],
+    )
+    def test_masks_that_do_not_fit(self, mask: NDArray[Any], reason: str, tmp_path: Path, file: Path) -> None:
+        taught(file, GREY)
+        words = ("recall", array(tmp_path / "x.npy", GREY), "--memory", file, "--out", tmp_path / "out")
+        assert reason in wrong(*words, "--observed", array(tmp_path / "mask.npy", mask))
+        assert not (tmp_path / "out").exists()
+
     def test_one_picture_in_words(self, tmp_path: Path, file: Path) -> None:
         memory = taught(file, GREY[:20])
         source = folder(tmp_path / "in", GREY[:20]) / "004.png"
@@ -429,6 +787,24 @@ class TestRecognize:
         taught(file, GREY[:0])
         found = document("recognize", array(tmp_path / "x.npy", GREY[:2]), "--memory", file)
         assert [(row["old"], row["score"]) for row in found["samples"]] == [(False, None)] * 2
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_halves(bad: float, tmp_path: Path, file: Path) -> None:
+    halves = (GREY / 255).astype(np.float16)
+    memory = taught(file, halves.astype(np.float32))
+    source = array(tmp_path / "x.npy", halves)
+    found = document("recognize", source, "--memory", file)["samples"]
+    assert [row["score"] for row in found] == memory.recognize(halves.astype(np.float32)).score.tolist()
+    well("recall", source, "--memory", file, "--out", tmp_path / "y.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), memory.recall(halves.astype(np.float32)).x)
+    halves[3, 2, 1] = bad
+    array(source, halves)
+    for words in (("recognize",), ("recall", "--out", tmp_path / "z.npy")):
+        error = wrong(words[0], source, "--memory", file, *words[1:])
+        assert "counting from sample 0: the value at (3, 2, 1)" in error
+        assert f"{bad}: not finite" in error
+    assert not (tmp_path / "z.npy").exists()
 
 
 class TestInfo:
@@ -507,12 +883,97 @@ def test_files_that_are_no_memory(command: str, content: bytes | str | None, tmp
     assert (f"there is no memory {file}" if content is None else f"{file} is not a memory") in error
 
 
+@posix
+@pytest.mark.parametrize("command", ["learn", "recall", "recognize", "info"])
+def test_a_pipe_is_not_waited_for(command: str, tmp_path: Path, file: Path) -> None:
+    os.mkfifo(file)
+    source = array(tmp_path / "x.npy", GREY)
+    words: dict[str, tuple[object, ...]] = {
+        "learn": ("learn", source, "--memory", file, "--capacity", 3),
+        "recall": ("recall", source, "--memory", file, "--out", tmp_path / "out"),
+        "recognize": ("recognize", source, "--memory", file),
+        "info": ("info", file),
+    }
+    assert f"{file} is not a file" in wrong(*words[command])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk at hand")
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_results_that_cannot_be_printed(options: tuple[str, ...], file: Path) -> None:
+    taught(file, GREY)
+    command = [sys.executable, "-m", "sqhn.cli", "info", str(file), *options]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("all is done, but the results cannot be printed: ")
+    assert done.stderr.count("\n") == 1
+
+
+class TestExtras:
+    """Packages that only some commands need."""
+
+    @pytest.mark.parametrize(
+        ("words", "module", "line"),
+        [
+            (["reproduce", "TH2"], "joblib", "joblib is not installed: pip install 'sqhn[experiments]'"),
+            (["bench", "recall-1"], "skimage.data", "scikit-image is not installed: pip install 'sqhn[experiments]'"),
+            (["data", "get", "mnist"], "pooch", "pooch is not installed: pip install 'sqhn[experiments]'"),
+            (
+                ["reproduce", "TH2", "--quick", "--backend", "dask"],
+                "distributed",
+                "distributed is not installed: pip install 'sqhn[dask]'",
+            ),
+        ],
+    )
+    def test_a_missing_package_is_named(
+        self, words: list[str], module: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        for name in ("SQHN_DATA", "SQHN_CACHE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setitem(sys.modules, module, None)
+        builtin._photographs.cache_clear()
+        result = sqhn(*words)
+        assert result.exit_code == 1
+        assert result.stderr.splitlines()[-1] == line
+
+    @pytest.mark.parametrize(
+        ("error", "line"),
+        [
+            (
+                ModuleNotFoundError("No module named 'scipy'", name="scipy"),
+                "scipy is not installed: pip install 'sqhn[",
+            ),
+            (
+                ModuleNotFoundError("No module named 'torch'", name="torch"),
+                "torch is not installed: pip install 'sqhn[",
+            ),
+            (
+                ImportError("libwhatever.so: cannot open shared object file"),
+                "libwhatever.so: cannot open shared object",
+            ),
+        ],
+    )
+    def test_what_there_is_to_say(self, error: ImportError, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(typer.Exit), cli.extras():
+            raise error
+        said = capsys.readouterr().err
+        assert said.startswith(line)
+        assert said.count("\n") == 1
+
+    def test_errors_that_say_it_already(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "torch", None)
+        with pytest.raises(typer.Exit), cli.extras():
+            load_torch()
+        assert capsys.readouterr().err == "this memory needs PyTorch: pip install 'sqhn[torch]'\n"
+
+
 def test_a_progress_bar_is_for_terminals_and_never_on_stdout(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rich.console import Console
-
-    from sqhn import cli
 
     monkeypatch.setattr(cli, "progress", Console(stderr=True, force_terminal=True, width=80))
     result = sqhn("learn", folder(tmp_path / "in", GREY), "--memory", file, "--capacity", 20, "--json")

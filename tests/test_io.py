@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from sqhn import SQHN, Level, MemoryFileError
-from sqhn.io import FORMAT
+from sqhn.io import FORMAT, describe, parts, save
+from sqhn.reference import ReferenceSQHN
 from tests.helpers import ARCHITECTURES, fingerprint, levels, noisy
 
 SHAPE = (32, 32, 3)
@@ -169,6 +170,90 @@ def test_foreign_files(tmp_path: Path) -> None:
         SQHN.load(path)
     with pytest.raises(FileNotFoundError):
         SQHN.load(tmp_path / "nowhere")
+
+
+FILES = Path(__file__).parent / "files"
+OLD = np.random.default_rng(7).random((12, 4, 6)).astype(np.float32)
+
+
+def test_files_of_format_1_load() -> None:
+    """Written by the first version, which knew nothing of last writes and overwrote neuron 0 every time."""
+    memory = SQHN.load(FILES / "format1-one-level.sqhn")
+    assert (memory.step, len(memory), memory.levels[0].when_full) == (12, 5, "overwrite")
+    np.testing.assert_array_equal(memory.recall(OLD[[11, 1, 2, 3, 4]]).x, OLD[[11, 1, 2, 3, 4]])
+    assert list(memory.learn(OLD[5:9]).index) == [0, 1, 2, 3]  # written longest ago: all, so the first
+
+
+def test_trees_of_format_1_load(tmp_path: Path) -> None:
+    memory = SQHN.load(FILES / "format1-tree.sqhn")
+    reference = ReferenceSQHN((4, 6), memory.levels)
+    for sample in OLD:
+        reference.learn(sample)
+    assert memory.rho == 0.9
+    for bank, nodes in zip(memory.banks, reference.levels):
+        state = bank.neurons.state() | bank.state()
+        np.testing.assert_array_equal(state["c"], np.concatenate([node.c[: node.grown] for node in nodes]))
+        assert not state["written"].any()
+    np.testing.assert_array_equal(memory.recall(OLD).x, [reference.recall(sample).x for sample in OLD])
+    memory.learn(OLD[:3])
+    memory.save(tmp_path / "m.sqhn")
+    assert fingerprint(SQHN.load(tmp_path / "m.sqhn")) == fingerprint(memory)
+
+
+def test_features_that_are_not_known(saved: Path) -> None:
+    memory = SQHN.load(saved)
+    header, tensors = parts(memory)
+    save(saved, {**header, "features": ["telepathy", "values"]}, tensors)
+    for look in (SQHN.load, describe):
+        with pytest.raises(MemoryFileError, match=r"uses what this version .* does not know \(telepathy, values\)"):
+            look(saved)
+
+
+@pytest.mark.parametrize("damage", ["steps", "c", "mu", "written", "counts", "value", "grown", "nan", "missing"])
+def test_files_that_contradict_themselves(saved: Path, damage: str) -> None:
+    """Whole by their digest, but no memory that could have been: refused, not believed."""
+    memory = SQHN.load(saved)
+    header, tensors = parts(memory)
+    if damage == "steps":
+        header["steps"] = [-1, 12]
+    elif damage == "missing":
+        del tensors["level2.c"]
+    elif damage == "nan":
+        tensors["level1.prototypes"][2, 3] = np.nan
+    elif damage == "counts":
+        tensors["level2.counts"][3, 4] += 1
+    elif damage == "value":
+        tensors["level2.counts"][3, 3] = 77
+    elif damage == "grown":
+        tensors["level1.grown"][1] -= 1
+    else:
+        tensors[f"level2.{damage}"] = tensors[f"level2.{damage}"][:-1]
+    save(saved, header, tensors)
+    with pytest.raises(MemoryFileError, match="does not hold a consistent memory"):
+        SQHN.load(saved)
+
+
+def test_folders(tmp_path: Path, saved: Path) -> None:
+    memory = SQHN.load(saved)
+    with pytest.raises(IsADirectoryError, match="a folder, not a memory"):
+        SQHN.load(tmp_path)
+    nowhere = tmp_path / "nowhere" / "m.sqhn"
+    with pytest.raises(FileNotFoundError) as missing:
+        memory.save(nowhere)
+    assert missing.value.filename == str(nowhere)  # not that of a draft
+    with pytest.raises(IsADirectoryError):
+        memory.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [saved.name]
+
+
+def test_a_link_stays_a_link(saved: Path) -> None:
+    link = saved.with_name("link.sqhn")
+    link.symlink_to(saved.name)
+    memory = SQHN.load(link)
+    memory.learn(np.zeros((8, 8)))
+    memory.save(link)
+    assert link.is_symlink()
+    assert SQHN.load(saved).step == 13
 
 
 def test_newer_files(saved: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from copy import deepcopy
+from copy import copy, deepcopy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,12 @@ from sqhn import SQHN, EmptyMemoryError, Level
 from tests.helpers import ARCHITECTURES, fingerprint, levels, noisy
 
 SHAPE = (32, 32, 3)
+
+
+class Robot(SQHN):
+    def __init__(self, name: str) -> None:
+        super().__init__(SHAPE, capacity=20)
+        self.name = name
 
 
 class TestFace:
@@ -81,11 +88,63 @@ class TestFace:
     def test_copies_are_independent(self, pictures: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, levels("L3 (4,4,2)", 10))
         memory.learn(pictures[:15])
-        for copy in (deepcopy(memory), pickle.loads(pickle.dumps(memory))):
+        for other in (copy(memory), deepcopy(memory), pickle.loads(pickle.dumps(memory))):
             before = fingerprint(memory)
-            assert fingerprint(copy) == before
-            copy.learn(pictures[15:20])
+            assert fingerprint(other) == before
+            other.learn(pictures[15:20])
             assert fingerprint(memory) == before
+
+    def test_a_memory_that_joblib_maps_read_only_can_learn(self, tmp_path: Path, pictures: NDArray[np.float32]) -> None:
+        joblib = pytest.importorskip("joblib")
+        for architecture in ("L1", "L2 (4,8)"):
+            memory = SQHN(SHAPE, levels(architecture, 10))
+            memory.learn(pictures[:15])
+            joblib.dump(memory, tmp_path / "m.joblib")
+            again = joblib.load(tmp_path / "m.joblib", mmap_mode="r")
+            again.learn(pictures[15:20])
+            memory.learn(pictures[15:20])
+            assert fingerprint(again) == fingerprint(memory)
+
+    def test_subclasses_may_have_their_own_init(self, tmp_path: Path, pictures: NDArray[np.float32]) -> None:
+        memory = Robot("r2")
+        memory.learn(pictures[:5])
+        memory.save(tmp_path / "m.sqhn")
+        loaded = Robot.load(tmp_path / "m.sqhn")
+        assert type(loaded) is Robot
+        for other in (loaded, pickle.loads(pickle.dumps(memory)), deepcopy(memory)):
+            assert fingerprint(other) == fingerprint(memory)
+        assert deepcopy(memory).name == "r2"
+
+    def test_options_go_by_name(self, pictures: NDArray[np.float32]) -> None:
+        memory: Any = SQHN(SHAPE, capacity=10)
+        for more in ((7,), (pictures[:3],), (True, False)):
+            with pytest.raises(TypeError, match=r"learn takes samples and nothing beside them.*learn\(x, hold=True\)"):
+                memory.learn(pictures[:3], *more)
+        assert memory.step == 0
+
+    @pytest.mark.parametrize("name", ["input_shape", "levels", "options", "capacity", "step", "device", "banks"])
+    def test_attributes_are_read_only(self, name: str) -> None:
+        memory = SQHN(SHAPE, capacity=10)
+        before = getattr(memory, name)
+        with pytest.raises(AttributeError):
+            setattr(memory, name, 3)
+        assert getattr(memory, name) == before
+
+    def test_rho_can_be_set_and_is_saved(self, tmp_path: Path, pictures: NDArray[np.float32]) -> None:
+        memory = SQHN(SHAPE, capacity=10)
+        memory.learn(pictures[:5])
+        memory.rho = 0.9
+        assert memory.rho == memory.options.rho == 0.9
+        assert memory.recognize(pictures[0]).threshold == 0.9
+        memory.save(tmp_path / "m.sqhn")
+        for other in (SQHN.load(tmp_path / "m.sqhn"), deepcopy(memory)):
+            assert other.rho == 0.9
+        for bad in (-1, np.nan, np.inf, "high", True):
+            with pytest.raises(ValueError, match="rho must be a number of at least 0"):
+                memory.rho = bad  # type: ignore[assignment]
+        assert memory.rho == 0.9
+        memory.rho = None
+        assert memory.rho == 0.99999
 
     def test_holding_a_single_sample_is_learning_it(self, pictures: NDArray[np.float32]) -> None:
         one, other = SQHN(SHAPE, levels("L2 (4,8)", 5)), SQHN(SHAPE, levels("L2 (4,8)", 5))

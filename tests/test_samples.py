@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import struct
+import sys
 import warnings
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from sqhn.banks.threads import get_num_threads
 from sqhn.samples import Arrays, Pictures, SampleError, parse_size, read, read_mask
 
 Pixels = NDArray[np.uint8]
+pipes = pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
 
 
 def pixels(*shape: int, seed: int = 0) -> Pixels:
@@ -133,6 +138,23 @@ class TestPictures:
         with pytest.raises(SampleError, match=r"a\.png cannot be read as a picture"):
             everything(read(tmp_path))
 
+    @pytest.mark.parametrize("size", [(100_000, 100_000), (2**31 - 1, 2**31 - 1), (0, 5)])
+    def test_sizes_that_nobody_paints(self, size: tuple[int, int], tmp_path: Path) -> None:
+        def part(kind: bytes, content: bytes) -> bytes:
+            return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+        header = part(b"IHDR", struct.pack(">II5B", *size, 8, 0, 0, 0, 0))
+        path = tmp_path / "a.png"
+        path.write_bytes(samples.PNG[:8] + header + part(b"IDAT", zlib.compress(bytes(99))) + part(b"IEND", b""))
+        with pytest.raises(SampleError, match=r"a\.png cannot be read as a picture"):
+            read(tmp_path)
+
+    @pipes
+    def test_a_pipe_is_not_waited_for(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "a.png")
+        with pytest.raises(SampleError, match=r"a\.png is not a file"):
+            read(tmp_path)
+
     def test_a_picture_that_changes_after_it_was_checked(self, tmp_path: Path) -> None:
         found = read(put(tmp_path / "a.png", pixels(4, 4)))
         put(tmp_path / "a.png", pixels(5, 4))
@@ -229,8 +251,9 @@ class TestArrays:
 
     @pytest.mark.parametrize("x", [np.zeros((2, 3), int), np.zeros((2, 3), bool), np.zeros((2, 3), complex)])
     def test_other_dtypes(self, x: NDArray[Any], tmp_path: Path) -> None:
-        with pytest.raises(SampleError, match=f"{x.dtype}"):
+        with pytest.raises(SampleError, match=f"{x.dtype}") as caught:
             read(put(tmp_path / "x.npy", x))
+        assert ("`.astype(np.float32)`" in str(caught.value)) == (x.dtype != complex)
 
     def test_files_that_hold_no_plain_array(self, tmp_path: Path) -> None:
         path = tmp_path / "x.npy"
@@ -241,6 +264,32 @@ class TestArrays:
             path.write_bytes(content)
             with pytest.raises(SampleError, match=r"x\.npy cannot be read"):
                 read(path)
+
+    @pytest.mark.parametrize(
+        "header",
+        [
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000000000, 8, 8)}",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999999, 8)}",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 8)}",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (True, 8)}",
+            "{[]: 3}",
+            "(" * 999,
+            " " * 20_000,
+        ],
+    )
+    def test_damaged_headers(self, header: str, tmp_path: Path) -> None:
+        path = tmp_path / "x.npy"
+        path.write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(header) + 1) + header.encode() + b"\n" + bytes(999))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(SampleError, match=r"x\.npy cannot be read as a \.npy file"):
+                read(path)
+
+    @pipes
+    def test_a_pipe_is_not_waited_for(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "x.npy")
+        with pytest.raises(SampleError, match=r"x\.npy is not a file"):
+            read(tmp_path / "x.npy")
 
     def test_resize_is_for_pictures(self, tmp_path: Path) -> None:
         with pytest.raises(SampleError, match="--resize is for pictures"):
@@ -270,6 +319,19 @@ class TestArrays:
         assert (tmp_path / "y.npy").read_bytes() == b"old"
         assert {path.name for path in tmp_path.iterdir()} == {"x.npy", "y.npy"}
 
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk at hand")
+    def test_a_full_disk_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = read(put(tmp_path / "x.npy", pixels(2, 100_000)))
+        open_file = Path.open
+
+        def open_full(self: Path, *options: Any) -> Any:
+            return open_file(Path("/dev/full"), "wb") if self.suffix == ".tmp" else open_file(self, *options)
+
+        monkeypatch.setattr(Path, "open", open_full)
+        with pytest.raises(OSError, match=r"No space left.*y\.npy"), found.writer(tmp_path / "y.npy") as write:
+            write(np.zeros((2, 100_000), np.float32))
+        assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
     def test_not_over_itself(self, tmp_path: Path) -> None:
         path = put(tmp_path / "x.npy", pixels(3, 2))
         with pytest.raises(SampleError, match="--out"), read(path).writer(tmp_path):
@@ -298,6 +360,13 @@ class TestMasks:
         path = put(tmp_path / "m.png", np.kron(self.MASK, np.ones((4, 4), bool)))
         np.testing.assert_array_equal(read_mask(path, (3, 2), (2, 3)), self.MASK)
 
+    @pipes
+    @pytest.mark.parametrize("name", ["m.png", "m.npy"])
+    def test_a_pipe_is_not_waited_for(self, name: str, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(SampleError, match=rf"{name} is not a file"):
+            read_mask(tmp_path / name, (3, 2))
+
     def test_what_does_not_fit(self, tmp_path: Path) -> None:
         with pytest.raises(SampleError, match=r"m\.png has shape \(3, 2\).*\(2, 3\)"):
             read_mask(put(tmp_path / "m.png", self.MASK), (2, 3))
@@ -315,7 +384,18 @@ def test_what_is_no_source(tmp_path: Path) -> None:
         read(tmp_path / "x.txt")
 
 
-@pytest.mark.parametrize("text", ["", "64", "64x", "x48", "0x5", "-3x5", "64x48x3", "ax5", "6.5x4"])
+@pytest.mark.parametrize("text", ["", "64", "64x", "x48", "0x5", "-3x5", "64x48x3", "ax5", "6.5x4", "²x5"])
 def test_sizes_that_cannot_be_read(text: str) -> None:
     with pytest.raises(ValueError, match="WIDTHxHEIGHT"):
         parse_size(text)
+
+
+@pytest.mark.parametrize("text", ["100000x100000", "99999999999999999999x1", "1x" + "9" * 5000, "89478486x1"])
+def test_sizes_that_nobody_paints(text: str) -> None:
+    with pytest.raises(ValueError, match=f"'{text}' is too large: a picture may have up to 89,478,485 pixels"):
+        parse_size(text)
+
+
+def test_sizes_up_to_the_limit() -> None:
+    assert parse_size("89478485x1") == (89_478_485, 1)
+    assert parse_size("0064X048") == (64, 48)

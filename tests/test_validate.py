@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sqhn import SQHN, Level, set_num_threads
+from sqhn.inference import by_name
 from tests.helpers import fingerprint
 
 RNG = np.random.default_rng(0)
@@ -26,12 +27,16 @@ BAD_SAMPLES: dict[str, tuple[Any, type[Exception], str]] = {
     "too many axes": (np.zeros((2, 2, 4, 6)), ValueError, r"got shape \(2, 2, 4, 6\)"),
     "scalar": (0.5, ValueError, r"got shape \(\)"),
     "empty batch": (np.zeros((0, 4, 6)), ValueError, r"empty.*\(0, 4, 6\)"),
-    "int": (np.zeros((4, 6), int), TypeError, r"dtype int64.*\(4, 6\)"),
-    "bool": (np.zeros((4, 6), bool), TypeError, "dtype bool"),
+    "int": (np.zeros((4, 6), int), TypeError, r"dtype int64.*\(4, 6\).*x.astype\(np.float32\)"),
+    "bool": (np.zeros((4, 6), bool), TypeError, r"dtype bool.*x.astype\(np.float32\)"),
     "complex": (np.zeros((4, 6), complex), TypeError, "dtype complex128"),
     "text": ("picture", TypeError, "dtype"),
     "object": (None, TypeError, "dtype object"),
-    "nan": (spoiled(np.nan), ValueError, r"\(2, 1, 3\) of an array of shape \(5, 4, 6\) is nan: not finite"),
+    "nan": (
+        spoiled(np.nan),
+        ValueError,
+        r"\(2, 1, 3\) of an array of shape \(5, 4, 6\) is nan: not finite .*observed=",
+    ),
     "infinity": (spoiled(-np.inf), ValueError, r"\(2, 1, 3\).*-inf: not finite"),
     "enormous": (spoiled(1e30), ValueError, r"\(2, 1, 3\).*1e\+30: beyond"),
     "nan in one sample": (spoiled(np.nan)[2], ValueError, r"at \(1, 3\) of an array of shape \(4, 6\)"),
@@ -80,6 +85,105 @@ def test_observed_values_are_checked_and_others_are_not() -> None:
         memory.recall(bad, np.ones_like(bad, bool))
 
 
+HALVES = ("float16", "torch half", "torch bfloat16")
+
+
+def halves(x: Any, kind: str) -> Any:
+    if kind == "float16":
+        return x.astype(np.float16)
+    torch = pytest.importorskip("torch")
+    return torch.from_numpy(x).to(torch.float16 if kind == "torch half" else torch.bfloat16)
+
+
+@pytest.mark.parametrize("kind", HALVES)
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_halves_that_are_not_finite(kind: str, value: float) -> None:
+    """1e15 is infinite among halves: they are compared with it as floats."""
+    memory = SQHN((8, 8), capacity=10)
+    x = halves(np.random.default_rng(0).random((12, 8, 8)), kind)
+    memory.learn(x[:5])
+    before = fingerprint(memory)
+    x[7, 2, 3] = value
+    for verb in (memory.learn, memory.recall, memory.recognize):
+        with pytest.raises(
+            ValueError, match=r"the value at \(7, 2, 3\) of an array of shape \(12, 8, 8\) is .*not finite"
+        ):
+            verb(x)
+    assert fingerprint(memory) == before
+    seen = np.ones((12, 8, 8), bool)
+    seen[7, 2, 3] = False
+    found = memory.recall(x, seen)
+    assert np.isfinite(np.asarray(found.score)).all()
+    assert int(np.asarray(found.index).max()) < 5
+
+
+@pytest.mark.parametrize("kind", HALVES)
+@pytest.mark.filterwarnings("error")
+def test_halves_mean_what_they_are(kind: str) -> None:
+    x = halves(np.random.default_rng(0).random((12, 8, 8)), kind)
+    plain = x.astype(np.float32) if kind == "float16" else x.float().numpy()
+    one, other = SQHN((8, 8), capacity=10), SQHN((8, 8), capacity=10)
+    one.learn(x)
+    other.learn(plain)
+    assert fingerprint(one) == fingerprint(other)
+
+
+class TestMaskedArrays:
+    def test_a_masked_value_was_not_observed(self) -> None:
+        memory = SQHN((4, 6), capacity=5)
+        memory.learn(GOOD)
+        hidden = np.random.default_rng(1).random(GOOD.shape) < 0.5
+        query = np.ma.array(np.where(hidden, np.nan, GOOD), mask=hidden)
+        for masked, observed in ((query, ~hidden), (query[2], ~hidden[2])):
+            found, expected = memory.recall(masked), memory.recall(np.nan_to_num(np.asarray(masked)), observed)
+            np.testing.assert_array_equal(found.x, expected.x)
+        both = memory.recall(query, np.arange(6) > 1 + 0 * GOOD)
+        expected = memory.recall(GOOD, ~hidden & (np.arange(6) > 1))
+        np.testing.assert_array_equal(both.x, expected.x)
+        np.testing.assert_array_equal(both.score, expected.score)
+
+    def test_all_else_needs_whole_samples(self) -> None:
+        memory = SQHN((4, 6), capacity=5)
+        memory.learn(np.ma.array(GOOD))  # nothing is masked
+        before = fingerprint(memory)
+        masked = np.ma.array(GOOD, mask=spoiled(-1) < 0)
+        for verb in (memory.learn, memory.memorize, memory.recognize, memory.energy):
+            with pytest.raises(ValueError, match=r"the value at \(2, 1, 3\) of a masked array of shape \(5, 4, 6\)"):
+                verb(masked)
+        with pytest.raises(TypeError, match="observed must be a plain boolean array"):
+            memory.recall(GOOD, np.ma.array(GOOD > 0.5))
+        assert fingerprint(memory) == before
+
+
+def test_nothing_observed_is_said() -> None:
+    memory = SQHN((4, 6), capacity=5)
+    memory.learn(GOOD)
+    observed = np.ones(GOOD.shape, bool)
+    observed[[1, 4]] = False
+    with pytest.warns(UserWarning, match=r"nothing at all was observed of 2 of 5 samples \(the first is 1\)"):
+        found = memory.recall(GOOD, observed)
+    assert list(found.score[[1, 4]]) == [0, 0]
+
+
+def test_values_that_change_after_they_were_checked_do_no_harm() -> None:
+    """What another thread does to an array is not noticed, but an index never leaves its range."""
+    for shape in ((8, 8), (10, 10)):
+        for tree in ([Level(capacity=4)], [Level(2, 4), Level(capacity=4, when_full="overwrite")]):
+            memory = SQHN(shape, tree)
+            x = np.random.default_rng(0).random((12, *shape)).astype(np.float32)
+            memory.learn(x)
+            for value in (np.nan, np.inf, -np.inf):
+                bad = x.copy()
+                bad[3:9] = value
+                for written in (
+                    memory._write(memory._learn, bad, False, False),
+                    memory._write(memory._learn, x, True, False),
+                ):
+                    assert 0 <= written[0].k.min() <= written[0].k.max() < 4
+                _, index, _ = memory._read(memory._recall, bad, None, by_name("paper"))
+                assert 0 <= index.min() <= index.max() < 4
+
+
 def test_hold_needs_a_batch() -> None:
     memory = SQHN((4, 6), capacity=3)
     with pytest.raises(ValueError, match=r"\(n, 4, 6\)"):
@@ -92,6 +196,8 @@ def test_hold_needs_a_batch() -> None:
         ({}, ValueError, "capacity must be given"),
         ({"capacity": 0}, ValueError, "capacity.*got 0"),
         ({"capacity": 2.5}, ValueError, "capacity.*got 2.5"),
+        ({"capacity": 2**31}, ValueError, "capacity.*from 1 to 2,147,483,647; got 2147483648"),
+        ({"capacity": 2**63}, ValueError, "capacity.*from 1 to 2,147,483,647"),
         ({"capacity": True}, ValueError, "capacity.*got True"),
         ({"alpha": 0}, ValueError, "alpha.*above 0; got 0"),
         ({"alpha": -1.0}, ValueError, "alpha.*got -1.0"),
@@ -141,6 +247,11 @@ def test_bad_options(arguments: dict[str, Any], error: type[Exception], message:
         ((32, 32), [Level(4, 3), Level(3, 3), Level(None, 3)], r"level 2: kernel \(3, 3\).*\(8, 8\).*not 3"),
         ((32, 32), [Level(4, 3), Level(4, 3)], r"level 2 has 4 nodes.*must have one.*\(8, 8\)"),
         ((32, 32), [Level(None, 3), Level(None, 3)], None),
+        (
+            (200, 6),
+            [Level(20, 3), Level(None, 3)],
+            r"kernel \(20, 20\).*not 20; kernel=\(20,\) cuts the first axis alone",
+        ),
         ((32,), [Level((4, 4), 3), Level(None, 3)], r"level 1: kernel \(4, 4\) has more axes than the shape \(32,\)"),
     ],
 )
@@ -161,6 +272,7 @@ def test_kernels_that_do_not_fit(shape: tuple[int, ...], levels: list[Level], me
         ((28, 28), {"levels": []}, TypeError, "at least one Level"),
         ((28, 28), {"levels": Level(capacity=3)}, TypeError, "list of at least one Level"),
         ((28, 28), {"levels": [3]}, TypeError, "entry 1 is 3"),
+        ((28, 28), {"levels": 1000}, TypeError, "for one level of 1000 neurons say capacity=1000"),
     ],
 )
 def test_bad_networks(shape: Any, arguments: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -6,10 +6,15 @@ import json
 import math
 import os
 import re
+import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -28,15 +33,31 @@ app.add_typer(data_app, name="data")
 progress = Console(stderr=True)
 
 
+PACKAGES = {"skimage": "scikit-image", "sklearn": "scikit-learn"}  # where modules have other names
+EXTRAS = {"torch": "torch", "ray": "ray", "distributed": "dask"}  # those of all other packages are the experiments'
+
+
 @contextmanager
 def extras() -> Iterator[None]:
-    """A missing extra package is a line that says what to install."""
+    """A missing extra package is a line that names it and says what to install."""
     try:
         yield
     except ImportError as error:
-        hint = "" if "pip install" in str(error) else ": pip install 'sqhn[experiments]'"
-        progress.print(f"{error}{hint}", markup=False, soft_wrap=True)
+        progress.print(_missing(error), markup=False, soft_wrap=True)
         raise typer.Exit(1) from error
+
+
+def _missing(error: ImportError) -> str:
+    """What is missing and how to get it; an error that says both already says it best."""
+    cause = error
+    while isinstance(cause.__cause__, ImportError):
+        cause = cause.__cause__
+    if not isinstance(cause, ModuleNotFoundError) or not cause.name:  # it is there, but broken
+        return f"{error}"
+    module = cause.name.partition(".")[0]
+    if "pip install" in str(error) and module in str(error).lower():
+        return f"{error}"
+    return f"{PACKAGES.get(module, module)} is not installed: pip install 'sqhn[{EXTRAS.get(module, 'experiments')}]'"
 
 
 @contextmanager
@@ -299,41 +320,36 @@ def learn(
 ) -> None:
     """Learn pictures or arrays, in the order of their names; a memory that exists goes on where it stopped.
 
-    Ctrl-C saves what was learned so far. After any error the file is as it was.
+    Ctrl-C saves what was learned so far, and so do SIGTERM and SIGHUP. After any error the file is as it was. While
+    another process learns into the same file, this one waits.
     """
-    from sqhn.interrupt import deferred
-
-    network, samples = _open_to_learn(source, memory, _levels(levels, capacity), resize)
-    step, neurons = network.step, len(network)
-    stopped = False
-    with one_line():
-        try:
-            for _ in _ask(samples, "learning", network.learn):
-                pass
-        except KeyboardInterrupt:
-            stopped = True
-        learned = network.step - step
-        if learned:
-            with deferred():
-                network.save(memory)
-    report = {
-        "memory": str(memory),
-        "learned": learned,
-        "grown": len(network) - neurons,
-        "neurons": len(network),
-        "capacity": network.capacity,
-        "step": network.step,
-        "interrupted": stopped,
-    }
-    text = (
-        f"learned {learned:,} samples, {report['grown']:,} of them as new neurons; "
-        f"{memory} has {len(network):,} of {network.capacity:,} neurons after {network.step:,} samples"
-    )
-    _print(report, [text] if learned else [], as_json)
-    if stopped:
-        kept = f"are saved in {memory}" if learned else "were learned: nothing is saved"
-        progress.out(f"stopped: {learned:,} of {len(samples):,} samples {kept}", highlight=False)
-        raise typer.Exit(130)
+    done: Learned | None = None
+    started, size = _levels(levels, capacity), _size(resize)
+    with stoppable() as stop:
+        with one_line(), suppress(KeyboardInterrupt):
+            done = _learn(source, memory, started, size, stop)
+        if done is None:
+            _say(f"stopped before anything was learned: {memory} is as it was")
+            raise typer.Exit(stop.status)
+        report = {
+            "memory": str(memory),
+            "learned": done.learned,
+            "grown": done.grown,
+            "neurons": len(done.network),
+            "capacity": done.network.capacity,
+            "step": done.network.step,
+            "interrupted": stop.asked,
+        }
+        text = (
+            f"learned {done.learned:,} samples, {done.grown:,} of them as new neurons; "
+            f"{memory} has {len(done.network):,} of {done.network.capacity:,} neurons "
+            f"after {done.network.step:,} samples"
+        )
+        _print(report, [text] if done.learned else [], as_json)
+        if stop.asked:
+            kept = f"are saved in {memory}" if done.learned else "were learned: nothing is saved"
+            _say(f"stopped: {done.learned:,} of {done.given:,} samples {kept}")
+            raise typer.Exit(stop.status)
 
 
 @app.command()
@@ -428,17 +444,86 @@ def info(
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """What is wrong with a file or a sample is a line, not a traceback."""
+    """What is wrong with a file or a sample is a line, not a traceback. So is a lack of memory."""
     try:
         yield
     except (OSError, ValueError) as error:
-        progress.out(f"{error}", highlight=False)
+        _say(f"{error}")
+        raise typer.Exit(1) from error
+    except MemoryError as error:
+        _say(f"not enough memory: {error}".removesuffix(": "))
         raise typer.Exit(1) from error
 
 
+def _say(text: str) -> None:
+    """Tell people something, on one line of stderr."""
+    print(" ".join(text.splitlines()), file=sys.stderr)
+
+
 def _print(document: dict[str, Any], lines: list[str], as_json: bool) -> None:
-    for line in [json.dumps(document, indent=2, allow_nan=False)] if as_json else lines:
-        print(line)
+    """Print one or the other; what the terminal cannot write of the name of a file is escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        for line in [json.dumps(document, indent=2, allow_nan=False)] if as_json else lines:
+            print(line.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has seen enough
+        raise
+    except OSError as error:
+        _say(f"all is done, but the results cannot be printed: {error}")
+        raise typer.Exit(1) from error
+
+
+ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+@dataclass
+class Stop:
+    """The function of the signals that end a command: while it is armed the first of them interrupts, no other does.
+
+    Before and after that they are noted: what is being done then is done to the end.
+    """
+
+    number: int | None = None
+    armed: bool = False
+
+    def __call__(self, number: int, frame: FrameType | None = None) -> None:  # noqa: ARG002
+        self.number = self.number or number
+        if self.armed:
+            self.armed = False
+            raise KeyboardInterrupt
+
+    def arm(self) -> None:
+        """From now on a signal interrupts; if there was one already, at once."""
+        self.armed = True
+        if self.number is not None:
+            self(self.number)
+
+    @property
+    def asked(self) -> bool:
+        """Whether there was a signal."""
+        return self.number is not None
+
+    @property
+    def status(self) -> int:
+        """The exit status of a command that a signal ended, as shells count."""
+        return 128 + (self.number or signal.SIGINT)
+
+
+@contextmanager
+def stoppable() -> Iterator[Stop]:
+    """For the length of a block, Ctrl-C, SIGTERM and a closed terminal do the same; what is ignored stays so."""
+    stop = Stop()
+    before: dict[int, Any] = {}
+    try:
+        if threading.current_thread() is threading.main_thread():  # others are never interrupted
+            for ending in ENDING:
+                if signal.getsignal(ending) not in (signal.SIG_IGN, None):
+                    before[ending] = signal.signal(ending, stop)
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _ask(samples: Pictures | Arrays, verb: str, question: Callable[[NDArray[Any]], Answer]) -> Iterator[Answer]:
@@ -471,33 +556,71 @@ def _there(path: Path) -> Path:
         raise IsADirectoryError(f"{path} is a folder, not a memory")
     if not path.exists():
         raise FileNotFoundError(f"there is no memory {path}: `sqhn learn` makes one")
+    if not path.is_file():  # to read a pipe would be to wait for whoever writes to it
+        raise OSError(f"{path} is not a file, so not a memory")
     return path
 
 
+@dataclass
+class Learned:
+    """What came of learning: the memory, how many samples were given and learned, and how many neurons that grew."""
+
+    network: SQHN
+    given: int
+    learned: int
+    grown: int
+
+
+def _learn(source: Path, memory: Path, levels: list[Level] | None, size: tuple[int, int] | None, stop: Stop) -> Learned:
+    """Learn and save, alone: others wait from before the memory is read until it is written.
+
+    Links are followed, and stay: what they lead to is replaced.
+    """
+    from sqhn.lockfile import held
+
+    stop.arm()
+    place = Path(os.path.realpath(memory))
+    if not os.access(place.parent, os.W_OK):  # say so before an hour of learning, not after
+        raise PermissionError(f"{memory} cannot be written: its folder does not exist, or is write-protected")
+    if memory.exists():
+        _there(memory)
+    with held(memory, _say):
+        network, samples = _open_to_learn(source, memory, levels, size)
+        step, neurons = network.step, len(network)
+        try:
+            for _ in _ask(samples, "learning", network.learn):
+                if stop.asked:  # and the interrupt was lost: in what is called when an object goes, Python drops it
+                    break
+            stop.armed = False
+        except KeyboardInterrupt:
+            stop.armed = False
+            stop.number = stop.number or signal.SIGINT
+        learned = network.step - step
+        if learned:
+            network.save(place)
+    return Learned(network, len(samples), learned, len(network) - neurons)
+
+
 def _open_to_learn(
-    source: Path, memory: Path, levels: list[Level] | None, resize: str | None
+    source: Path, memory: Path, levels: list[Level] | None, size: tuple[int, int] | None
 ) -> tuple[SQHN, Pictures | Arrays]:
     """The memory, loaded or new, and the samples it is going to learn."""
     from sqhn.network import SQHN
     from sqhn.samples import read
 
-    size = _size(resize)
-    with one_line():
-        if not os.access(memory.absolute().parent, os.W_OK):  # say so before an hour of learning, not after
-            raise PermissionError(f"{memory} cannot be written: its folder does not exist, or is write-protected")
-        if memory.exists():
-            network = _load(memory)
-            wanted, there = _spell(levels or network.levels), _spell(network.levels)
-            if wanted != there:
-                raise ValueError(
-                    f"{memory} has levels {there}, but the options say {wanted}: "
-                    "leave out --capacity and --levels to go on with it, or name a new file"
-                )
-            return network, read(source, network.input_shape, size)
-        if levels is None:
-            raise typer.BadParameter(f"there is no {memory} yet: give --capacity, or --levels with capacities")
-        samples = read(source, None, size)
-        return SQHN(samples.shape, levels), samples
+    if memory.exists():
+        network = _load(memory)
+        wanted, there = _spell(levels or network.levels), _spell(network.levels)
+        if wanted != there:
+            raise ValueError(
+                f"{memory} has levels {there}, but the options say {wanted}: "
+                "leave out --capacity and --levels to go on with it, or name a new file"
+            )
+        return network, read(source, network.input_shape, size)
+    if levels is None:
+        raise typer.BadParameter(f"there is no {memory} yet: give --capacity, or --levels with capacities")
+    samples = read(source, None, size)
+    return SQHN(samples.shape, levels), samples
 
 
 def _size(text: str | None) -> tuple[int, int] | None:
@@ -513,8 +636,12 @@ def _levels(text: str | None, capacity: int | None) -> list[Level] | None:
     """The levels that --levels and --capacity describe together; None if neither is given."""
     from sqhn.level import Level
 
+    try:
+        node = [] if capacity is None else [Level(capacity=capacity)]
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}", param_hint="--capacity") from error
     if text is None:
-        return None if capacity is None else [Level(capacity=capacity)]
+        return node or None
     levels = []
     pieces = text.split(",")
     for number, piece in enumerate(pieces, start=1):
@@ -534,7 +661,7 @@ def _levels(text: str | None, capacity: int | None) -> list[Level] | None:
                 raise ValueError(f"it has no capacity: write {piece.strip()}:N, or give --capacity for all levels")
         except ValueError as error:
             raise typer.BadParameter(f"{piece!r}: {error}", param_hint="--levels") from error
-    return levels if capacity is None else [*levels, Level(capacity=capacity)]
+    return levels + node
 
 
 def _spell(levels: Sequence[Level]) -> str:

@@ -86,7 +86,11 @@ def fill(banks: Sequence[Any], header: Header, tensors: Tensors) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file beside its place, then move it there: an old file of that name is replaced or as it was."""
+    """Write a file beside its place, then move it there: an old file of that name is replaced or as it was.
+
+    A link stays one: what it leads to is replaced.
+    """
+    path = Path(os.path.realpath(path))
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # new each time: a crash may have left one
     try:
         with draft.open("xb") as file:

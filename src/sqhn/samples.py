@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import secrets
+import stat
 import struct
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,6 +38,7 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 PNG_MODES = {b"\x08\x00": "L", b"\x08\x02": "RGB", b"\x08\x03": "P", b"\x08\x06": "RGBA"}  # depth, color type
 CHUNK = 256
 CHUNK_BYTES = 1 << 24
+QUICK = 1 << 26  # pixels up to which a header is believed; of larger pictures the library says whether it reads them
 SMALL = 64 * 64  # pixels up to which one thread decodes faster than several: they would wait for each other
 THREADS = 4
 
@@ -47,15 +51,21 @@ class SampleError(ValueError):
 
 
 def parse_size(text: str) -> Size:
-    """The size of a picture, WIDTHxHEIGHT.
+    """The size of a picture, WIDTHxHEIGHT; larger ones than the library reads without a warning are refused.
 
     >>> parse_size("64x48")
     (64, 48)
     """
-    sides = text.lower().split("x")
-    if len(sides) != 2 or not all(side.isdecimal() and int(side) for side in sides):
+    from PIL import Image
+
+    match = re.fullmatch("0*([1-9][0-9]*)x0*([1-9][0-9]*)", text.lower())
+    if match is None:
         raise ValueError(f"{text!r} is not WIDTHxHEIGHT in pixels, such as 64x48")
-    return int(sides[0]), int(sides[1])
+    most = Image.MAX_IMAGE_PIXELS or sys.maxsize
+    width, height = (int(side) if len(side) <= len(str(most)) else most + 1 for side in match.groups())
+    if width * height > most:
+        raise ValueError(f"{text!r} is too large: a picture may have up to {most:,} pixels")
+    return width, height
 
 
 def read(source: Path, shape: tuple[int, ...] | None = None, resize: Size | None = None) -> Pictures | Arrays:
@@ -78,6 +88,7 @@ def read(source: Path, shape: tuple[int, ...] | None = None, resize: Size | None
         raise SampleError(f"{source} is neither a folder, nor a picture ({', '.join(PICTURES)}), nor a .npy file")
     if resize is not None:
         raise SampleError(f"--resize is for pictures; {source} holds an array")
+    _check_file(source)
     return _check_array(source, shape)
 
 
@@ -86,6 +97,7 @@ def read_mask(path: Path, shape: tuple[int, ...], resize: Size | None = None) ->
 
     A mask without channels is for all of them. With `resize` a picture is scaled as the samples are.
     """
+    _check_file(path)
     if path.suffix.lower() == ".npy":
         mask = _open_array(path)
         if mask.dtype != np.bool_:
@@ -223,11 +235,13 @@ def _check_pictures(root: Path, names: Sequence[str], shape: tuple[int, ...] | N
 
 def _header(path: Path) -> tuple[Size, str]:
     """Size and mode of a picture. The usual PNGs are quick, for there may be millions; the library knows the others."""
+    _check_file(path)
     with path.open("rb", buffering=0) as file:
         head = file.read(26)
     if head.startswith(PNG) and head[24:] in PNG_MODES:
         width, height = struct.unpack(">II", head[16:24])
-        return (width, height), PNG_MODES[head[24:]]
+        if 0 < width * height <= QUICK:
+            return (width, height), PNG_MODES[head[24:]]
     with _picture(path) as picture:
         return picture.size, picture.mode
 
@@ -301,30 +315,30 @@ class Arrays:
         _check_places([self.path], [place])
         place.parent.mkdir(parents=True, exist_ok=True)
         draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+        shape = self.shape if self.single else self.batch.shape
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
         try:
-            shape = self.shape if self.single else self.batch.shape
-            values = np.lib.format.open_memmap(draft, "w+", np.float32, shape)
-            rows = values[None] if self.single else values
-            done = 0
+            with draft.open("xb") as file:
+                np.lib.format.write_array_header_1_0(file, header)
 
-            def write(recalled: NDArray[np.float32]) -> None:
-                nonlocal done
-                rows[done : done + len(recalled)] = recalled
-                done += len(recalled)
+                def write(values: NDArray[np.float32]) -> None:
+                    file.write(np.ascontiguousarray(values, "<f4").data)
 
-            yield write
-            values.flush()
+                yield write
             draft.replace(place)
-        except BaseException:
+        except BaseException as error:
             draft.unlink(missing_ok=True)
+            if isinstance(error, OSError) and error.filename in (None, str(draft)):
+                error.filename = str(place)
             raise
 
 
 def _check_array(path: Path, shape: tuple[int, ...] | None) -> Arrays:
     array = _open_array(path)
     if array.dtype != np.uint8 and not np.issubdtype(array.dtype, np.floating):
+        hint = "; `.astype(np.float32)` makes floats of them" if array.dtype.kind in "iub" else ""
         raise SampleError(
-            f"{path} has dtype {array.dtype}: samples must be floats, taken as they are, or uint8, read as /255"
+            f"{path} has dtype {array.dtype}: samples must be floats, taken as they are, or uint8, read as /255{hint}"
         )
     single = array.shape == shape
     batch = array[None] if single else array
@@ -341,12 +355,21 @@ def _check_array(path: Path, shape: tuple[int, ...] | None) -> Arrays:
 def _open_array(path: Path) -> NDArray[Any]:
     """An array that stays on disk; one of Python objects is refused."""
     try:
-        return np.lib.format.open_memmap(path, mode="r")
-    except ValueError as error:
+        with np.errstate(over="ignore"):  # absurd shapes are errors; no need to warn of them as well
+            return np.lib.format.open_memmap(path, mode="r")
+    except OSError:
+        raise
+    except Exception as error:  # damaged headers raise all kinds
         raise SampleError(f"{path} cannot be read as a .npy file: {error}") from error
 
 
 # -- both --------------------------------------------------------------------------------------------------------
+
+
+def _check_file(path: Path) -> None:
+    """Raise unless it is a plain file: a pipe would be waited for, as long as nobody writes to it."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise SampleError(f"{path} is not a file")
 
 
 def _chunk(shape: tuple[int, ...], itemsize: int) -> int:

@@ -54,6 +54,7 @@ class Turns:
         self._gate: Any = threading.RLock()  # held for a chunk, and for a moment by each reader
         self._thread = threading.local()
         self._readers: list[weakref.ref[Reader]] = []  # of all threads; a thread that ends takes its own along
+        self._names = threading.RLock()  # held while that list grows
         self._halfway = False
 
     def read(self, action: Callable[..., Answer], *args: Any) -> Answer:
@@ -63,7 +64,7 @@ class Turns:
         me = self._me()
         if not me.lock._is_owned():  # else a question within a question, which must not wait
             me.waits = True
-            with self._gate:
+            with self._gate:  # a writer that comes after this knows of this reader
                 pass
         with me.lock:
             me.waits = False
@@ -127,7 +128,7 @@ class Turns:
             reader: Reader = self._thread.reader
         except AttributeError:
             reader = Reader()
-            with self._gate:
+            with self._names:
                 self._readers = [*(one for one in self._readers if one() is not None), weakref.ref(reader)]
                 self._thread.reader = reader
         return reader

@@ -108,7 +108,8 @@ def _plain(batch: Any) -> Any:
         return batch if batch.dtype.itemsize >= 4 else batch.float()
     if batch.dtype.itemsize < 4:
         return batch.astype(np.float32)
-    return batch.astype(np.float64) if batch.dtype.itemsize > 8 else batch
+    with np.errstate(over="ignore"):  # what is beyond float64 becomes infinite, and is refused as such
+        return batch.astype(np.float64) if batch.dtype.itemsize > 8 else batch
 
 
 def _place(bad: NDArray[np.bool_]) -> tuple[int, ...]:

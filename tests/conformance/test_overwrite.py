@@ -1,0 +1,49 @@
+"""What a full node overwrites: the least used neuron, and among those the one written longest ago."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sqhn import SQHN, Level
+from sqhn.banks import pattern
+
+
+def pictures(many: int) -> NDArray[np.float32]:
+    return np.random.default_rng(0).random((many, 6, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize("small", [0, 64])
+def test_neurons_are_overwritten_in_turn(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pattern, "SMALL", small)
+    memory = SQHN((6, 6), [Level(capacity=4, when_full="overwrite")])
+    x = pictures(14)
+    assert list(memory.learn(x).index) == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+    np.testing.assert_array_equal(memory.recall(x[-4:]).x, x[-4:])  # the last four are there
+
+
+def test_what_was_met_again_stays_while_others_were_not() -> None:
+    memory = SQHN((6, 6), [Level(capacity=3, when_full="overwrite")])
+    x = pictures(9)
+    memory.learn(x[:3])
+    memory.learn(x[0])  # neuron 0 has averaged: two samples
+    assert list(memory.learn(x[3:7]).index) == [1, 2, 1, 2]
+    memory.learn(x[5:7])  # now all have two; neuron 0 was written longest ago
+    assert memory.learn(x[7]).index == 0
+    assert memory.learn(x[8]).index == 0  # the only one with a single sample
+
+
+def test_the_memory_node_of_a_tree_too() -> None:
+    memory = SQHN((6, 6), [Level(3, 50), Level(capacity=3, when_full="overwrite")])
+    assert list(memory.learn(pictures(8)).index) == [0, 1, 2, 0, 1, 2, 0, 1]
+
+
+def test_it_is_known_after_loading(tmp_path: Path) -> None:
+    memory = SQHN((6, 6), [Level(capacity=3, when_full="overwrite")])
+    x = pictures(8)
+    memory.learn(x[:4])
+    memory.save(tmp_path / "m.sqhn")
+    assert list(SQHN.load(tmp_path / "m.sqhn").learn(x[4:]).index) == list(memory.learn(x[4:]).index) == [1, 2, 0, 1]

@@ -1,0 +1,16 @@
+"""Threads that learn, recall, recognize, save, copy and reset at once: a replay gives the same memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("tree", ["one", "large", "tree", "overwrite"])
+def test_threads_share_a_memory(tree: str) -> None:
+    program = [sys.executable, "-m", "tests.stress", tree, "cpu", "5"]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    print(done.stdout)
