@@ -23,14 +23,13 @@ Score = Any  # float or float64
 class Written(NamedTuple):
     """What `learn` did at the memory node: the neuron written, whether it is new, and how well it matched before.
 
-    step: which of all samples it was, counted from 1: learned again in this order, they give the same memory. None
-        where a memory does not count.
+    step: which of all samples it was, counted from 1: learned again in this order, they give the same memory.
     """
 
     index: Index
     grew: Flag
     score: Score
-    step: Index = None
+    step: Index
 
 
 class Recalled(NamedTuple):

@@ -55,10 +55,10 @@ def test_a_batch_is_a_loop(make: Callable[[], StoredSamples]) -> None:
     x = images(20)
     batch, loop = make(), make()
     written = batch.learn(x[:9]), batch.learn(x[9:])
-    index, grew, score = (np.concatenate(field) for field in zip(*written))
-    for one, i, g, s in zip(x, index, grew, score):
+    index, grew, score, step = (np.concatenate(field) for field in zip(*written))
+    for one, i, g, s, t in zip(x, index, grew, score, step):
         single = loop.learn(one)
-        assert (single.index, single.grew) == (i, g)
+        assert (single.index, single.grew, single.step) == (i, g, t)
         assert single.score == pytest.approx(s, rel=1e-5, abs=1e-7)
     assert len(batch) == len(loop)
     np.testing.assert_array_equal(batch._store.rows, loop._store.rows)

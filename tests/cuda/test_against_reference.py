@@ -241,3 +241,29 @@ def test_tensors_for_tensors_arrays_for_arrays(device: str) -> None:
     seen = ~torch.isnan(bad)
     found = by_array.recall(bad, seen)
     np.testing.assert_array_equal(found.x.cpu().numpy(), by_array.recall(np.zeros((2, 8, 8)), seen.cpu().numpy()).x)
+
+
+@pytest.mark.parametrize("similarity", ["shifted_cosine", "cosine"])
+@pytest.mark.parametrize("levels", [[Level(capacity=9)], [Level(capacity=2)], [Level(3, 6), Level(capacity=9)]])
+def test_what_has_no_length(levels: list[Level], similarity: str, device: str) -> None:
+    """Flat samples and flat neurons, many of them, and neurons that averaging has left without length."""
+    rng = np.random.default_rng(4)
+    x = rng.random((40, 6, 6)).astype(np.float32)
+    x[rng.random(40) < 0.4] = 0.5 if similarity == "shifted_cosine" else 0.0
+    x[::5, :3] = 0.5 if similarity == "shifted_cosine" else 0.0
+    x[7::9] = np.sign(x[7::9] - 0.3)
+    x[8::9] = (1 if similarity == "shifted_cosine" else 0) - x[7::9]
+    memory, reference = taught((6, 6), levels, x, device, chunk=16, similarity=similarity)
+    assert_same_answers(memory, reference, x[:8])
+
+
+def test_a_dead_sensor_and_a_faint_one(device: str) -> None:
+    for x in (np.full((60, 8, 8), 0.5), 0.5 + 1e-3 * (np.random.default_rng(0).random((1, 8, 8)) - 0.5).repeat(60, 0)):
+        memory, _ = taught((8, 8), [Level(capacity=20)], x.astype(np.float32), device, chunk=16)
+        assert len(memory) == 1
+        assert memory.recognize(x).old.all()
+
+
+def test_overwriting_takes_turns(device: str) -> None:
+    memory = SQHN((6, 6), [Level(capacity=4, when_full="overwrite")], device=device)
+    assert list(memory.learn(stream((6, 6), "different", 10)).index) == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]

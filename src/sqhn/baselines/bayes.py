@@ -109,7 +109,7 @@ class BayesPCN(PredictiveMemory):
 
         samples, single, _ = as_samples(x, self.input_shape)
         scores = torch.stack([self._write(pixels[None]) for pixels in self._inside(samples)])
-        return written(single, scores.cpu().numpy())
+        return written(single, scores.cpu().numpy(), self.step)
 
     def forget(self, beta: float) -> None:
         """Let the belief drift toward the prior, so that later images find weights that are free to change.

@@ -333,7 +333,8 @@ class _Online(ABC):
                         row.copy_(self._learn_one(one, goal))
             found.append(_most_active(activity))
         index, score = _joined(found)
-        return Written(*_plain(single, index, np.zeros(len(index), bool), score))
+        step = np.arange(self._step - len(index), self._step) + 1
+        return Written(*_plain(single, index, np.zeros(len(index), bool), score, step))
 
     def _learn_one(self, x: Tensor, target: Tensor) -> Tensor:
         """Learn one sample; the memory node's activity before that."""

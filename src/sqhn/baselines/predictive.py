@@ -430,14 +430,15 @@ class GPCN(PredictiveMemory):
                 self.step += len(pixels) if epoch == 1 else 0
             if progress is not None and progress(epoch, float(energy.mean())):
                 break
-        return written(single, -energy.double().cpu().numpy())
+        return written(single, -energy.double().cpu().numpy(), self.step)
 
 
-def written(single: bool, score: NDArray[np.float64]) -> Written:
-    """What learning did, in a memory without neurons."""
+def written(single: bool, score: NDArray[np.float64], last: int) -> Written:
+    """What learning did, in a memory without neurons; last: the step of the last sample."""
     if single:
-        return Written(-1, False, float(score[0]))
-    return Written(np.full(len(score), -1, np.int32), np.zeros(len(score), bool), score)
+        return Written(-1, False, float(score[0]), last)
+    step = np.arange(last - len(score), last) + 1
+    return Written(np.full(len(score), -1, np.int32), np.zeros(len(score), bool), score, step)
 
 
 def at_least_one(**values: object) -> None:

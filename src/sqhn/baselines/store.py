@@ -129,7 +129,8 @@ class StoredSamples:
         samples, single, _ = as_samples(x, self.input_shape)
         new = self._rule.inside(_flat(samples))
         index, score = (np.concatenate(field) for field in zip(*(self._learn(new[part]) for part in _parts(len(new)))))
-        return Written(*_results(single, index, index >= 0, score))
+        step = np.arange(self._store.met - len(index), self._store.met) + 1
+        return Written(*_results(single, index, index >= 0, score, step))
 
     def _learn(self, new: Array) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Everything is compared at once; then `held` follows which sample is in which row as time goes on."""

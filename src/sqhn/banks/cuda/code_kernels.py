@@ -143,7 +143,7 @@ def activity(overlap, side, used, length, total, mean: tl.constexpr):
     """h from the strengths times counts that agree, the root of the sum of squared counts, and the count."""
     if mean:
         return tl.where(tl.abs(total) > _TIE, overlap / used / tl.where(tl.abs(total) > _TIE, total, 1.0), 0.0)
-    return tl.where(length > 0, over(overlap, tl.where(length > 0, length * side, 1.0)), 0.0)
+    return over(overlap, tl.maximum(length * side, 1e-30))  # where nothing is heard, nothing agrees: 0
 
 
 @triton.jit

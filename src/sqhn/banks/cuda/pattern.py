@@ -104,12 +104,12 @@ class CudaPatternBank(CudaArrays):
         y, xx = self.measured(x, None, eps, facts, a)
         J, rest = power(width, 16, WIDEST), self.blocks
         tiles = -(-width // J)
-        A, top, Q = self.products(y, width, tiles, J)
+        norm, value = self.m2.sqrt().float(), torch.empty_like(self.m2)
+        A, top, Q = self.products(y, facts, norm, width, tiles, J)
         with full_precision():
             gram = torch.bmm(y, y.mT).float()
         k, looked, kind = torch.empty((3, *shape), dtype=torch.int32, device=self.device)
         count = torch.empty(shape, dtype=torch.int64, device=self.device)
-        norm, value = self.m2.sqrt().float(), torch.empty_like(self.m2)
         first, last = torch.full((2, self.nodes, neurons.room), -1, dtype=torch.int32, device=self.device)
         visits = torch.empty((self.nodes, 2 * batch), dtype=torch.int32, device=self.device)
         sums = torch.empty((*shape, 4), dtype=torch.float64, device=self.device)
@@ -128,7 +128,9 @@ class CudaPatternBank(CudaArrays):
         neurons.learned(batch)
         return Sent(k, v, a, kind == BECAME, kind != KEPT)
 
-    def products(self, y: Tensor, width: int, tiles: int, J: int) -> tuple[Tensor, Tensor, int]:
+    def products(
+        self, y: Tensor, facts: Tensor, norm: Tensor, width: int, tiles: int, J: int
+    ) -> tuple[Tensor, Tensor, int]:
         """Products of samples and neurons as `walk` takes them: with bounds of tiles of J, and in which order.
 
         A walk reads rows and changes columns: where the products are too many for the cache, both must lie together, so
@@ -143,9 +145,14 @@ class CudaPatternBank(CudaArrays):
             part = slice(n, n + step)
             with full_precision():
                 some = torch.bmm(y[part], self.unit[part, :width].mT)
-            kernels.arrange[(-(-width // 256), A.shape[1], len(some))](some, A[part], batch, width, Q=Q, J=256)
+            about = facts[part], norm[part]
+            kernels.arrange[(-(-width // 256), A.shape[1], len(some))](
+                some, *about, A[part], batch, width, norm.shape[1], Q=Q, J=256
+            )
             if tiles > 1:
-                kernels.tops[(tiles, len(some) * batch)](some, top[part], width, tiles, J=J)
+                kernels.tops[(tiles, len(some) * batch)](
+                    some, *about, top[part], batch, width, norm.shape[1], tiles, J=J
+                )
         return A, top, Q
 
     def measured(self, x: Tensor, seen: Tensor | None, *learning: Tensor) -> tuple[Tensor, Tensor]:
@@ -158,7 +165,8 @@ class CudaPatternBank(CudaArrays):
         eps, facts, a = learning or (xx, xx, xx)
         kernels.measure[(x.shape[1], self.nodes)](
             x, x if seen is None else seen.byte(), y, xx, eps, facts, a, x.shape[1], self.size,
-            masked=seen is not None, learning=bool(learning), num_warps=self.warps, **self.blocks,
+            masked=seen is not None, learning=bool(learning), ONE=self.size <= WIDEST, num_warps=self.warps,
+            **self.blocks,
         )  # fmt: skip
         return y, xx
 

@@ -7,11 +7,11 @@ for each neuron that was looked at or written and so all of them side by side, t
 vectors: the prototypes in float32, in the order of the samples; the similarities in float64.
 
 In all kernels: `A` cosines of samples and neurons, products of unit vectors, (nodes, batch, width), in `walk` in the
-order of `cell`; `gram` those among samples; `x` patches (nodes, batch, size); `xx` |x - centre|^2; `m` prototypes
-(nodes, room, size), `m2` their squared lengths after the shift. What happened to sample t: `looked` is the neuron that
-it resembled most (-1: there was none), `k` the one it ended at, `kind` what became of it (`fate_kernels`), `count` the
-neuron's count after that. The visits to a neuron, numbered as in `visit`, are a list: `first` and `last` (nodes, room),
--1 before; `next_` (nodes, 2 batch).
+order of `cell` and 1 where both have no length; `gram` products among samples; `x` patches (nodes, batch, size); `xx`
+|x - centre|^2; `m` prototypes (nodes, room, size), `m2` their squared lengths after the shift, `norm` the roots of
+those. What happened to sample t: `looked` is the neuron that it resembled most (-1: there was none), `k` the one it
+ended at, `kind` what became of it (`fate_kernels`), `count` the neuron's count after that. The visits to a neuron,
+numbered as in `visit`, are a list: `first` and `last` (nodes, room), -1 before; `next_` (nodes, 2 batch).
 """
 
 # Triton reads these functions as its own language.
@@ -98,36 +98,43 @@ def cell(t, i, width, Q: tl.constexpr):
 
 
 @triton.jit
-def arrange(products, A, batch, width, Q: tl.constexpr, J: tl.constexpr):
+def arrange(products, facts, norm, A, batch, width, room, Q: tl.constexpr, J: tl.constexpr):
     """Put the products (nodes, batch, width) of Q samples of one node with J neurons in the order of `cell`."""
     t, n = Q * tl.program_id(1) + tl.arange(0, Q)[None, :], tl.program_id(2).to(tl.int64)
     i = tl.program_id(0) * J + tl.arange(0, J)[:, None]
     p = tl.load(products + (n * batch + t) * width + i, mask=(t < batch) & (i < width), other=0.0)
+    long = tl.load(facts + 2 * (n * batch + t), mask=t < batch, other=0.0)
+    p = tl.where((long < 0) & (tl.load(norm + n * room + i, mask=i < width, other=1.0) == 0), 1.0, p)
     A_n = A + n * ((batch + Q - 1) // Q * Q) * width
     tl.store(A_n + cell(t, i, width, Q), p.to(tl.float32), mask=i + 0 * t < width)
 
 
 @triton.jit
-def tops(products, top, width, tiles, J: tl.constexpr):
+def tops(products, facts, norm, top, batch, width, room, tiles, J: tl.constexpr):
     """The largest product of one sample with each J neurons: top (nodes * batch, tiles)."""
     tile, place = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = tile * J + tl.arange(0, J)
     p = tl.load(products + place * width + i, mask=i < width, other=-float("inf"))
+    if tl.load(facts + 2 * place) < 0:
+        p = tl.where(tl.load(norm + place // batch * room + i, mask=i < width, other=1.0) == 0, 1.0, p)
     tl.store(top + place * tiles + tile, tl.max(p).to(tl.float32))
 
 
 @triton.jit
-def measure(x, seen, y, xx, eps, facts, a, batch, size,
-            masked: tl.constexpr, learning: tl.constexpr, centre: tl.constexpr, D: tl.constexpr):  # fmt: skip
+def measure(
+    x, seen, y, xx, eps, facts, a, batch, size,
+    masked: tl.constexpr, learning: tl.constexpr, centre: tl.constexpr, ONE: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
     """One sample at one node: the unit vector of it less the centre, and its squared length before.
 
     If masked, over what was observed: 0 elsewhere, and the squared length is -1 where nothing was. For learning, what
     `walk` wants to know: facts (nodes, batch, 2) are the length, -1 if there is none, and the cosine that reaches the
-    threshold. a is minus infinity until something was looked at.
+    threshold. a is minus infinity until something was looked at. If ONE, D values are all there are.
     """
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
     square = tl.zeros([D], tl.float64)
+    shifted = tl.zeros([D], tl.float64)
     many = tl.zeros([D], tl.int32)
     for d in range(0, size, D):
         i = d + tl.arange(0, D)
@@ -138,12 +145,17 @@ def measure(x, seen, y, xx, eps, facts, a, batch, size,
             shifted = tl.where(there != 0, shifted, 0.0)
         square += shifted * shifted
     own = tl.sum(square)
-    for d in range(0, size, D):
-        i = d + tl.arange(0, D)
-        shifted = tl.load(x + place * size + i, mask=i < size, other=centre).to(tl.float64) - centre
-        if masked:
-            shifted = tl.where(tl.load(seen + place * size + i, mask=i < size, other=0) != 0, shifted, 0.0)
-        tl.store(y + place * size + i, (shifted * inverse(own)).to(y.dtype.element_ty), mask=i < size)
+    scale = inverse(own)
+    if ONE:
+        i = tl.arange(0, D)
+        tl.store(y + place * size + i, (shifted * scale).to(y.dtype.element_ty), mask=i < size)
+    else:
+        for d in range(0, size, D):
+            i = d + tl.arange(0, D)
+            again = tl.load(x + place * size + i, mask=i < size, other=centre).to(tl.float64) - centre
+            if masked:
+                again = tl.where(tl.load(seen + place * size + i, mask=i < size, other=0) != 0, again, 0.0)
+            tl.store(y + place * size + i, (again * scale).to(y.dtype.element_ty), mask=i < size)
     if masked:
         own = tl.where(tl.sum(many) > 0, own, -1.0)
     tl.store(xx + place, own)
@@ -183,6 +195,7 @@ def walk(
     later = tl.arange(0, B)
     lane = tl.arange(0, J)
     tile = tl.arange(0, T)
+    flats = tl.where(tl.load(facts_n + 2 * later, mask=later < batch, other=0.0) < 0, 1.0, 0.0)
     long, need = sample(facts_n)
     rough = long * 0 + 1.5 * error
     loose = long * 0
@@ -191,7 +204,7 @@ def walk(
         row = tl.load(A_n + cell(0, lane, width, Q), mask=lane < width, other=0.0)
     for t in range(batch):
         slack = rough + loose
-        flat = long < 0  # without length, it is like a neuron without length alone
+        flat = long < 0
         j = G * 0
         below = need > 0
         if G > 0:
@@ -208,18 +221,20 @@ def walk(
                     high, j, second = better(high, j, second, p, i, rest)
                     bound = tl.where(tile == b, -float("inf"), bound)
                     most, b, _ = best_two(bound, tile)
-            bar = tl.where(flat, -2.0, high - 2 * slack)
-            near = flat | (second >= bar)
-            below = high + slack < need
+            bar = high - 2 * slack
+            alone = flat & (high + slack < 0.5)  # no neuron is flat: its cosine with all of them is 0
+            near = (second >= bar) & (alone == 0)
+            below = tl.where(alone, need > 0, high + slack < need)
             if capacity > G or when_full == _OVERWRITE:  # elsewhere it does not matter what is below
-                near = near | ((not below) & (high - slack < need))
+                near = near | ((below == 0) & (alone == 0) & (high - slack < need))
             if near:
                 # Every neuron that may be best, in float64.
                 square = tl.load(xx_n + t)
                 best_ = square * 0 - float("inf")
                 for b in range(0, G, J):
                     i = b + lane
-                    open_ = contends(A_n, norm_n, scale_n, t, i, G, width, bar, flat, Q)
+                    p = tl.load(A_n + cell(t, i, width, Q), mask=i < G, other=-float("inf"))
+                    open_ = (p >= bar) & (i < G)
                     rest = tl.sum(open_.to(tl.int32))
                     at_ = b - 1
                     while rest > 0:
@@ -232,8 +247,8 @@ def walk(
                 earliest = tl.full([J], _LAST, tl.int32)
                 for b in range(0, G, J):
                     i = b + lane
-                    open_ = contends(A_n, norm_n, scale_n, t, i, G, width, bar, flat, Q)
-                    s = tl.load(value_n + i, mask=open_, other=-float("inf"))
+                    p = tl.load(A_n + cell(t, i, width, Q), mask=i < G, other=-float("inf"))
+                    s = tl.load(value_n + i, mask=(p >= bar) & (i < G), other=-float("inf"))
                     earliest = tl.minimum(earliest, tl.where(s >= best_ - _TIE, i, _LAST))
                 j = tl.minimum(tl.min(earliest), G - 1).to(tl.int32)
                 below = tl.load(value_n + j) < tl.load(eps + t) - _TIE
@@ -260,11 +275,13 @@ def walk(
             wide = (1 - r) * wide + add
             square = tl.maximum(keep * keep + 2 * keep * add * p + add * add, 0.0)
             unit = tl.where(square > 0, tl.rsqrt(tl.maximum(square, 1e-30)), 0.0)
-            anew = what == _BECAME
-            of_old, of_new = tl.where(anew, 0.0, keep * unit), tl.where(anew, 1.0, add * unit)
-            products = of_old * old + of_new * g
+            anew, still = what == _BECAME, add == 0  # what has no length moves nothing
+            of_old = tl.where(anew, 0.0, tl.where(still, 1.0, keep * unit))
+            of_new = tl.where(anew, 1.0, tl.where(still, 0.0, add * unit))
+            products = of_old * old + of_new * (g + flats * tl.where(flat, 1.0, 0.0))  # both flat: 1
             tl.store(A_n + cell(later, to, width, Q), products, mask=ahead)
             if T == 1:
+                g_soon = tl.where(flat & (long_soon < 0), 1.0, g_soon)
                 row = tl.where(lane == to, of_old * old_soon + of_new * g_soon, row)
             else:
                 bounds = top_n + later * tiles + to // J
@@ -277,7 +294,8 @@ def walk(
             spread = tl.where(anew, 1.0, wide * unit)
             rough = tl.maximum(rough, 1.5 * error * spread * spread)
             lost = _ULP * turns * (16 * spread + 4 * spread * spread + 2 * centre * root_size * unit)
-            any_ = (square < 1e-6 * wide * wide) | (square < _BRIEF)  # its products may be any
+            any_ = (square < 1e-6 * wide * wide) | (square < _BRIEF)  # its products may be any,
+            any_ = any_ & ((was > 0) | (add > 0))  # but for those of what had no length and still has none
             loose = tl.maximum(loose, tl.where(anew, 0.0, tl.where(any_, 2.0, lost)))
         visit(2 * t, seen, before_look, first_n, last_n, next_n, batch)
         visit(2 * t + 1, born, tl.where(seen == to, 2 * t, before_birth), first_n, last_n, next_n, batch)
@@ -295,17 +313,6 @@ def walk(
 @triton.jit
 def sample(facts):
     return tl.load(facts), tl.load(facts + 1)
-
-
-@triton.jit
-def contends(A_n, norm_n, scale_n, t, i, G, width, bar, flat, Q: tl.constexpr):
-    """Which of the neurons i may be best for sample t: by its products, or if it is flat all that may have no length.
-
-    With all others a flat sample has the cosine 0; the first stands for them.
-    """
-    p = tl.load(A_n + cell(t, i, width, Q), mask=i < G, other=-float("inf"))
-    norm, scale = tl.load(norm_n + i, mask=i < G, other=1.0), tl.load(scale_n + i, mask=i < G, other=0.0)
-    return (i < G) & tl.where(flat, (norm <= 0.01 * scale) | (i == 0), p >= bar)
 
 
 @triton.jit
