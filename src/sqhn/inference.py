@@ -111,7 +111,7 @@ INFERENCES: dict[str, Inference] = {"paper": Paper(), "feedforward": Paper(feedb
 
 def by_name(inference: str | Inference) -> Inference:
     """A rule from its word; a rule of one's own is taken as it is."""
-    if isinstance(inference, Inference):
+    if not isinstance(inference, str) and isinstance(inference, Inference):  # the second takes its time
         return inference
     check_word("inference", inference, tuple(INFERENCES))
     return INFERENCES[inference]

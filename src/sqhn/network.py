@@ -198,8 +198,9 @@ class SQHN:
         if hold and root_only:
             raise ValueError("hold=True averages samples at level 1, and root_only=True leaves that as it is")
         sent, first = self._write(self._learn, samples, hold, root_only)
-        step = self._home.count(first + 1, len(samples))
-        return Written(*self._results(x, single, sent.k[0], sent.grew[0], sent.score[0], step))
+        step = first + 1 if single else self._home.give(self._home.count(first + 1, len(samples)), x)
+        index, grew, score = self._results(x, single, sent.k[0], sent.grew[0], sent.score[0])
+        return Written(index, grew, score, step)
 
     def pretrain(self, x: ArrayLike) -> None:
         """Learn with every level but the memory node, which can then be taught alone: `learn(x, root_only=True)`."""
@@ -209,7 +210,7 @@ class SQHN:
         self._write(self._learn_each, samples, True, False)
 
     def _learn(self, samples: Array, hold: bool, root_only: bool) -> tuple[Sent, int]:
-        """What the memory node did, and its step before."""
+        """What the memory node did, and its step before that."""
         if root_only and not all(bank.grown.all() for bank in self.banks[:-1]):
             raise EmptyMemoryError("the levels below the memory node are empty: pretrain them first")
         first: int = self._root.neurons.step

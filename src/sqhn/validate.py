@@ -104,12 +104,12 @@ def as_samples(
 
 def _plain(batch: Any) -> Any:
     """Floats of 4 or 8 bytes, in which all that is checked and computed can be said: halves have no 1e15."""
-    if is_tensor(batch):
+    if not isinstance(batch, np.ndarray):
         return batch if batch.dtype.itemsize >= 4 else batch.float()
-    if batch.dtype.itemsize < 4:
-        return batch.astype(np.float32)
+    if 4 <= batch.dtype.itemsize <= 8:
+        return batch
     with np.errstate(over="ignore"):  # what is beyond float64 becomes infinite, and is refused as such
-        return batch.astype(np.float64) if batch.dtype.itemsize > 8 else batch
+        return batch.astype(np.float32 if batch.dtype.itemsize < 4 else np.float64)
 
 
 def _place(bad: NDArray[np.bool_]) -> tuple[int, ...]:
@@ -119,7 +119,7 @@ def _place(bad: NDArray[np.bool_]) -> tuple[int, ...]:
 
 def _within(batch: Any) -> bool:
     """Whether all values are finite and none enormous; not so for NaN."""
-    if is_tensor(batch):
+    if not isinstance(batch, np.ndarray):
         low, high = batch.aminmax()
         return bool((low >= -LARGEST) & (high <= LARGEST))  # one answer to wait for
     return bool(batch.min() >= -LARGEST and batch.max() <= LARGEST)

@@ -116,7 +116,7 @@ class CodeBank(HostArrays):
 
     def max_sum(self, u: NDArray[np.float64], top: NDArray[np.float64]) -> NDArray[np.float64]:
         """The best sum each neuron can reach with its children; u (child nodes, batch, values), top its maximum."""
-        out = np.empty((self.nodes, u.shape[1], int(self.grown.max())))
+        out = np.empty((self.nodes, u.shape[1], self.neurons.most))
         split_range(
             kernels.max_sum, self.nodes * u.shape[1], float(out.size) * self.family, self.children, u, top, self.pool,
             self.by_neuron, self.neurons.c, self.grown, out,

@@ -236,7 +236,7 @@ def tighten(upper, G, slack, length, y, m, inv, centre, index):
     if length < BRIEF:
         return G  # all of them may be
     while done < n:
-        if np.isfinite(upper[j]):
+        if upper[j] == upper[j]:
             near = inner_single(y, m[j], centre) * np.float64(inv[j])
             upper[j] = near + error - slack
             reached = max(reached, near - error - slack)
@@ -309,14 +309,10 @@ def refresh(m, m2, inv, j, centre):
 
 @njit(cache=True, nogil=True)
 def inverse(mm):
-    """1 / sqrt(mm) in float32, finite; 0 for a neuron without length."""
-    return np.float32(1.0 / max(np.sqrt(mm), 1e-30)) if mm > 0 else np.float32(0.0)
-
-
-@njit(cache=True, nogil=True)
-def brief(mm):
-    """Whether a neuron has a length, but one for which products say nothing."""
-    return mm > 0 and mm < BRIEF * BRIEF
+    """1 / sqrt(mm) in float32; 0 for a neuron without length, and not a number where products say nothing."""
+    if mm < BRIEF * BRIEF:
+        return np.float32(np.nan) if mm > 0 else np.float32(0.0)
+    return np.float32(1.0 / np.sqrt(mm))
 
 
 @njit(cache=True, nogil=True)

@@ -9,7 +9,6 @@ from sqhn.banks.decision_kernels import (
     BRIEF,
     NOTHING,
     ULP,
-    brief,
     decide,
     fate,
     shift,
@@ -22,6 +21,8 @@ from sqhn.banks.decision_kernels import (
 )
 
 STALE = 64  # updates after which the features of a neuron are computed anew
+TRIAL = 16  # samples of a question after which the coarse view is judged
+UNSEEN = -1
 
 
 @njit(cache=True, nogil=True)
@@ -34,14 +35,12 @@ def residual(outside, mm, vv, scale, error):
 
 
 @njit(cache=True, nogil=True)
-def looseness(moved, scale, d, mm, inv, centre):
+def looseness(moved, scale, d, inv, centre):
     """A bound of the error, relative to its length, that rounding has added since a neuron's products were computed.
 
     Each time a neuron moves, its prototype is rounded, relative to its own length and not to that after the shift; and
     so are its features and products.
     """
-    if brief(mm):
-        return np.inf
     return 8 * ULP * moved * (scale + centre * np.sqrt(d)) * inv
 
 
@@ -69,7 +68,7 @@ def learn_large(
         for j in range(G):
             scale[j] = np.sqrt(m2[n, j])
             moved[j] = drift[n, j] if outside else 0
-            loose[j] = looseness(moved[j], scale[j], d, m2[n, j], inv[n, j], centre)
+            loose[j] = looseness(moved[j], scale[j], d, inv[n, j], centre)
             ratio[j] = residual(outside, m2[n, j], v2[n, j], scale[j], error + 2 * loose[j]) * inv[n, j]
         for t in range(batch):
             xx = shift(x[n, t], centre, y)
@@ -88,7 +87,7 @@ def learn_large(
                 step = 1.0 if new else 1.0 / c[n, j]
                 scale[j] = length if new else (1 - step) * scale[j] + step * length
                 moved[j] = 0 if new else moved[j] + 1
-                loose[j] = looseness(moved[j], scale[j], d, m2[n, j], inv[n, j], centre)
+                loose[j] = looseness(moved[j], scale[j], d, inv[n, j], centre)
                 correct(P[n], gram[n, t], t, j, np.float32(step))
                 if outside:
                     follow(features[n, j], seen[n, t], np.float32(step))
@@ -127,22 +126,30 @@ def follow(features, seen, step):
 
 
 @njit(cache=True, nogil=True)
-def best_large(lo, hi, x, P, seen, error, outside, m, m2, inv, v2, drift, G, centre, k, v, evaluated):
-    """The winner and its similarity at one node for samples lo..hi, from products P (batch, G) in the coarse view."""
+def best_large(lo, hi, x, P, seen, error, outside, m, m2, inv, v2, drift, G, centre, most, k, v, evaluated):
+    """The winner and its similarity at one node for samples lo..hi, from products P (batch, G) in the coarse view.
+
+    Where the first few leave more than `most` neurons each to be evaluated, the rest is left UNSEEN.
+    """
     d = x.shape[1]
     y = np.empty(d, np.float32)
     upper, ratio, loose = np.empty(G, np.float32), np.empty(G, np.float32), np.empty(G, np.float32)
     index, value = np.empty(G, np.int64), np.empty(G, np.float64)
     for j in range(G):
         scale = np.sqrt(m2[j])
-        loose[j] = looseness(drift[j] if outside else 0, scale, d, m2[j], inv[j], centre)
+        loose[j] = looseness(drift[j] if outside else 0, scale, d, inv[j], centre)
         ratio[j] = residual(outside, m2[j], v2[j], scale, error + 2 * loose[j]) * inv[j]
+    many = 0
     for t in range(lo, hi):
+        if t - lo == TRIAL and many > most * TRIAL:
+            evaluated[t:hi] = UNSEEN
+            break
         xx = shift(x[t], centre, y)
         length = np.sqrt(xx)
         yb = np.float32(residual(outside, xx, squared(seen[t], 0.0), length, error))
         upper_bounds(P[t], inv, ratio, yb, loose, np.float32(length), G, upper)
         evaluated[t] = tighten(upper, G, error * length, length, y, m, inv, centre, index)
+        many += evaluated[t]
         k[t], v[t] = decide(upper, G, error * length, x[t], xx, NOTHING, False, m, m2, centre, index, value)[:2]
 
 

@@ -99,9 +99,14 @@ class Neurons:
     def room(self) -> int:
         return self.c.shape[1]
 
+    @property
+    def most(self) -> int:
+        """How many neurons the node has that has most of them."""
+        return int(self.grown[0] if len(self.grown) == 1 else self.grown.max())  # of one, that is quicker
+
     def wanted(self, more: int) -> int:
         """How much room `more` samples may need: geometric growth, never beyond the capacity."""
-        need = min(int(self.grown.max()) + more, self.level.capacity)
+        need = min(self.most + more, self.level.capacity)
         return self.room if need <= self.room else min(max(need, 2 * self.room), self.level.capacity)
 
     def reserve(self, room: int) -> None:
@@ -121,7 +126,8 @@ class Neurons:
 
     def thresholds(self, batch: int) -> NDArray[np.float64]:
         """The growth thresholds of the next steps."""
-        eps: NDArray[np.float64] = np.asarray(self.level.threshold(self.step + np.arange(batch)))
+        steps = np.arange(self.step, self.step + batch)
+        eps: NDArray[np.float64] = self.level.threshold(steps)
         return eps
 
     def state(self) -> dict[str, NDArray[Any]]:

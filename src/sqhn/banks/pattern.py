@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sqhn.banks import large_kernels, pattern_kernels, small_kernels
 from sqhn.banks.arrays import HostArrays
 from sqhn.banks.decision_kernels import ULP
-from sqhn.banks.large_kernels import STALE
+from sqhn.banks.large_kernels import STALE, TRIAL, UNSEEN
 from sqhn.banks.neurons import Neurons, Patches, Sent, Support, check_prototypes, enlarge, learning_rules
 from sqhn.banks.threads import split_range
 from sqhn.banks.view import View
@@ -28,7 +28,6 @@ __all__ = ["PatternBank"]
 SMALL = 64  # values per node up to which prototypes are met one sample at a time
 SCRATCH = 1 << 23  # float32 products held at once
 NEURON_BLOCK = 1024
-TRIAL = 32  # samples of a question after which the coarse view is judged
 PATIENCE = 16  # chunks without the coarse view when it first did not pay; then twice as many each time
 NOTHING = np.ones((1, 1, 1), bool)
 
@@ -61,7 +60,7 @@ class PatternBank(HostArrays):
         """How many samples to learn at once."""
         if self.small:
             return limit
-        width = self.nodes * min(self.level.capacity, int(self.grown.max()) + limit)
+        width = self.nodes * min(self.level.capacity, self.neurons.most + limit)
         return max(1, min(limit, SCRATCH // max(1, width)))
 
     def reserve(self, more: int) -> None:
@@ -84,7 +83,7 @@ class PatternBank(HostArrays):
         batch = x.shape[1]
         sent = Sent.empty(self.nodes, batch)
         neurons = self.neurons
-        work = float(x.size) * max(1, int(self.grown.max()))
+        work = float(x.size) * max(1, self.neurons.most)
         state = (neurons.c, neurons.mu, neurons.written, neurons.grown, neurons.steps)
         rules = (neurons.step + 1, neurons.thresholds(batch), *self.rules)
         if self.small:
@@ -108,7 +107,7 @@ class PatternBank(HostArrays):
         batch = x.shape[1]
         seen = np.empty((self.nodes, batch, self.view.size if coarse else self.size), np.float32)
         gram = np.empty((self.nodes, batch, batch), np.float32)
-        P = np.empty((self.nodes, batch, min(self.neurons.room, int(self.grown.max()) + batch)), np.float32)
+        P = np.empty((self.nodes, batch, min(self.neurons.room, self.neurons.most + batch)), np.float32)
         error = 0.0
         for n in range(self.nodes):
             seen[n] = self.see(x[n], coarse)
@@ -130,7 +129,7 @@ class PatternBank(HostArrays):
         np.matmul(seen, self.m[n, :G].T, out=P[:, :G])
         P[:, :G] -= (centre * seen.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
         # The products are with m, not m - centre: |m| <= |m - centre| + centre * sqrt(size).
-        stretch = 1 + centre * math.sqrt(self.size) * float(self.inv[n, :G].max(initial=0))
+        stretch = 1 + centre * math.sqrt(self.size) * float(np.fmax.reduce(self.inv[n, :G], initial=0))
         return 2 * (self.size + 16) * ULP * stretch
 
     def keep_view(self) -> None:
@@ -156,15 +155,16 @@ class PatternBank(HostArrays):
             for n in range(self.nodes):
                 self.refresh_view(n)
             self.blind = 0
-        elif self.disappoints(evaluated):
+        elif evaluated > self.too_many:
             self.blind = self.patience
             self.patience *= 2
         else:
             self.keep_view()
 
-    def disappoints(self, evaluated: float) -> bool:
-        """Whether that many neurons to evaluate for a sample are too many for the view to be worth it."""
-        return 8 * evaluated > max(64, float(self.grown.max()))
+    @property
+    def too_many(self) -> float:
+        """How many neurons to evaluate for a sample are too many for the coarse view to be worth it."""
+        return max(64, self.neurons.most) / 8
 
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
         """Average further samples of one thing into the neurons k (nodes,) that its first sample wrote."""
@@ -220,27 +220,33 @@ class PatternBank(HostArrays):
         k, v = np.empty(x.shape[:2], np.int32), np.empty(x.shape[:2])
         if self.small:
             split_range(
-                small_kernels.best_small, self.nodes, float(x.size) * int(self.grown.max()), x, *self.mask(evidence),
+                small_kernels.best_small, self.nodes, float(x.size) * self.neurons.most, x, *self.mask(evidence),
                 self.m, self.m2, self.inv, self.grown, self.options.centre, k, v,
             )  # fmt: skip
             return k, v
-        rows = max(1, SCRATCH // int(self.grown.max()))
-        coarse = not self.blind
+        rows = max(1, SCRATCH // self.neurons.most)
         for n in range(self.nodes):
-            lo = 0
-            while lo < x.shape[1]:
-                part = slice(lo, lo + (min(rows, TRIAL) if coarse and lo == 0 else rows))
-                if seen is not None:
+            for lo in range(0, x.shape[1], rows):
+                part = slice(lo, lo + rows)
+                if seen is None:
+                    self.best_of_whole(n, x[n, part], k[n, part], v[n, part])
+                else:
                     self.best_of_observed(n, x[n, part], seen[n, part], k[n, part], v[n, part])
-                elif self.disappoints(self.best_of_large(n, x[n, part], coarse, k[n, part], v[n, part])):
-                    coarse = False
-                lo = part.stop
         return k, v
+
+    def best_of_whole(self, n: int, x: NDArray[np.float32], k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
+        """The winners k at one node and their similarities v, for whole samples."""
+        evaluated = self.best_of_large(n, x, not self.blind, k, v)
+        if len(x) > TRIAL and evaluated.min() == UNSEEN:  # the coarse view does not pay for these samples
+            rest = np.flatnonzero(evaluated == UNSEEN)
+            others = np.empty(len(rest), np.int32), np.empty(len(rest))
+            self.best_of_large(n, x[rest], False, *others)
+            k[rest], v[rest] = others
 
     def best_of_large(
         self, n: int, x: NDArray[np.float32], coarse: bool, k: NDArray[np.int32], v: NDArray[np.float64]
-    ) -> float:
-        """The winners k at one node and their similarities v, for whole samples; returns evaluations per sample."""
+    ) -> NDArray[np.int64]:
+        """The same through the coarse view or not; returns how many neurons were evaluated for each sample."""
         G, batch = int(self.grown[n]), len(x)
         P = np.empty((batch, G), np.float32)
         seen = self.see(x, coarse)
@@ -248,9 +254,10 @@ class PatternBank(HostArrays):
         evaluated = np.empty(batch, np.int64)
         split_range(
             large_kernels.best_large, batch, float(batch) * G + x.size, x, P, seen, error, coarse, self.m[n],
-            self.m2[n], self.inv[n], self.v2[n], self.drift[n], G, self.options.centre, k, v, evaluated,
+            self.m2[n], self.inv[n], self.v2[n], self.drift[n], G, self.options.centre,
+            self.too_many if coarse else math.inf, k, v, evaluated,
         )  # fmt: skip
-        return int(evaluated.sum()) / batch
+        return evaluated
 
     def best_of_observed(
         self,
@@ -280,7 +287,7 @@ class PatternBank(HostArrays):
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
         """The similarity of every neuron: (nodes, batch, most grown), minus infinity where a node has fewer."""
         x = evidence.x
-        s = np.empty((*x.shape[:2], int(self.grown.max())))
+        s = np.empty((*x.shape[:2], self.neurons.most))
         split_range(
             pattern_kernels.activity, self.nodes, float(s.size) * self.size, x, *self.mask(evidence), self.m, self.m2,
             self.grown, self.options.centre, s,

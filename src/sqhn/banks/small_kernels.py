@@ -10,7 +10,6 @@ from sqhn.banks.decision_kernels import (
     NOTHING,
     SUM,
     ULP,
-    brief,
     decide,
     fate,
     shift,
@@ -21,27 +20,17 @@ from sqhn.banks.decision_kernels import (
 
 
 @njit(cache=True, nogil=True)
-def transpose(m, m2, inv, G, centre, ut):
-    """Unit vectors of m - centre as columns, so that products run over neurons; rows beyond the values are 0."""
+def transpose(m, G, centre, ut):
+    """ut[i, j] = m[j, i] - centre, so that products run over neurons; rows beyond the values are 0."""
     ut[m.shape[1] :] = 0
     for j in range(G):
-        stand(m[j], m2[j], inv[j], centre, j, ut)
-
-
-@njit(cache=True, nogil=True)
-def stand(m, mm, inv, centre, j, ut):
-    """Column j: the unit vector of m - centre."""
-    if brief(mm):
-        for i in range(m.shape[0]):
-            ut[i, j] = (np.float64(m[i]) - centre) / np.sqrt(mm)
-    else:
-        for i in range(m.shape[0]):
-            ut[i, j] = (m[i] - np.float32(centre)) * inv
+        for i in range(m.shape[1]):
+            ut[i, j] = m[j, i] - np.float32(centre)
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)
-def cosines(ut, y, G, upper):
-    """upper[j] = <y, u_j> for unit vectors u_j; the length of y is a multiple of 4."""
+def cosines(ut, y, inv, G, upper):
+    """upper[j] = <y, u_j> inv[j]; the length of y is a multiple of 4."""
     last = y.shape[0] - 4
     for j in range(G):
         upper[j] = 0
@@ -65,7 +54,7 @@ def cosines(ut, y, G, upper):
     a, b, c, e = y[i], y[i + 1], y[i + 2], y[i + 3]
     ua, ub, uc, ue = ut[i], ut[i + 1], ut[i + 2], ut[i + 3]
     for j in range(G):
-        upper[j] += a * ua[j] + b * ub[j] + c * uc[j] + e * ue[j]
+        upper[j] = (upper[j] + a * ua[j] + b * ub[j] + c * uc[j] + e * ue[j]) * inv[j]
 
 
 @njit(cache=True, nogil=True)
@@ -81,20 +70,21 @@ def learn_small(
     for n in range(lo, hi):
         mn, m2n, invn, cn, mun = m[n], m2[n], inv[n], c[n], mu[n]
         G = grown[n]
-        transpose(mn, m2n, invn, G, centre, ut)
+        transpose(mn, G, centre, ut)
         for t in range(x.shape[1]):
             xt = x[n, t]
             xx = shift(xt, centre, y)
             j, s = -1, -np.inf
             if G:
-                cosines(ut, y, G, upper)
+                cosines(ut, y, invn, G, upper)
                 slack = (2 * d + 16) * ULP * np.sqrt(xx)
                 j, s, _ = decide(upper, G, slack, xt, xx, NOTHING, False, mn, m2n, centre, index, value)
             j, new, writes = fate(j, s, eps[t], cn, written[n], G, capacity, when_full)
             if writes:
                 write(j, new, s, xt, mn, m2n, invn, cn, mun, written[n], first + t, pseudo, centre)
                 G = max(G, j + 1)
-                stand(mn[j], m2n[j], invn[j], centre, j, ut)
+                for i in range(d):
+                    ut[i, j] = mn[j, i] - np.float32(centre)
             k[n, t], a[n, t], grew[n, t], wrote[n, t] = j, s, new, writes
             v[n, t] = strength(new, s, xt, xx, mn[j], m2n[j], centre, after)
         grown[n] = G
@@ -128,7 +118,7 @@ def best_small(lo, hi, x, seen, masked, m, m2, inv, grown, centre, k, v):
     for n in range(lo, hi):
         mn, m2n, invn = m[n], m2[n], inv[n]
         G = grown[n]
-        transpose(mn, m2n, invn, G, centre, ut)
+        transpose(mn, G, centre, ut)
         for t in range(x.shape[1]):
             xt = x[n, t]
             if masked and not seen[n, t].all():
@@ -142,6 +132,6 @@ def best_small(lo, hi, x, seen, masked, m, m2, inv, grown, centre, k, v):
                 k[n, t], v[n, t], _ = decide(upper, G, slack, xt, xx, st, True, mn, m2n, centre, index, value)
             else:
                 xx = shift(xt, centre, y)
-                cosines(ut, y, G, upper)
+                cosines(ut, y, invn, G, upper)
                 slack = (2 * d + 16) * ULP * np.sqrt(xx)
                 k[n, t], v[n, t], _ = decide(upper, G, slack, xt, xx, NOTHING, False, mn, m2n, centre, index, value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,12 +47,20 @@ def cuda(device: str) -> Cuda:
     return Cuda(place)
 
 
+@cache
+def queue(place: Any) -> Any:
+    """The stream of a device's memories; none where there is only Triton's interpreter."""
+    import torch
+
+    return torch.cuda.Stream(place) if place.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+
 class Cuda:
     """Arrays of torch on a device.
 
-    A memory has a stream of its own, on which all its work is queued: what one thread changes and what others ask is
-    done in the order in which they had their turns, and arrays that are given back are used again in that order too.
-    The stream of whoever calls waits for it, and it for that one.
+    The memories of a device have a stream of their own, on which all their work is queued: what one thread changes and
+    what others ask is done in the order in which they had their turns, and arrays that are given back are used again in
+    that order too. The stream of whoever calls waits for it, and it for that one.
     """
 
     tensors = True
@@ -62,19 +71,14 @@ class Cuda:
     def __init__(self, place: Any) -> None:
         self.place = place
         self.name = str(place)
-        self.queue = self._queue()
-
-    def _queue(self) -> Any:
-        import torch
-
-        return torch.cuda.Stream(self.place) if self.place.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.queue = queue(place)
 
     @contextmanager
     def stream(self) -> Iterator[None]:
         import torch
 
         caller = torch.cuda.current_stream(self.place) if self.queue else None
-        if caller is None or caller == self.queue:  # Triton's interpreter has none; or a question within a question
+        if caller is None or caller == self.queue:  # the interpreter; or a question within a question
             yield
             return
         self.queue.wait_stream(caller)
