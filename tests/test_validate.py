@@ -165,6 +165,7 @@ def test_nothing_observed_is_said() -> None:
     assert list(found.score[[1, 4]]) == [0, 0]
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_values_that_change_after_they_were_checked_do_no_harm() -> None:
     """What another thread does to an array is not noticed, but an index never leaves its range."""
     for shape in ((8, 8), (10, 10)):
