@@ -46,7 +46,8 @@ class Turns:
 
     def __init__(self) -> None:
         self.begin()
-        EVERY.add(self)
+        with _known:
+            EVERY.add(self)
 
     def begin(self) -> None:
         """Nobody reads, nobody writes."""
@@ -137,11 +138,14 @@ class Turns:
 WHO = ": by a signal handler, a finalizer or a rule of inference of your own?"
 
 EVERY: weakref.WeakSet[Turns] = weakref.WeakSet()
+_known = threading.RLock()  # held while it changes
 _shut: list[Any] = []
 
 
 def _before_fork() -> None:
     """A child gets every memory between two samples: what happens in the middle of a chunk would not go on there."""
+    _known.acquire()
+    _shut.append(_known)
     for turns in list(EVERY):
         turns._gate.acquire()
         _shut.append(turns._gate)
@@ -154,6 +158,8 @@ def _after_fork() -> None:
 
 def _in_child() -> None:
     """Of the threads only one lives on: nobody will ever release what the others hold."""
+    global _known
+    _known = threading.RLock()
     _shut.clear()
     for turns in list(EVERY):
         turns.begin()
