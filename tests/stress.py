@@ -45,7 +45,6 @@ class Learned(NamedTuple):
 class Kept(NamedTuple):
     began: float
     ended: float
-    step: int
     where: Path | SQHN
 
 
@@ -110,12 +109,12 @@ class Stress:
         path = self.folder / f"{rng.integers(2**62)}.sqhn"
         began = time.monotonic()
         self.memory.save(path)
-        self.kept.append(Kept(began, time.monotonic(), -1, path))
+        self.kept.append(Kept(began, time.monotonic(), path))
 
     def copy(self, rng: np.random.Generator) -> None:
         began = time.monotonic()
         other = copy.copy(self.memory)
-        self.kept.append(Kept(began, time.monotonic(), -1, other))
+        self.kept.append(Kept(began, time.monotonic(), other))
         time.sleep(0.02)
 
     def reset(self, rng: np.random.Generator) -> None:
