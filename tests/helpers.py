@@ -94,3 +94,15 @@ def scaled_copies(shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
     which = rng.permutation(np.repeat(np.arange(DIRECTIONS), COPIES))
     scales = rng.uniform(0.2, 1.0, (len(which), *[1] * len(shape)))
     return np.asarray(0.5 + scales * directions[which], np.float32)
+
+
+def ties_in_a_row() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Three things to memorize at two nodes of four values by plain cosines, and a question.
+
+    At its first node neuron 2 is best, 1 is within rounding of 2 and so the first of the best, and 0, which the memory
+    node expects, is within rounding of 1 but not of 2.
+    """
+    near = np.zeros((3, 4))
+    near[:, 0], near[0, 1], near[1, 2] = 1, np.sqrt(3.0e-12), np.sqrt(1.6e-12)
+    stored = np.concatenate([near, np.eye(4)[:3]], axis=1)
+    return stored.astype(np.float32), np.concatenate([near[2], stored[0, 4:]]).astype(np.float32)

@@ -88,13 +88,12 @@ class Exact:
         return self.message(bank, bank.activity(patches))
 
     def up(self, bank: Bank, below: Message) -> Message:
-        return self.message(bank, bank.max_sum(below.evidence, below.value))
+        return self.message(bank, bank.max_sum(below.evidence))
 
     @staticmethod
     def message(bank: Bank, u: Array) -> Message:
         """u (nodes, batch, neurons)."""
-        k, top = bank.first_best(u)
-        return Message(k, top, u)
+        return Message(*bank.first_best(u), u)
 
     def score(self, root: Message, terms: int) -> Array:
         return root.value[0] / terms

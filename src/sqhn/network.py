@@ -349,6 +349,9 @@ class SQHN:
         k = [messages[-1].k]
         blend = rule.blend(self.options.blend)
         for parent, bank, message in zip(reversed(self._codes), self.banks[-2::-1], messages[-2::-1]):
+            if blend == 1:
+                k.insert(0, message.k)  # nobody listens to parents
+                continue
             support = parent.support(k[0])
             k.insert(0, bank.choose(message.k, message.value, support, rule.at(bank, message, support), blend))
         return k

@@ -36,6 +36,16 @@ def winner(h: Vector) -> int:
     return int(np.flatnonzero(h >= h.max() - TIE)[0])
 
 
+def choice(h: Vector, p: Vector, blend: float) -> int:
+    """The value of a node on the way down, from its own activity and what its parent expects.
+
+    It is the best of those that the parent expects and of the node's own winner, which stands for all others: no
+    tolerance reaches beyond it to a neuron that both find worse.
+    """
+    heard = (p > 0) | (np.arange(len(h)) == winner(h))
+    return winner(np.where(heard, blend * h + (1 - blend) * p, -np.inf))
+
+
 def cosine(products: Vector, lengths: Vector, length: float) -> Vector:
     """Of vectors with a vector, from products and lengths: 1 where both have no length, 0 where one has none."""
     both = lengths * length
@@ -310,13 +320,15 @@ class ReferenceSQHN:
         """The value of every node, level by level.
 
         rule: "feedforward" (argmax of every h), "paper" (up and down, `sweeps` times: 2.5, 2.7) or "exact" (2.8).
+            With blend 1 no node listens to its parent, and the first two are the same.
         """
         if rule == "exact":
             return self.exact(x, observed)[0]
         u = self.up(x, observed)
         seen = [None] * len(self.levels[0]) if observed is None else list(self.patches(observed))
+        k = [np.array([winner(un) for un in level]) for level in u]
         blend = self.options.blend
-        for sweep in range(sweeps if rule == "paper" else 0):
+        for sweep in range(sweeps if rule == "paper" and blend < 1 else 0):
             if sweep:
                 for number, level in enumerate(self.levels):
                     if number == 0:
@@ -324,11 +336,13 @@ class ReferenceSQHN:
                     else:
                         h = self.above(number, u[number - 1])
                     u[number] = [blend * un + (1 - blend) * hn for un, hn in zip(u[number], h)]
+            k[-1][0] = winner(u[-1][0])
             for number in range(len(self.levels) - 1, 0, -1):
                 for n, q, child in self.families(number):
-                    p = self.expectation(number, n, q, winner(u[number][n]))
-                    u[number - 1][child] = blend * u[number - 1][child] + (1 - blend) * p
-        return [np.array([winner(un) for un in level]) for level in u]
+                    h, p = u[number - 1][child], self.expectation(number, n, q, k[number][n])
+                    k[number - 1][child] = choice(h, p, blend)
+                    u[number - 1][child] = blend * h + (1 - blend) * p
+        return k
 
     def exact(self, x: ArrayLike, observed: ArrayLike | None = None) -> tuple[Codes, float]:
         """Max-sum (2.8): the assignment of maximal energy, and that energy."""
@@ -342,7 +356,8 @@ class ReferenceSQHN:
         k[-1][0] = winner(u[-1][0])
         for number in range(len(self.levels) - 1, 0, -1):
             for n, q, child in self.families(number):
-                k[number - 1][child] = winner(self.expectation(number, n, q, k[number][n]) + u[number - 1][child])
+                p = self.expectation(number, n, q, k[number][n])
+                k[number - 1][child] = choice(u[number - 1][child], p, 0.5)
         return k, float(u[-1][0].max()) / self.terms
 
     def random(self, rng: np.random.Generator) -> Codes:

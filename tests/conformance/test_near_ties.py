@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
 from sqhn.banks import pattern
+from sqhn.level import TIE, Options
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state, scaled_copies
+from tests.helpers import assert_same_state, scaled_copies, ties_in_a_row
 
 
 @pytest.mark.parametrize("path", ["small", "large", "large without view"])
@@ -167,3 +168,19 @@ def test_errors_do_not_shrink_with_a_neuron_that_cancels(monkeypatch: pytest.Mon
     memory = SQHN((8,), [Level(capacity=2)])
     memory._patterns.blind = np.inf
     assert list(memory.learn(stream).index) == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("rule", ["paper", "feedforward", "exact"])
+@pytest.mark.parametrize("blend", [0.5, 1.0])
+def test_ties_do_not_reach_from_one_to_the_next(rule: str, blend: float) -> None:
+    stored, question = ties_in_a_row()
+    levels = [Level(4, 3), Level(capacity=3)]
+    options = Options(similarity="cosine", blend=blend)
+    memory, reference = SQHN((8,), levels, similarity="cosine", blend=blend), ReferenceSQHN((8,), levels, options)
+    memory.memorize(stored)
+    reference.memorize(stored)
+    similar = reference.up(question, None)[0][0]
+    assert similar[0] < similar[2] - TIE < similar[1] < similar[0] + TIE
+    index = 1 if rule == "feedforward" or (rule == "paper" and blend == 1) else 0
+    assert reference.infer(question, rule=rule)[0][0] == index
+    np.testing.assert_array_equal(memory.recall(question, inference=rule).x[:4], stored[index, :4])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqhn import SQHN, Level
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_answers, assert_same_state, fingerprint, scaled_copies
+from tests.helpers import assert_same_answers, assert_same_state, fingerprint, scaled_copies, ties_in_a_row
 
 TREES: dict[str, tuple[tuple[int, ...], list[Level]]] = {
     "one level": ((6, 7), [Level(capacity=9)]),
@@ -267,3 +267,13 @@ def test_a_dead_sensor_and_a_faint_one(device: str) -> None:
 def test_overwriting_takes_turns(device: str) -> None:
     memory = SQHN((6, 6), [Level(capacity=4, when_full="overwrite")], device=device)
     assert list(memory.learn(stream((6, 6), "different", 10)).index) == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+
+
+@pytest.mark.parametrize("rule", ["paper", "feedforward", "exact"])
+def test_ties_do_not_reach_from_one_to_the_next(rule: str, device: str) -> None:
+    stored, question = ties_in_a_row()
+    levels = [Level(4, 3), Level(capacity=3)]
+    memory = SQHN((8,), levels, similarity="cosine", device=device)
+    memory.memorize(stored)
+    index = 1 if rule == "feedforward" else 0
+    np.testing.assert_array_equal(memory.recall(question, inference=rule).x[:4], stored[index, :4])

@@ -34,9 +34,9 @@ class HostArrays:
 
     @staticmethod
     def first_best(u: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """The first neuron whose value is the maximum, rounding apart, and the maximum; u (nodes, batch, neurons)."""
-        top = u.max(axis=2)
-        return (u >= top[:, :, None] - TIE).argmax(axis=2).astype(np.int32), top
+        """The first neuron whose value is the maximum, rounding apart, and its value; u (nodes, batch, neurons)."""
+        k = (u >= u.max(axis=2, keepdims=True) - TIE).argmax(axis=2)
+        return k.astype(np.int32), np.take_along_axis(u, k[:, :, None], 2)[:, :, 0]
 
     @staticmethod
     def pick(u: NDArray[np.float64], support: Support) -> NDArray[np.float64]:

@@ -114,12 +114,12 @@ class CodeBank(HostArrays):
         )  # fmt: skip
         return h
 
-    def max_sum(self, u: NDArray[np.float64], top: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The best sum each neuron can reach with its children; u (child nodes, batch, values), top its maximum."""
+    def max_sum(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The best sum each neuron can reach with its children; u (child nodes, batch, values)."""
         out = np.empty((self.nodes, u.shape[1], self.neurons.most))
         split_range(
-            kernels.max_sum, self.nodes * u.shape[1], float(out.size) * self.family, self.children, u, top, self.pool,
-            self.by_neuron, self.neurons.c, self.grown, out,
+            kernels.max_sum, self.nodes * u.shape[1], float(out.size) * self.family, self.children, u, u.max(axis=2),
+            self.pool, self.by_neuron, self.neurons.c, self.grown, out,
         )  # fmt: skip
         return out
 
