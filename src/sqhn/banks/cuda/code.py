@@ -174,7 +174,7 @@ class CudaCodeBank(CudaArrays):
         """The children's values and strengths, (nodes, children, batch)."""
         k = evidence.k
         v = evidence.v
-        return k[self.children], torch.where(v.abs() > TIE, v, 0.0)[self.children]
+        return k[self.children], torch.nn.functional.hardshrink(v, TIE)[self.children]
 
     def _learn(self, k: Tensor, v: Tensor, partial: bool) -> Sent:
         batch, neurons = k.shape[2], self.neurons
@@ -317,14 +317,14 @@ class CudaCodeBank(CudaArrays):
             overlap, squares, self.neurons.c[n, j], strengths.square().sum(1).sqrt(), strengths.sum(1)
         )
 
-    def max_sum(self, u: Tensor, top: Tensor) -> Tensor:
-        """The best sum each neuron can reach with its children; u (child nodes, batch, values), top its maximum."""
+    def max_sum(self, u: Tensor) -> Tensor:
+        """The best sum each neuron can reach with its children; u (child nodes, batch, values)."""
         most = int(self.grown.max())
         batch = u.shape[1]
         entries = self.entries
         n, q, k, j = entries.fields
         child = self.children[n, q]
-        reach = top[self.children][:, :, None, :].expand(-1, -1, most, -1).reshape(-1, batch).clone()
+        reach = u.amax(2)[self.children][:, :, None, :].expand(-1, -1, most, -1).reshape(-1, batch).clone()
         gain = entries.count[:, None] / self.neurons.c[n, j, None].double() + u[child, :, k]
         place = (n * self.family + q) * most + j
         reach.scatter_reduce_(0, place[:, None].expand_as(gain), gain, "amax")

@@ -34,6 +34,7 @@ SCRATCH = 1 << 27  # products held at once
 WIDEST = 4096  # neurons, or values, that one program looks at at once
 CACHED = 1 << 23  # products that the cache of a large GPU can hold
 ABREAST = 4  # samples of a neuron that lie side by side where there are more
+ALIGNED = 16  # numbers that a row of products is a multiple of, so that several are read at once
 PART = 1 << 25  # products computed at once
 PLAIN = 256  # values per node up to which float32 products are near enough
 
@@ -80,7 +81,7 @@ class CudaPatternBank(CudaArrays):
         room = self.neurons.wanted(more)
         batch = min(more, self.chunk_size(more))
         width = min(room, self.neurons.most + batch)
-        products, part = self.nodes * batch * width, max(PART, batch * width)
+        products, part = self.nodes * batch * (width + ALIGNED), max(PART, batch * width)
         among = self.nodes * batch * (batch + 2 * self.size)
         bytes_each = self.unit.itemsize
         needed = 4 * products + bytes_each * min(products, part) + (bytes_each + 4) * among + 300 * self.nodes * batch
@@ -115,7 +116,7 @@ class CudaPatternBank(CudaArrays):
         sums = torch.empty((*shape, 4), dtype=torch.float64, device=self.device)
         kernels.walk[(self.nodes,)](
             A, top, gram, x, xx, facts, eps, self.m, norm, self.scale, self.moved, neurons.c, neurons.written,
-            neurons.grown, value, first, last, visits, k, looked, kind, count, batch, width, tiles, neurons.room,
+            neurons.grown, value, first, last, visits, k, looked, kind, count, batch, A.shape[2], tiles, neurons.room,
             self.size, math.sqrt(self.size), self.capacity, self.error + 10 * kernels.ULP, neurons.step + 1,
             when_full=self.when_full, Q=Q, J=J, T=power(tiles, 1, 1 << 20), B=power(batch, 16, 1 << 20),
             num_warps=WALKERS, **rest,
@@ -138,7 +139,8 @@ class CudaPatternBank(CudaArrays):
         """
         batch = y.shape[1]
         Q = 1 if self.nodes * batch * width <= CACHED else ABREAST
-        A = torch.empty((self.nodes, -(-batch // Q), width, Q), device=self.device)
+        wide = -(-width // ALIGNED) * ALIGNED
+        A = torch.empty((self.nodes, -(-batch // Q), wide, Q), device=self.device)
         top = torch.empty((self.nodes, batch, tiles), device=self.device) if tiles > 1 else A
         step = max(1, PART // (batch * width))
         for n in range(0, self.nodes, step):
@@ -147,7 +149,7 @@ class CudaPatternBank(CudaArrays):
                 some = torch.bmm(y[part], self.unit[part, :width].mT)
             about = facts[part], norm[part]
             kernels.arrange[(-(-width // 256), A.shape[1], len(some))](
-                some, *about, A[part], batch, width, norm.shape[1], Q=Q, J=256
+                some, *about, A[part], batch, width, wide, norm.shape[1], Q=Q, J=256
             )
             if tiles > 1:
                 kernels.tops[(tiles, len(some) * batch)](

@@ -98,15 +98,18 @@ def cell(t, i, width, Q: tl.constexpr):
 
 
 @triton.jit
-def arrange(products, facts, norm, A, batch, width, room, Q: tl.constexpr, J: tl.constexpr):
-    """Put the products (nodes, batch, width) of Q samples of one node with J neurons in the order of `cell`."""
+def arrange(products, facts, norm, A, batch, width, wide, room, Q: tl.constexpr, J: tl.constexpr):
+    """Put the products (nodes, batch, width) of Q samples of one node with J neurons in the order of `cell`.
+
+    There a row has `wide` of them, of which those that are not there are 0.
+    """
     t, n = Q * tl.program_id(1) + tl.arange(0, Q)[None, :], tl.program_id(2).to(tl.int64)
     i = tl.program_id(0) * J + tl.arange(0, J)[:, None]
     p = tl.load(products + (n * batch + t) * width + i, mask=(t < batch) & (i < width), other=0.0)
     long = tl.load(facts + 2 * (n * batch + t), mask=t < batch, other=0.0)
     p = tl.where((long < 0) & (tl.load(norm + n * room + i, mask=i < width, other=1.0) == 0), 1.0, p)
-    A_n = A + n * ((batch + Q - 1) // Q * Q) * width
-    tl.store(A_n + cell(t, i, width, Q), p.to(tl.float32), mask=i + 0 * t < width)
+    A_n = A + n * ((batch + Q - 1) // Q * Q) * wide
+    tl.store(A_n + cell(t, i, wide, Q), p.to(tl.float32), mask=i + 0 * t < wide)
 
 
 @triton.jit
@@ -179,9 +182,9 @@ def walk(
     has more than one tile of J neurons, top (nodes, batch, tiles) bounds the products of each tile from above. step is
     that of the first sample.
 
-    A step waits for memory once: what the next one needs is loaded together with what is known about the neuron. All
-    of it is float32, whose errors `slack` covers: that of the products, of this arithmetic, and of what the float32
-    prototypes lose when they move.
+    A step waits for memory once: what the next one needs is loaded together with what is known about the neuron, or
+    before. All of it is float32, whose errors `slack` covers: that of the products, of this arithmetic, and of what the
+    float32 prototypes lose when they move.
     """
     n = tl.program_id(0).to(tl.int64)
     A_n, gram_n = A + n * ((batch + Q - 1) // Q * Q) * width, gram + n * batch * batch
@@ -203,6 +206,9 @@ def walk(
     if T == 1:
         row = tl.load(A_n + cell(0, lane, width, Q), mask=lane < width, other=0.0)
     for t in range(batch):
+        soon = tl.minimum(t + 1, batch - 1)
+        if T == 1:  # as the samples before this one left it: on its way while this one is decided
+            next_row = tl.load(A_n + cell(soon, lane, width, Q), mask=lane < width, other=0.0)
         slack = rough + loose
         flat = long < 0
         j = G * 0
@@ -254,7 +260,6 @@ def walk(
                 below = tl.load(value_n + j) < tl.load(eps + t) - _TIE
         to, what = fate(below | (G == 0), j, G, c_n, written_n, capacity, when_full, J)
         # What is known about the neuron, its products with the samples to come, and the next sample.
-        soon = tl.minimum(t + 1, batch - 1)
         ahead = (later > t) & (later < tl.where(what == _KEPT, 0, batch))
         old = tl.load(A_n + cell(later, to, width, Q), mask=ahead, other=0.0)
         old_soon, p = tl.load(A_n + cell(soon, to, width, Q)), tl.load(A_n + cell(t, to, width, Q))
@@ -262,8 +267,6 @@ def walk(
         before_look, before_birth = tl.load(last_n + j), tl.load(last_n + to)
         g_soon = tl.load(gram_n + t * batch + soon)
         g_next = tl.load(gram_n + soon * batch + later, mask=later < batch, other=0.0)
-        if T == 1:
-            row = tl.load(A_n + cell(soon, lane, width, Q), mask=lane < width, other=0.0)
         long_soon, need_soon = sample(facts_n + 2 * soon)
         tl.debug_barrier()  # all have read what is written now
         seen, born = tl.where(G > 0, j, -1), tl.where(what == _BECAME, to, -1)
@@ -282,7 +285,7 @@ def walk(
             tl.store(A_n + cell(later, to, width, Q), products, mask=ahead)
             if T == 1:
                 g_soon = tl.where(flat & (long_soon < 0), 1.0, g_soon)
-                row = tl.where(lane == to, of_old * old_soon + of_new * g_soon, row)
+                next_row = tl.where(lane == to, of_old * old_soon + of_new * g_soon, next_row)
             else:
                 bounds = top_n + later * tiles + to // J
                 tl.store(bounds, tl.maximum(tl.load(bounds, mask=ahead, other=0.0), products), mask=ahead)
@@ -305,6 +308,8 @@ def walk(
         tl.store(count_n + t, used)
         G = tl.where(what == _BECAME, tl.maximum(G, to + 1), G)
         g = g_next
+        if T == 1:
+            row = next_row
         long, need = long_soon, need_soon
         tl.debug_barrier()
     tl.store(grown + n, G)
