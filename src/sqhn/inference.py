@@ -93,7 +93,8 @@ class Exact:
     @staticmethod
     def message(bank: Bank, u: Array) -> Message:
         """u (nodes, batch, neurons)."""
-        return Message(*bank.first_best(u), u)
+        k, value = bank.first_best(u)
+        return Message(k, value, u)
 
     def score(self, root: Message, terms: int) -> Array:
         return root.value[0] / terms

@@ -339,9 +339,9 @@ class ReferenceSQHN:
             k[-1][0] = winner(u[-1][0])
             for number in range(len(self.levels) - 1, 0, -1):
                 for n, q, child in self.families(number):
-                    h, p = u[number - 1][child], self.expectation(number, n, q, k[number][n])
-                    k[number - 1][child] = choice(h, p, blend)
-                    u[number - 1][child] = blend * h + (1 - blend) * p
+                    own, p = u[number - 1][child], self.expectation(number, n, q, k[number][n])
+                    k[number - 1][child] = choice(own, p, blend)
+                    u[number - 1][child] = blend * own + (1 - blend) * p
         return k
 
     def exact(self, x: ArrayLike, observed: ArrayLike | None = None) -> tuple[Codes, float]:
