@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn import SQHN, EmptyMemoryError, Level
+from sqhn.door import as_numpy
 from sqhn.reference import ReferenceSQHN
-from sqhn.validate import as_numpy
 from tests.helpers import assert_same_state
 
 SHAPE = (8, 12)

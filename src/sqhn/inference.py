@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from sqhn.banks.neurons import Array, Codes, Patches, Support
-from sqhn.level import check_word
+from sqhn.checks import check_word
 
 __all__ = ["INFERENCES", "Exact", "Inference", "Message", "Paper", "by_name"]
 

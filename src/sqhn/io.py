@@ -26,9 +26,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as deserialize
 from safetensors.numpy import save as serialize
 
+from sqhn.checks import as_shape
 from sqhn.level import Level, Options
 from sqhn.memory import MemoryFileError
-from sqhn.validate import as_shape
 
 if TYPE_CHECKING:
     from sqhn.network import SQHN

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from numbers import Integral, Real
-from typing import Any, Literal, get_args, get_type_hints
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TIE", "Level", "Options"]
+from sqhn.checks import check_share, check_words, is_real, is_whole
+
+__all__ = ["TIE", "Level", "Options", "as_levels"]
 
 TIE = 1e-12
 """Float64 activities closer than this are equal, and one as close to 0 is silence: rounding must not decide.
@@ -49,13 +52,13 @@ class Level:
         if isinstance(self.kernel, list):
             object.__setattr__(self, "kernel", tuple(self.kernel))
         sides: tuple[Any, ...] = self.kernel if isinstance(self.kernel, tuple) else (self.kernel,)
-        if self.kernel is not None and not (sides and all(_whole(k) and k >= 1 for k in sides)):
+        if self.kernel is not None and not (sides and all(is_whole(k) and k >= 1 for k in sides)):
             raise ValueError(f"kernel must be a positive int, a tuple of them, or None; got {self.kernel!r}")
-        if not _whole(self.capacity) or not 1 <= self.capacity <= MOST:
+        if not is_whole(self.capacity) or not 1 <= self.capacity <= MOST:
             raise ValueError(f"capacity must be given, an int from 1 to {MOST:,}; got {self.capacity!r}")
         for name in ("alpha", "gamma"):
             value = getattr(self, name)
-            if not _real(value) or not value > 0:
+            if not is_real(value) or not value > 0:
                 raise ValueError(f"{name} must be a number above 0; got {value!r}")
         if math.isinf(self.gamma):
             raise ValueError(f"gamma must be finite; got {self.gamma!r}")
@@ -102,12 +105,11 @@ class Options:
     update_order: Literal["layerwise", "after"] = "layerwise"
 
     def __post_init__(self) -> None:
-        if not _real(self.blend) or not 0 <= self.blend <= 1:
-            raise ValueError(f"blend must be a number from 0 to 1; got {self.blend!r}")
-        if self.rho is not None and (not _real(self.rho) or not 0 <= self.rho < math.inf):
+        blend = check_share("blend", self.blend)
+        if self.rho is not None and (not is_real(self.rho) or not 0 <= self.rho < math.inf):
             raise ValueError(f"rho must be a number of at least 0, or None; got {self.rho!r}")
         check_words(self)
-        _plain(self, blend=float(self.blend), rho=None if self.rho is None else float(self.rho))
+        _plain(self, blend=blend, rho=None if self.rho is None else float(self.rho))
 
     @property
     def centre(self) -> float:
@@ -121,25 +123,18 @@ def _plain(value: Any, **numbers: Any) -> None:
         object.__setattr__(value, name, number)
 
 
-def check_words(value: Any) -> None:
-    """Raise unless every field declared as a `Literal` holds one of its words."""
-    hints = get_type_hints(type(value))
-    for field in fields(value):
-        words = get_args(hints[field.name])
-        if words and all(isinstance(word, str) for word in words):
-            check_word(field.name, getattr(value, field.name), words)
-
-
-def check_word(name: str, word: object, words: tuple[str, ...]) -> None:
-    """Raise unless `word` is one of `words`."""
-    if not isinstance(word, str) or word not in words:
-        listed = ", ".join(repr(w) for w in words)
-        raise ValueError(f"{name} must be one of {listed}; got {word!r}")
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+def as_levels(levels: Sequence[Level] | None, capacity: int | None) -> tuple[Level, ...]:
+    """The levels of a tree, or the one level that a capacity stands for."""
+    if (levels is None) == (capacity is None):
+        raise ValueError("give either capacity=N for one level, or a list of Levels; not both, not neither")
+    if levels is None:
+        assert capacity is not None
+        return (Level(capacity=capacity),)
+    if isinstance(levels, Integral):
+        raise TypeError(f"levels must be a list of Levels; for one level of {levels} neurons say capacity={levels}")
+    if isinstance(levels, Level) or not isinstance(levels, Sequence) or not levels:
+        raise TypeError(f"levels must be a list of at least one Level; got {levels!r}")
+    for number, level in enumerate(levels, start=1):
+        if not isinstance(level, Level):
+            raise TypeError(f"levels must be a list of Levels; entry {number} is {level!r}")
+    return tuple(levels)

@@ -20,12 +20,13 @@ from numpy.typing import ArrayLike
 from sqhn import io
 from sqhn.banks.home import home
 from sqhn.banks.neurons import Array, Codes, Patches, Sent
+from sqhn.checks import as_shape, check_word
+from sqhn.door import Given, as_samples
 from sqhn.inference import Inference, Message, by_name
-from sqhn.level import TIE, Level, Options, check_word
+from sqhn.level import TIE, Level, Options, as_levels
 from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Score, Written
 from sqhn.patches import plan
 from sqhn.turns import Turns
-from sqhn.validate import as_levels, as_samples, as_shape
 
 __all__ = ["SQHN"]
 
@@ -418,10 +419,8 @@ class SQHN:
 
     # -- doors ---------------------------------------------------------------------------------------------------
 
-    def _samples(
-        self, x: ArrayLike, observed: ArrayLike | None = None, holes: bool = False
-    ) -> tuple[Array, bool, Array]:
-        """Checked samples, whether there is just one, and which values were seen (holes: some need not be)."""
+    def _samples(self, x: ArrayLike, observed: ArrayLike | None = None, holes: bool = False) -> Given:
+        """Checked samples (holes: values may be masked)."""
         return as_samples(x, self.input_shape, observed, tensors=self._home.tensors, holes=holes)
 
     def _questions(self, samples: Array, seen: Array, rule: Inference) -> Iterator[Patches]:

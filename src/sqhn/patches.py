@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.door import is_tensor
 from sqhn.level import Level
-from sqhn.validate import is_tensor
 
 __all__ = ["Tiling", "plan"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from sqhn.baselines.training import EWC, OPTIMIZERS, SGD, Gradient, Product, Reservoir, dense, load_torch
+from sqhn.baselines.training import EWC, OPTIMIZERS, SGD, Gradient, Product, Replay, dense, load_torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -115,15 +115,15 @@ def test_consolidation_without_strength_is_plain_descent() -> None:
 
 
 def test_the_batch_is_what_is_held_and_the_current_example() -> None:
-    reservoir = Reservoir(2, torch.empty(1), seed=0)
+    replay = Replay(2, torch.empty(1), seed=0)
     batches = []
     for value in (1.0, 2.0, 3.0):
-        inputs, targets = reservoir.batch(torch.tensor([value]), torch.tensor([-value]))
+        inputs, targets = replay.batch(torch.tensor([value]), torch.tensor([-value]))
         batches.append(inputs[:, 0].tolist())
         assert torch.equal(targets, -inputs)
-        reservoir.insert()
+        replay.insert()
     assert batches == [[1.0], [1.0, 2.0], [1.0, 2.0, 3.0]]
-    assert reservoir.held == 2
+    assert len(replay.reservoir) == 2
 
 
 def test_every_example_is_as_likely_to_be_held() -> None:
@@ -131,13 +131,13 @@ def test_every_example_is_as_likely_to_be_held() -> None:
     size, examples, trials = 4, 12, 3000
     held = np.zeros(examples)
     for seed in range(trials):
-        reservoir = Reservoir(size, torch.empty(()), seed)
+        replay = Replay(size, torch.empty(()), seed)
         for number in range(examples):
-            reservoir.batch(torch.tensor(float(number)), torch.tensor(float(number)))
-            reservoir.insert()
-        kept = reservoir.inputs[:size].int().tolist()
+            replay.batch(torch.tensor(float(number)), torch.tensor(float(number)))
+            replay.insert()
+        kept = replay.inputs[:size].int().tolist()
         assert len(set(kept)) == size
-        assert torch.equal(reservoir.inputs[:size], reservoir.targets[:size])
+        assert torch.equal(replay.inputs[:size], replay.targets[:size])
         held[kept] += 1
     p = size / examples
     assert np.abs(held / trials - p).max() < 4 * math.sqrt(p * (1 - p) / trials)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from sqhn.banks.code import CodeBank
 from sqhn.banks.pattern import PatternBank
+from sqhn.door import as_floats, as_numpy, is_tensor
 from sqhn.level import Level, Options
-from sqhn.validate import as_numpy, is_tensor
 
 __all__ = ["Host"]
 
@@ -36,12 +36,7 @@ class Host:
     def codes(children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int) -> CodeBank:  # noqa: ARG004
         return CodeBank(children, level, options, top)
 
-    @staticmethod
-    def values(samples: NDArray[Any]) -> NDArray[np.float32]:
-        """Samples as float32; uint8 is read as /255."""
-        if samples.dtype == np.uint8:
-            return samples.astype(np.float32) / np.float32(255)
-        return samples.astype(np.float32, copy=False)
+    values = staticmethod(as_floats)
 
     @staticmethod
     def bring(array: NDArray[Any]) -> NDArray[Any]:

@@ -6,22 +6,15 @@ Yoo & Wood, BayesPCN: a continually learnable predictive coding associative memo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
-from sqhn.baselines.predictive import (
-    Activation,
-    Chain,
-    PredictiveMemory,
-    at_least_one,
-    positive,
-    written,
-)
+from sqhn.baselines.predictive import Activation, Chain, PredictiveMemory, written
+from sqhn.checks import check_count, check_number, check_share
+from sqhn.door import as_samples
 from sqhn.interrupt import deferred
 from sqhn.memory import Written
-from sqhn.validate import as_samples
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,10 +59,8 @@ class BayesPCN(PredictiveMemory):
         device: str = "cpu",
         seed: int = 0,
     ) -> None:
-        at_least_one(particles=particles, forget_every=forget_every)
-        positive(sigma_prior=sigma_prior)
-        self.particles, self.forgetting, self.forget_every = particles, _share("forget", forget), forget_every
-        self.sigma_prior = sigma_prior
+        self.particles, self.sigma_prior = check_count("particles", particles), check_number("sigma_prior", sigma_prior)
+        self.forgetting, self.forget_every = check_share("forget", forget), check_count("forget_every", forget_every)
         super().__init__(
             input_shape,
             width,
@@ -116,7 +107,7 @@ class BayesPCN(PredictiveMemory):
 
         0 changes nothing, 1 is the prior; beta twice is 1 - (1 - beta)**2 once.
         """
-        beliefs = self._drifted(_share("beta", beta))
+        beliefs = self._drifted(check_share("beta", beta))
         chains = _in_float32(beliefs)
         with deferred():
             self._beliefs, self._chains = beliefs, chains
@@ -153,9 +144,3 @@ def _in_float32(beliefs: list[Chain]) -> list[Chain]:
     import torch
 
     return [belief.copy(torch.float32) for belief in beliefs]
-
-
-def _share(name: str, value: object) -> float:
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) <= 1:
-        raise ValueError(f"{name} must be a number from 0 to 1; got {value!r}")
-    return float(value)

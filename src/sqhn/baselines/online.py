@@ -11,19 +11,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sqhn.baselines.errors import UnsupportedError
-from sqhn.baselines.training import EWC, OPTIMIZERS, Gradient, Product, Reservoir, load_torch
+from sqhn.baselines.training import EWC, OPTIMIZERS, Gradient, Product, Replay, load_torch
+from sqhn.checks import as_shape, check_count, check_number, check_word, check_words
+from sqhn.door import answers, as_floats, as_samples, parts, together
 from sqhn.interrupt import deferred
-from sqhn.level import Level, check_word, check_words
+from sqhn.level import Level
 from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Written
 from sqhn.patches import Tiling, plan
-from sqhn.validate import as_samples, as_shape
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -220,8 +220,7 @@ class Training:
         check_words(self)
         check_number("rate", self.rate)
         check_number("consolidation", self.consolidation, zero=True)
-        if not isinstance(self.replay, Integral) or isinstance(self.replay, bool) or self.replay < 0:
-            raise ValueError(f"replay must be an int of at least 0; got {self.replay!r}")
+        check_count("replay", self.replay, least=0)
 
 
 class Trainer:
@@ -232,7 +231,7 @@ class Trainer:
         self.model = model
         self.optimizer = OPTIMIZERS[training.optimizer](model.parameters, training.rate)
         self.consolidation = EWC(model.parameters, training.consolidation) if training.consolidation else None
-        self.replay = Reservoir(training.replay, like, seed) if training.replay else None
+        self.replay = Replay(training.replay, like, seed) if training.replay else None
 
     def step(self, x: Tensor, target: Tensor) -> Tensor:
         """Learn one sample, `(1, values)`; the memory node's activity before that."""
@@ -248,15 +247,6 @@ class Trainer:
         if self.replay:
             self.replay.insert()
         return learning.activity[-1]
-
-
-def check_number(name: str, value: object, zero: bool = False) -> None:
-    """Raise unless the value is finite and above 0, or 0 where that is allowed."""
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    if not (number > 0 or (zero and number == 0)):
-        raise ValueError(f"{name} must be a number {'of at least' if zero else 'above'} 0; got {value!r}")
-    if math.isinf(number):
-        raise ValueError(f"{name} must be finite; got {value!r}")
 
 
 # -- the memories --------------------------------------------------------------------------------------------------
@@ -322,7 +312,7 @@ class _Online(ABC):
         if targets.shape != samples.shape:
             raise ValueError(f"every sample needs a target: got {len(samples)} samples and {len(targets)} targets")
         found: list[_Found] = []
-        for part in _parts(len(samples)):
+        for part in parts(len(samples), CHUNK):
             given = self._inside(samples[part])
             wanted = given if target is None else self._inside(targets[part])
             activity = given.new_empty((len(given), self.capacity))
@@ -332,9 +322,9 @@ class _Online(ABC):
                     for one, goal, row in run:
                         row.copy_(self._learn_one(one, goal))
             found.append(_most_active(activity))
-        index, score = _joined(found)
+        index, score = together(found)
         step = np.arange(self._step - len(index), self._step) + 1
-        return Written(*_plain(single, index, np.zeros(len(index), bool), score, step))
+        return Written(*answers(single, index, np.zeros(len(index), bool), score, step))
 
     def _learn_one(self, x: Tensor, target: Tensor) -> Tensor:
         """Learn one sample; the memory node's activity before that."""
@@ -352,19 +342,17 @@ class _Online(ABC):
         if not self.step:
             raise EmptyMemoryError("this memory is empty: learn something before asking it")
         out, found = np.empty(samples.shape, np.float32), []
-        for part in _parts(len(samples)):
+        for part in parts(len(samples), CHUNK):
             recalled = self.model.forward(self._inside(samples[part], None if seen is None else seen[part]))
             out[part] = self._outside(recalled.x).cpu().numpy().reshape(-1, *self.input_shape)
             found.append(_most_active(recalled.activity))
-        return Recalled(out[0] if single else out, *_plain(single, *_joined(found)))
+        return Recalled(*answers(single, out, *together(found)))
 
     def _inside(self, samples: NDArray[Any], seen: NDArray[np.bool_] | None = None) -> Tensor:
-        """Samples as rows in the range that the network works in; uint8 is read as /255."""
-        values = samples.astype(np.float32) / np.float32(255 if samples.dtype == np.uint8 else 1)
-        if seen is not None:
-            values[~seen] = 0
+        """Samples as rows in the range that the network works in."""
+        given = as_floats(samples) if seen is None else np.where(seen, as_floats(samples), np.float32(0))
         scale, shift = self.squeeze
-        rows: Tensor = load_torch().from_numpy(values.reshape(len(values), -1)).to(self.device)
+        rows: Tensor = load_torch().tensor(given.reshape(len(given), -1), device=self.device)
         return rows.mul_(scale).add_(shift)
 
     def _outside(self, rows: Tensor) -> Tensor:
@@ -436,7 +424,7 @@ class OnlineMHN(_Online):
         """Was this sample learned before? By activity or by error, see the class; a score by error is its negative."""
         samples, single, _ = as_samples(x, self.input_shape)
         score, threshold = np.full(len(samples), -np.inf), np.full(len(samples), self.rho)
-        for part in _parts(len(samples)) if self.step else ():
+        for part in parts(len(samples), CHUNK) if self.step else ():
             rows = self._inside(samples[part])
             if self.recognition == "activity":
                 best, index = self.model.forward(rows).activity.max(1)
@@ -445,7 +433,7 @@ class OnlineMHN(_Online):
             else:
                 score[part] = -self._errors(rows, rows).cpu().numpy()
                 threshold[part] = -float(self._error) * self.rho / self.step
-        return Recognized(*_plain(single, score >= threshold, score, threshold))
+        return Recognized(*answers(single, score >= threshold, score, threshold))
 
 
 class OnlineMHNTree(_Online):
@@ -500,10 +488,6 @@ _Found = tuple[NDArray[np.int32], NDArray[np.float64]]
 Step = TypeVar("Step")
 
 
-def _parts(count: int) -> Iterator[slice]:
-    return (slice(start, start + CHUNK) for start in range(0, count, CHUNK))
-
-
 def _runs(steps: Iterator[Step], size: int) -> Iterator[list[Step]]:
     """The steps, `size` at a time."""
     while run := list(islice(steps, size)):
@@ -514,13 +498,3 @@ def _most_active(activity: Tensor) -> _Found:
     """The winner of every row and how active it is."""
     score, index = activity.max(1)
     return index.cpu().numpy().astype(np.int32), score.cpu().numpy().astype(np.float64)
-
-
-def _joined(found: list[_Found]) -> _Found:
-    index, score = zip(*found)
-    return np.concatenate(index), np.concatenate(score)
-
-
-def _plain(single: bool, *fields: NDArray[Any]) -> Iterator[Any]:
-    """Arrays for a batch, plain Python values for one sample."""
-    return (field[0].item() if single else field for field in fields)

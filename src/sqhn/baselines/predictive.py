@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -23,16 +22,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from sqhn.baselines.errors import UnsupportedError
 from sqhn.baselines.training import load_torch
+from sqhn.checks import as_shape, check_count, check_number, check_word
+from sqhn.door import answers, as_floats, as_samples
 from sqhn.interrupt import deferred
-from sqhn.level import check_word
 from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Written
-from sqhn.validate import as_samples, as_shape
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["GPCN", "Chain", "Layer", "PredictiveMemory", "at_least_one", "descend", "positive", "written"]
+__all__ = ["GPCN", "Chain", "Layer", "PredictiveMemory", "descend", "written"]
 
 Activation = Literal["gelu", "relu"]
 Values = list["Tensor"]  # pixels first, then the hidden layers upward; each is (samples, width)
@@ -226,11 +225,11 @@ class PredictiveMemory:
     ) -> None:
         torch = load_torch()
         self.input_shape = as_shape(input_shape)
-        at_least_one(width=width, hidden=hidden, steps=steps, repeats=repeats)
-        positive(rate=rate, sigma=sigma)
         check_word("activation", activation, get_args(Activation))
-        self.width, self.hidden, self.activation = width, hidden, activation
-        self.steps, self.rate, self.sigma, self.repeats = steps, rate, sigma, repeats
+        self.activation = activation
+        self.width, self.hidden = check_count("width", width), check_count("hidden", hidden)
+        self.steps, self.repeats = check_count("steps", steps), check_count("repeats", repeats)
+        self.rate, self.sigma = check_number("rate", rate), check_number("sigma", sigma)
         self.device, self.seed = torch.device(device), seed
         self.reset()
 
@@ -268,10 +267,10 @@ class PredictiveMemory:
             answer = self._outside(pixels)
         else:
             pixels, energy = self._complete(pixels, seen.reshape(len(samples), -1), random)
-            answer = np.where(seen, _unit(samples), self._outside(pixels))
+            answer = np.where(seen, as_floats(samples), self._outside(pixels))
         score = -energy.double().cpu().numpy()
         index = np.full(len(samples), -1, np.int32)
-        return Recalled(answer[0], -1, float(score[0])) if single else Recalled(answer, index, score)
+        return Recalled(*answers(single, answer, index, score))
 
     def recognize(self, x: ArrayLike) -> Recognized:  # noqa: ARG002
         """Refuse: neither paper says how these models would tell old from new."""
@@ -357,7 +356,7 @@ class PredictiveMemory:
     def _inside(self, samples: NDArray[Any]) -> Tensor:
         import torch
 
-        flat = _unit(samples).reshape(len(samples), -1)
+        flat = as_floats(samples).reshape(len(samples), -1)
         return torch.tensor(flat, device=self.device) * 2 - 1
 
     def _outside(self, pixels: Tensor) -> NDArray[np.float32]:
@@ -397,9 +396,7 @@ class GPCN(PredictiveMemory):
         device: str = "cpu",
         seed: int = 0,
     ) -> None:
-        at_least_one(epochs=epochs)
-        positive(weight_rate=weight_rate)
-        self.epochs, self.weight_rate = epochs, weight_rate
+        self.epochs, self.weight_rate = check_count("epochs", epochs), check_number("weight_rate", weight_rate)
         super().__init__(
             input_shape,
             width,
@@ -435,27 +432,5 @@ class GPCN(PredictiveMemory):
 
 def written(single: bool, score: NDArray[np.float64], last: int) -> Written:
     """What learning did, in a memory without neurons; last: the step of the last sample."""
-    if single:
-        return Written(-1, False, float(score[0]), last)
     step = np.arange(last - len(score), last) + 1
-    return Written(np.full(len(score), -1, np.int32), np.zeros(len(score), bool), score, step)
-
-
-def at_least_one(**values: object) -> None:
-    """Raise unless all are ints of at least 1."""
-    for name, value in values.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} must be an int of at least 1; got {value!r}")
-
-
-def positive(**values: object) -> None:
-    """Raise unless all are finite numbers above 0."""
-    for name, value in values.items():
-        if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < math.inf:
-            raise ValueError(f"{name} must be a number above 0; got {value!r}")
-
-
-def _unit(samples: NDArray[Any]) -> NDArray[np.float32]:
-    """Samples as float32, uint8 as /255."""
-    values = samples.astype(np.float32)
-    return values / np.float32(255) if samples.dtype == np.uint8 else values
+    return Written(*answers(single, np.full(len(score), -1, np.int32), np.zeros(len(score), bool), score, step))

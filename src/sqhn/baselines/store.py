@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sqhn.baselines.errors import UnsupportedError
+from sqhn.baselines.reservoir import Reservoir
 from sqhn.baselines.training import load_torch
-from sqhn.level import check_word
+from sqhn.checks import as_shape, check_count, check_number, check_word
+from sqhn.door import answers, as_floats, as_samples, parts, together
 from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Written
-from sqhn.validate import as_samples, as_shape
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,8 +37,7 @@ Keep = Literal["first_in_first_out", "reservoir"]
 class Store:
     """Rows, one for each sample kept; at most `capacity` of them, if there is one.
 
-    keep: what a full store keeps: the latest samples, or each of all it has met with the same probability (Vitter's
-        algorithm R).
+    keep: what a full store keeps: the latest samples, or each of all it has met with the same probability.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Store:
 
     def reset(self) -> None:
         self._room = np.empty((0, self._room.shape[1]), np.float32)
-        self._rng = np.random.default_rng(self._seed)
+        self._reservoir = Reservoir(self.capacity or 0, self._seed)
         self.met = 0
 
     def __len__(self) -> int:
@@ -77,12 +76,9 @@ class Store:
 
     def _slot(self, t: int) -> int:
         """The row of the sample that t others came before."""
-        if self.capacity is None or t < self.capacity:
+        if self.capacity is None:
             return t
-        if self.keep == "first_in_first_out":
-            return t % self.capacity
-        drawn = int(self._rng.integers(t + 1))
-        return drawn if drawn < self.capacity else -1
+        return self._reservoir.place() if self.keep == "reservoir" else t % self.capacity
 
 
 class Rule(Protocol):
@@ -128,9 +124,9 @@ class StoredSamples:
         """
         samples, single, _ = as_samples(x, self.input_shape)
         new = self._rule.inside(_flat(samples))
-        index, score = (np.concatenate(field) for field in zip(*(self._learn(new[part]) for part in _parts(len(new)))))
+        index, score = together([self._learn(new[part]) for part in parts(len(new), CHUNK)])
         step = np.arange(self._store.met - len(index), self._store.met) + 1
-        return Written(*_results(single, index, index >= 0, score, step))
+        return Written(*answers(single, index, index >= 0, score, step))
 
     def _learn(self, new: Array) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Everything is compared at once; then `held` follows which sample is in which row as time goes on."""
@@ -155,17 +151,16 @@ class StoredSamples:
         samples, single, mask = as_samples(x, self.input_shape, observed, holes=True)
         if not len(self):
             raise EmptyMemoryError("this memory is empty: learn something before asking it")
-        values, seen = _flat(samples), None
+        flat, seen = _flat(samples), None
         if mask is not None:
-            seen = mask.reshape(values.shape)
-            values = np.where(seen, values, np.float32(0))
-        answers = [
-            self._rule.recall(values[part], None if seen is None else seen[part], self._store.rows)
-            for part in _parts(len(values), self._rule.at_once or len(values))
+            seen = mask.reshape(flat.shape)
+            flat = np.where(seen, flat, np.float32(0))
+        done = [
+            self._rule.recall(flat[part], None if seen is None else seen[part], self._store.rows)
+            for part in parts(len(flat), self._rule.at_once or len(flat))
         ]
-        found, index, score = (np.concatenate(field) for field in zip(*answers))
-        found = found.reshape(samples.shape)
-        return Recalled(found[0] if single else found, *_results(single, index, score))
+        found, index, score = together(done)
+        return Recalled(*answers(single, found.reshape(samples.shape), index, score))
 
     def recognize(self, x: ArrayLike) -> Recognized:  # noqa: ARG002
         """Not a verb of these memories: no paper says how one that was not trained tells old from new."""
@@ -191,7 +186,7 @@ class MHN(StoredSamples):
         device: str = "cpu",
     ) -> None:
         check_word("range", range, ("signed", "unit"))
-        super().__init__(input_shape, Softmax(_positive("beta", beta), _ignores(missing), range == "signed", device))
+        super().__init__(input_shape, Softmax(check_number("beta", beta), _ignores(missing), range == "signed", device))
 
 
 class ManhattanMHN(StoredSamples):
@@ -228,8 +223,8 @@ class GradInfMHN(StoredSamples):
         device: str = "cpu",
     ) -> None:
         check_word("metric", metric, ("dot", "euclidean"))
-        sigma, rate = _positive("sigma", sigma), _positive("rate", rate)
-        super().__init__(input_shape, Gradient(sigma, _count("steps", steps), rate, metric == "dot", device))
+        sigma, rate = check_number("sigma", sigma), check_number("rate", rate)
+        super().__init__(input_shape, Gradient(sigma, check_count("steps", steps), rate, metric == "dot", device))
 
 
 class NearestNeighbor(StoredSamples):
@@ -258,15 +253,15 @@ class NearestNeighbor(StoredSamples):
         seed: int = 0,
         tolerance: float = 1e-6,
     ) -> None:
-        self.tolerance = _positive("tolerance", tolerance)
-        super().__init__(input_shape, Euclidean(), _count("capacity", capacity), keep=keep, seed=seed)
+        self.tolerance = check_number("tolerance", tolerance)
+        super().__init__(input_shape, Euclidean(), check_count("capacity", capacity), keep=keep, seed=seed)
 
     def recognize(self, x: ArrayLike) -> Recognized:
         """Was this sample kept? Old if one within the tolerance is."""
         samples, single, _ = as_samples(x, self.input_shape)
         score = self.recall(samples).score if len(self) else np.full(len(samples), -np.inf)
         threshold = np.full(len(samples), -self.tolerance)
-        return Recognized(*_results(single, score >= threshold, score, threshold))
+        return Recognized(*answers(single, score >= threshold, score, threshold))
 
 
 # -- rules -----------------------------------------------------------------------------------------------------------
@@ -439,7 +434,7 @@ class Walk:
         self.steps += 1
         unbias = math.sqrt(1 - 0.999**self.steps)
         epsilon, rate = 1e-8 * self.rule.variance * unbias, self.rule.rate * unbias / (1 - 0.9**self.steps)
-        for part in _parts(len(self.x), self.TOGETHER):
+        for part in parts(len(self.x), self.TOGETHER):
             x, gradient, mean, square = self.x[part], self.gradient[part], self.mean[part], self.square[part]
             mean.lerp_(gradient, 0.1)
             square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
@@ -458,7 +453,7 @@ class Walk:
     def _look(self) -> None:
         """Compare queries that may have lost their lead with all rows."""
         doubtful = (self.moved >= self.reach).nonzero()[:, 0]
-        for part in _parts(len(doubtful)):
+        for part in parts(len(doubtful), CHUNK):
             some = doubtful[part]
             exponents = self.rule.exponents(self.x[some].double(), self.wide, self.lengths)
             best, index = exponents.max(dim=1)
@@ -515,15 +510,9 @@ def _numpy(tensor: Tensor) -> NDArray[Any]:
     return np.asarray(tensor.cpu().numpy())
 
 
-def _parts(count: int, size: int = CHUNK) -> list[slice]:
-    """A range in parts of some size."""
-    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
-
-
 def _flat(samples: NDArray[Any]) -> Array:
-    """Samples as rows of float32; uint8 is read as /255."""
-    values = samples.reshape(len(samples), -1).astype(np.float32, copy=False)
-    return values / np.float32(255) if samples.dtype == np.uint8 else values
+    """Samples as rows."""
+    return as_floats(samples).reshape(len(samples), -1)
 
 
 def _signed(x: Array) -> Array:
@@ -534,23 +523,6 @@ def _unit(x: Array) -> Array:
     return np.asarray((x + 1) / 2, np.float32)
 
 
-def _results(single: bool, *fields: NDArray[Any]) -> tuple[Any, ...]:
-    """Arrays for a batch, plain Python values for one sample."""
-    return tuple(field[0].item() if single else field for field in fields)
-
-
 def _ignores(missing: str) -> bool:
     check_word("missing", missing, ("fill", "ignore"))
     return missing == "ignore"
-
-
-def _positive(name: str, value: float) -> float:
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < math.inf:
-        raise ValueError(f"{name} must be a finite number above 0; got {value!r}")
-    return float(value)
-
-
-def _count(name: str, value: int) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be an int of at least 1; got {value!r}")
-    return int(value)

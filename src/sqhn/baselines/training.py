@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
+from sqhn.baselines.reservoir import Reservoir
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["EWC", "OPTIMIZERS", "SGD", "Adam", "Gradient", "Optimizer", "Product", "Reservoir", "load_torch"]
+__all__ = ["EWC", "OPTIMIZERS", "SGD", "Adam", "Gradient", "Optimizer", "Product", "Replay", "load_torch"]
 
 
 def load_torch() -> Any:
@@ -136,30 +136,26 @@ class EWC:
             importance.lerp_(total.square_(), weighing)
 
 
-class Reservoir:
-    """Replay: at most `size` past examples, at any time a uniform sample of all that were seen.
+class Replay:
+    """At most `size` past examples, at any time a uniform sample of all that were seen.
 
     An example is a row of inputs and a row of targets. The one that is being learned lies behind those held.
     """
 
     def __init__(self, size: int, like: Tensor, seed: int) -> None:
         """`like` has the shape of a row, and its type and device."""
-        self.size, self.held, self.seen = size, 0, 0
+        self.reservoir = Reservoir(size, seed)
         self.inputs, self.targets = (like.new_empty((size + 1, *like.shape)) for _ in range(2))
-        self._rng = np.random.default_rng(seed)
 
     def batch(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """What to learn from: everything held, followed by the current example."""
-        self.inputs[self.held], self.targets[self.held] = x, target
-        return self.inputs[: self.held + 1], self.targets[: self.held + 1]
+        held = len(self.reservoir)
+        self.inputs[held], self.targets[held] = x, target
+        return self.inputs[: held + 1], self.targets[: held + 1]
 
     def insert(self) -> None:
-        """Keep the current example, the `seen`-th, with probability `size / seen`, in place of one held if need be."""
-        self.seen += 1
-        if self.held < self.size:
-            self.held += 1
-            return
-        slot = int(self._rng.integers(self.seen))
-        if slot < self.size:
+        """Keep the current example with the probability that makes all equal, in place of one held if need be."""
+        place = self.reservoir.place()
+        if 0 <= place < self.reservoir.met - 1:  # otherwise it is where it belongs, or is passed over
             for rows in (self.inputs, self.targets):
-                rows[slot] = rows[self.size]
+                rows[place] = rows[self.reservoir.size]

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.level import check_word
+from sqhn.checks import check_word
 
 __all__ = [
     "CORRUPTIONS",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.level import check_word
+from sqhn.checks import check_word
 
 __all__ = ["TRANSFORMS", "class_incremental", "domain_incremental", "iid", "mixed_domains", "noisy_samples", "unit"]
 

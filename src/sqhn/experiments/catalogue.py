@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqhn.checks import check_word
 from sqhn.experiments import protocols, rivals
 from sqhn.experiments.protocols import Protocol
-from sqhn.level import check_word
 
 __all__ = ["BUILTIN", "EXPERIMENTS", "PRESETS", "Experiment", "Job", "jobs_of"]
 

@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sqhn.banks.threads import set_num_threads
+from sqhn.checks import check_word
 from sqhn.data import MissingDataError, load
 from sqhn.experiments import records
 from sqhn.experiments.catalogue import EXPERIMENTS, Job
 from sqhn.experiments.memories import TORCH
 from sqhn.experiments.records import Record
-from sqhn.level import check_word
 
 __all__ = ["Backend", "Outcome", "other_runs", "run"]
 

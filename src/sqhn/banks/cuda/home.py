@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.door import is_tensor
 from sqhn.level import Level, Options
-from sqhn.validate import is_tensor
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,47 +1,29 @@
-"""The door: everything a user hands in is checked here once, before anything changes."""
+"""The door of every memory: samples in, answers out.
+
+Everything a user hands in is checked here, before anything changes; everything is computed in batches, and whoever
+came with one sample gets plain values back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from numbers import Integral
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sqhn.level import Level
-
-__all__ = ["LARGEST", "as_levels", "as_numpy", "as_samples", "as_shape", "is_tensor"]
+__all__ = ["LARGEST", "Given", "answers", "as_floats", "as_numpy", "as_samples", "is_tensor", "parts", "together"]
 
 LARGEST = 1e15
 """Values beyond this are refused: their float32 products overflow."""
 
 
-def as_shape(shape: object) -> tuple[int, ...]:
-    """The shape of one sample."""
-    sides: Any = (shape,) if isinstance(shape, Integral) else shape
-    if not isinstance(sides, Sequence) or isinstance(sides, str) or not sides:
-        raise TypeError(f"input_shape must be a tuple of positive ints such as (28, 28); got {shape!r}")
-    if not all(isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 1 for n in sides):
-        raise ValueError(f"input_shape must be a tuple of positive ints such as (28, 28); got {shape!r}")
-    return tuple(int(n) for n in sides)
+class Given(NamedTuple):
+    """What came in: a batch of uint8 or float samples, whether it was a single one, what was seen of it (None: all)."""
 
-
-def as_levels(levels: Sequence[Level] | None, capacity: int | None) -> tuple[Level, ...]:
-    """The levels of a tree, or the one level that a capacity stands for."""
-    if (levels is None) == (capacity is None):
-        raise ValueError("give either capacity=N for one level, or a list of Levels; not both, not neither")
-    if levels is None:
-        assert capacity is not None
-        return (Level(capacity=capacity),)
-    if isinstance(levels, Integral):
-        raise TypeError(f"levels must be a list of Levels; for one level of {levels} neurons say capacity={levels}")
-    if isinstance(levels, Level) or not isinstance(levels, Sequence) or not levels:
-        raise TypeError(f"levels must be a list of at least one Level; got {levels!r}")
-    for number, level in enumerate(levels, start=1):
-        if not isinstance(level, Level):
-            raise TypeError(f"levels must be a list of Levels; entry {number} is {level!r}")
-    return tuple(levels)
+    samples: Any
+    single: bool
+    seen: Any
 
 
 def is_tensor(x: object) -> bool:
@@ -64,8 +46,8 @@ def as_samples(
     *,
     tensors: bool = False,
     holes: bool = False,
-) -> tuple[Any, bool, Any]:
-    """A batch of uint8 or float samples, whether x was a single one, and which values were seen (None: all).
+) -> Given:
+    """Checked samples.
 
     Values that were not seen may be anything. tensors: torch tensors stay such, and where they are. holes: values of a
     masked array may be masked, and count as not seen.
@@ -99,7 +81,31 @@ def as_samples(
         if not _within(batch):
             finite = _finite(as_numpy(batch), single, seen)
             batch = finite if not is_tensor(batch) else batch.new_tensor(finite)
-    return batch, single, seen
+    return Given(batch, single, seen)
+
+
+def as_floats(samples: NDArray[Any]) -> NDArray[np.float32]:
+    """Samples as float32; uint8 is read as /255."""
+    if samples.dtype == np.uint8:
+        return samples.astype(np.float32) / np.float32(255)
+    return samples.astype(np.float32, copy=False)
+
+
+def parts(count: int, size: int) -> Iterator[slice]:
+    """A batch in parts of at most `size` samples."""
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def together(done: Sequence[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
+    """What the parts of a batch gave, each field for the whole batch."""
+    return tuple(done[0]) if len(done) == 1 else tuple(np.concatenate(field) for field in zip(*done))
+
+
+def answers(single: bool, *fields: NDArray[Any]) -> tuple[Any, ...]:
+    """Arrays for a batch; plain Python values for one sample, or its array where a field has more than one."""
+    if not single:
+        return fields
+    return tuple(field[0].item() if field.ndim == 1 else field[0] for field in fields)
 
 
 def _plain(batch: Any) -> Any:

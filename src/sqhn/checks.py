@@ -1,0 +1,68 @@
+"""Words, numbers and shapes that users hand in: what is wrong with one is said with its name and its value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import fields
+from numbers import Integral, Real
+from typing import Any, get_args, get_type_hints
+
+__all__ = ["as_shape", "check_count", "check_number", "check_share", "check_word", "check_words", "is_real", "is_whole"]
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_real(value: object) -> bool:
+    """Whether a value is a number, perhaps infinite; True, False and NaN are none."""
+    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """An int of at least some number."""
+    if not is_whole(value) or value < least:
+        raise ValueError(f"{name} must be an int of at least {least}; got {value!r}")
+    return int(value)
+
+
+def check_number(name: str, value: Any, zero: bool = False) -> float:
+    """A finite number above 0, or 0 where that is allowed."""
+    if not is_real(value) or not 0 <= value < math.inf or (value == 0 and not zero):
+        raise ValueError(f"{name} must be a finite number {'of at least' if zero else 'above'} 0; got {value!r}")
+    return float(value)
+
+
+def check_share(name: str, value: Any) -> float:
+    """A number from 0 to 1."""
+    if not is_real(value) or not 0 <= value <= 1:
+        raise ValueError(f"{name} must be a number from 0 to 1; got {value!r}")
+    return float(value)
+
+
+def check_word(name: str, word: object, words: tuple[str, ...]) -> None:
+    """Raise unless `word` is one of `words`."""
+    if not isinstance(word, str) or word not in words:
+        listed = ", ".join(repr(w) for w in words)
+        raise ValueError(f"{name} must be one of {listed}; got {word!r}")
+
+
+def check_words(value: Any) -> None:
+    """Raise unless every field of a dataclass that is declared as a `Literal` holds one of its words."""
+    hints = get_type_hints(type(value))
+    for field in fields(value):
+        words = get_args(hints[field.name])
+        if words and all(isinstance(word, str) for word in words):
+            check_word(field.name, getattr(value, field.name), words)
+
+
+def as_shape(shape: object) -> tuple[int, ...]:
+    """The shape of one sample."""
+    sides: Any = (shape,) if isinstance(shape, Integral) else shape
+    if not isinstance(sides, Sequence) or isinstance(sides, str) or not sides:
+        raise TypeError(f"input_shape must be a tuple of positive ints such as (28, 28); got {shape!r}")
+    if not all(is_whole(n) and n >= 1 for n in sides):
+        raise ValueError(f"input_shape must be a tuple of positive ints such as (28, 28); got {shape!r}")
+    return tuple(int(n) for n in sides)
