@@ -23,11 +23,13 @@ from PIL import Image
 from safetensors import safe_open
 from typer.testing import CliRunner, Result
 
-from sqhn import SQHN, Level, Written, cli, samples
+from sqhn import SQHN, Level, Written
 from sqhn.baselines.training import load_torch
-from sqhn.cli import app
+from sqhn.cli import app, memory_file
+from sqhn.cli.common import failing
 from sqhn.data import builtin, digits, photos
 from sqhn.io import FORMAT
+from sqhn.samples import common
 from tests.helpers import fingerprint
 
 Pixels = NDArray[np.uint8]
@@ -116,7 +118,7 @@ class TestLearn:
     def test_a_folder_is_the_batch_of_its_pictures(
         self, x: Pixels, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(samples, "CHUNK", 7)
+        monkeypatch.setattr(common, "CHUNK", 7)
         well("learn", folder(tmp_path / "in", x), "--memory", file, "--capacity", 20)
         expected = taught(tmp_path / "expected", x)
         assert fingerprint(SQHN.load(file)) == fingerprint(expected)
@@ -130,7 +132,7 @@ class TestLearn:
 
     @pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.float64])
     def test_an_array(self, dtype: type, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(samples, "CHUNK", 7)
+        monkeypatch.setattr(common, "CHUNK", 7)
         x = GREY.astype(dtype) / (1 if dtype is np.uint8 else 255)
         x = x.astype(dtype)
         well("learn", array(tmp_path / "x.npy", x), "--memory", file, "--capacity", 20)
@@ -247,7 +249,7 @@ class TestLearn:
     def test_bad_input_midway_changes_nothing(
         self, broken: str, old: bool, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(samples, "CHUNK", 7)
+        monkeypatch.setattr(common, "CHUNK", 7)
         if old:
             taught(file, GREY[:3])
         before = file.read_bytes() if old else None
@@ -388,7 +390,7 @@ class TestInterrupted:
 
             monkeypatch.setattr(SQHN, "learn", learn_or_stop)
 
-        monkeypatch.setattr(samples, "CHUNK", 7)
+        monkeypatch.setattr(common, "CHUNK", 7)
         return at
 
     def test_what_was_learned_is_saved(self, tmp_path: Path, file: Path, ctrl_c: Callable[[int], None]) -> None:
@@ -442,7 +444,7 @@ class TestInterrupted:
 
     def test_an_interrupt_that_gets_lost(self, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What is raised while an object is deleted goes nowhere."""
-        monkeypatch.setattr(samples, "CHUNK", 7)
+        monkeypatch.setattr(common, "CHUNK", 7)
         learn, calls = SQHN.learn, []
 
         def learn_and_lose(self: SQHN, x: ArrayLike) -> Written:
@@ -465,7 +467,7 @@ class TestInterrupted:
         self, early: bool, number: int, status: int, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Neither the first, after all was learned, nor others after the first; nor one between the two."""
-        monkeypatch.setattr(samples, "CHUNK", 7)
+        monkeypatch.setattr(common, "CHUNK", 7)
         learn, save, calls = SQHN.learn, SQHN.save, []
 
         def learn_until_signal(self: SQHN, x: ArrayLike) -> Written:
@@ -668,7 +670,7 @@ class TestRecall:
     def test_the_missing_half_is_filled_in(
         self, x: Pixels, mask_kind: str, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(samples, "CHUNK", 7)
+        monkeypatch.setattr(common, "CHUNK", 7)
         x = x[:20]
         memory = taught(file, x)
         seen = np.zeros(x.shape[1:3], bool)
@@ -694,7 +696,7 @@ class TestRecall:
 
     @pytest.mark.parametrize("inference", ["paper", "exact"])
     def test_an_array(self, inference: str, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(samples, "CHUNK", 7)
+        monkeypatch.setattr(common, "CHUNK", 7)
         memory = taught(file, COLOR, Level(4, 20), Level(None, 20))
         x = np.clip(COLOR / 255 + np.random.default_rng(0).normal(0, 0.2, COLOR.shape), 0, 1)
         words = ("recall", array(tmp_path / "x.npy", x), "--memory", file, "--out", tmp_path / "y.npy")
@@ -769,7 +771,7 @@ class TestRecall:
 
 class TestRecognize:
     def test_old_and_new(self, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(samples, "CHUNK", 7)
+        monkeypatch.setattr(common, "CHUNK", 7)
         memory = taught(file, COLOR[:20])
         judged = memory.recognize(COLOR)
         source = folder(tmp_path / "in", COLOR)
@@ -955,7 +957,7 @@ class TestExtras:
         ],
     )
     def test_what_there_is_to_say(self, error: ImportError, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-        with pytest.raises(typer.Exit), cli.extras():
+        with pytest.raises(typer.Exit), failing(ImportError):
             raise error
         said = capsys.readouterr().err
         assert said.startswith(line)
@@ -965,7 +967,7 @@ class TestExtras:
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setitem(sys.modules, "torch", None)
-        with pytest.raises(typer.Exit), cli.extras():
+        with pytest.raises(typer.Exit), failing(ImportError):
             load_torch()
         assert capsys.readouterr().err == "this memory needs PyTorch: pip install 'sqhn[torch]'\n"
 
@@ -975,7 +977,7 @@ def test_a_progress_bar_is_for_terminals_and_never_on_stdout(
 ) -> None:
     from rich.console import Console
 
-    monkeypatch.setattr(cli, "progress", Console(stderr=True, force_terminal=True, width=80))
+    monkeypatch.setattr(memory_file, "progress", Console(stderr=True, force_terminal=True, width=80))
     result = sqhn("learn", folder(tmp_path / "in", GREY), "--memory", file, "--capacity", 20, "--json")
     assert "learning" in result.stderr
     assert json.loads(result.stdout)["learned"] == 30

@@ -15,9 +15,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from sqhn import samples
-from sqhn.banks.threads import get_num_threads
-from sqhn.samples import Arrays, Pictures, SampleError, parse_size, read, read_mask
+from sqhn.banks.cpu.threads import get_num_threads
+from sqhn.samples import Arrays, Pictures, SampleError, common, parse_size, pictures, read, read_mask
 
 Pixels = NDArray[np.uint8]
 pipes = pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
@@ -145,7 +144,7 @@ class TestPictures:
 
         header = part(b"IHDR", struct.pack(">II5B", *size, 8, 0, 0, 0, 0))
         path = tmp_path / "a.png"
-        path.write_bytes(samples.PNG[:8] + header + part(b"IDAT", zlib.compress(bytes(99))) + part(b"IEND", b""))
+        path.write_bytes(b"\x89PNG\r\n\x1a\n" + header + part(b"IDAT", zlib.compress(bytes(99))) + part(b"IEND", b""))
         with pytest.raises(SampleError, match=r"a\.png cannot be read as a picture"):
             read(tmp_path)
 
@@ -165,17 +164,17 @@ class TestPictures:
     def test_chunks_come_in_order_and_not_far_ahead(
         self, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(samples, "CHUNK", 2)
+        monkeypatch.setattr(common, "CHUNK", 2)
         x = pixels(25, 3, 3)
         for n, values in enumerate(x):
             put(tmp_path / f"{n:02}.png", values)
-        decode, decoded = samples._decode, []
+        decode, decoded = pictures.decode, []
 
         def watch(path: Path, *args: Any) -> Pixels:
             decoded.append(path)
             return decode(path, *args)
 
-        monkeypatch.setattr(samples, "_decode", watch)
+        monkeypatch.setattr(pictures, "decode", watch)
         found = read(tmp_path)
         assert isinstance(found, Pictures)
         chunks = iter(Pictures(found.root, found.names, found.shape, None, threads))
@@ -189,7 +188,7 @@ class TestPictures:
         found = read(put(tmp_path / "a.png", np.zeros((2000, 3000, 3), np.uint8)))
         assert isinstance(found, Pictures)
         assert found.chunk == 1
-        assert found.threads == min(samples.THREADS, get_num_threads())
+        assert found.threads == min(pictures.THREADS, get_num_threads())
 
     def test_writing(self, tmp_path: Path) -> None:
         x = pixels(3, 4, 4)
@@ -229,7 +228,7 @@ class TestPictures:
 
 class TestArrays:
     def test_a_batch(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(samples, "CHUNK", 2)
+        monkeypatch.setattr(common, "CHUNK", 2)
         x = np.random.default_rng(0).random((5, 3, 4))
         found = read(put(tmp_path / "x.npy", x))
         assert (found.names, found.shape) == (["0", "1", "2", "3", "4"], (3, 4))

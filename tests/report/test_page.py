@@ -8,17 +8,17 @@ import re
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from sqhn.cli import IDS, app
+from sqhn.cli import app, reproduction
 from sqhn.experiments import records
-from sqhn.experiments.catalogue import EXPERIMENTS, Job
-from sqhn.experiments.runner import Outcome
+from sqhn.experiments.catalogue import EXPERIMENTS, PRESETS, Job
+from sqhn.experiments.runner import Backend, Outcome
 from sqhn.report.claims import CLAIMS, judge
 from sqhn.report.figures import FIGURES, draw
 from sqhn.report.page import table_1
@@ -216,5 +216,12 @@ def test_reproduce_refuses_unknown_experiments(tmp_path: Path) -> None:
 
 
 def test_help_names_every_experiment() -> None:
-    for name in EXPERIMENTS:
-        assert f" {name}" in IDS
+    result = CliRunner().invoke(app, ["reproduce", "--help"])
+    assert result.exit_code == 0
+    words = re.sub(r"[\s│]+", " ", result.output)
+    assert f"Which experiments: {' '.join(EXPERIMENTS)}, or all, which is the default." in words
+
+
+def test_options_take_the_words_of_the_experiments() -> None:
+    assert get_args(reproduction.Preset) == PRESETS
+    assert get_args(reproduction.Backend) == get_args(Backend)

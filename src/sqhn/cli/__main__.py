@@ -1,0 +1,3 @@
+from sqhn.cli import app
+
+app()

@@ -1,0 +1,57 @@
+"""What all commands share: what they tell people on stderr, and errors that are no tracebacks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+
+__all__ = ["failing", "progress", "say", "show"]
+
+progress = Console(stderr=True)
+PACKAGES = {"skimage": "scikit-image", "sklearn": "scikit-learn"}  # where modules have other names
+EXTRAS = {"torch": "torch", "ray": "ray", "distributed": "dask"}  # those of all other packages are the experiments'
+
+
+def say(text: str) -> None:
+    """Tell people something, on one line of stderr."""
+    print(" ".join(text.splitlines()), file=sys.stderr)
+
+
+def show(text: str) -> None:
+    """Tell people something on stderr, in as many lines as it has, with colors where there are any."""
+    progress.print(text, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def failing(*kinds: type[Exception], tell: Callable[[str], None] = show) -> Iterator[None]:
+    """Errors of these kinds are told and end the command with status 1; all others are tracebacks."""
+    try:
+        yield
+    except kinds as error:
+        tell(_in_words(error))
+        raise typer.Exit(1) from error
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return _missing(error)
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {error}".removesuffix(": ")
+    return f"{error}"
+
+
+def _missing(error: ImportError) -> str:
+    """What is missing and how to get it; an error that says both already says it best."""
+    cause = error
+    while isinstance(cause.__cause__, ImportError):
+        cause = cause.__cause__
+    if not isinstance(cause, ModuleNotFoundError) or not cause.name:  # it is there, but broken
+        return f"{error}"
+    module = cause.name.partition(".")[0]
+    if "pip install" in str(error) and module in str(error).lower():
+        return f"{error}"
+    return f"{PACKAGES.get(module, module)} is not installed: pip install 'sqhn[{EXTRAS.get(module, 'experiments')}]'"

@@ -1,0 +1,127 @@
+"""A memory in a file: found, loaded, asked, and learned into."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from sqhn.cli.common import progress, say
+from sqhn.cli.levels import spell_levels
+from sqhn.cli.stopping import Stop
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sqhn.level import Level
+    from sqhn.network import SQHN
+    from sqhn.samples import Arrays, Pictures
+
+__all__ = ["Learned", "ask", "check_there", "learn_into", "load"]
+
+Answer = TypeVar("Answer")
+
+
+def check_there(path: Path) -> Path:
+    """The path of a memory, if it is one of a file."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, not a memory")
+    if not path.exists():
+        raise FileNotFoundError(f"there is no memory {path}: `sqhn learn` makes one")
+    if not path.is_file():  # to read a pipe would be to wait for whoever writes to it
+        raise OSError(f"{path} is not a file, so not a memory")
+    return path
+
+
+def load(path: Path) -> SQHN:
+    """The memory of a file."""
+    from sqhn.network import SQHN
+
+    return SQHN.load(check_there(path))
+
+
+def ask(samples: Pictures | Arrays, verb: str, question: Callable[[NDArray[Any]], Answer]) -> Iterator[Answer]:
+    """The answers for chunk after chunk, with a progress bar for people."""
+    from rich.progress import track
+
+    from sqhn.memory import EmptyMemoryError
+
+    done, total = 0, -(-len(samples) // samples.chunk)
+    hidden = not progress.is_terminal
+    for chunk in track(samples, verb, total, console=progress, transient=True, disable=hidden):
+        try:
+            yield question(chunk)
+        except EmptyMemoryError:
+            raise
+        except ValueError as error:
+            raise ValueError(f"counting from sample {samples.names[done]}: {error}") from error
+        done += len(chunk)
+
+
+@dataclass
+class Learned:
+    """What came of learning: the memory, how many samples were given and learned, and how many neurons that grew."""
+
+    network: SQHN
+    given: int
+    learned: int
+    grown: int
+
+
+def learn_into(
+    memory: Path, source: Path, levels: list[Level] | None, size: tuple[int, int] | None, stop: Stop
+) -> Learned:
+    """Learn and save, alone: others wait from before the memory is read until it is written.
+
+    Links are followed, and stay: what they lead to is replaced.
+    """
+    from sqhn.lockfile import held
+
+    stop.arm()
+    place = Path(os.path.realpath(memory))
+    if not os.access(place.parent, os.W_OK):  # say so before an hour of learning, not after
+        raise PermissionError(f"{memory} cannot be written: its folder does not exist, or is write-protected")
+    if memory.exists():
+        check_there(memory)
+    with held(memory, say):
+        network, samples = _open_to_learn(memory, source, levels, size)
+        step, neurons = network.step, len(network)
+        try:
+            for _ in ask(samples, "learning", network.learn):
+                if stop.asked:  # and the interrupt was lost: in what is called when an object goes, Python drops it
+                    break
+            stop.armed = False
+        except KeyboardInterrupt:
+            stop.armed = False
+            stop.number = stop.number or signal.SIGINT
+        learned = network.step - step
+        if learned:
+            network.save(place)
+    return Learned(network, len(samples), learned, len(network) - neurons)
+
+
+def _open_to_learn(
+    memory: Path, source: Path, levels: list[Level] | None, size: tuple[int, int] | None
+) -> tuple[SQHN, Pictures | Arrays]:
+    """The memory, loaded or new, and the samples it is going to learn."""
+    from sqhn.network import SQHN
+    from sqhn.samples import read
+
+    if memory.exists():
+        network = load(memory)
+        wanted, there = spell_levels(levels or network.levels), spell_levels(network.levels)
+        if wanted != there:
+            raise ValueError(
+                f"{memory} has levels {there}, but the options say {wanted}: "
+                "leave out --capacity and --levels to go on with it, or name a new file"
+            )
+        return network, read(source, network.input_shape, size)
+    if levels is None:
+        raise typer.BadParameter(f"there is no {memory} yet: give --capacity, or --levels with capacities")
+    samples = read(source, None, size)
+    return SQHN(samples.shape, levels), samples

@@ -1,0 +1,189 @@
+"""The commands on one's own data: `sqhn learn`, `recall`, `recognize` and `info`."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from sqhn.cli.common import failing, say
+from sqhn.cli.levels import parse_levels, spell_kernel
+from sqhn.cli.memory_file import Learned, ask, check_there, learn_into, load
+from sqhn.cli.stopping import stoppable
+
+__all__ = ["info", "learn", "recall", "recognize"]
+
+WRONG = (OSError, ValueError, MemoryError)  # with a file, with a sample, with the machine
+
+Source = Annotated[
+    Path, typer.Argument(help="A folder of pictures (.png, .jpg, .jpeg), one picture, or a .npy file of samples.")
+]
+MemoryFile = Annotated[Path, typer.Option("--memory", help="The file of the memory.")]
+Resize = Annotated[
+    str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Scale all pictures to this size; 64x48 is 64 wide.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def learn(
+    source: Source,
+    memory: MemoryFile,
+    capacity: Annotated[int | None, typer.Option(min=1, help="The most neurons of a node of a new memory.")] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="A new memory as a tree, from the input up: 2:600,4:600,600 are KERNEL:CAPACITY and the memory "
+            "node's CAPACITY; with --capacity just kernels, as 2,4. A kernel 4x2 has 4 rows and 2 columns.",
+        ),
+    ] = None,
+    resize: Resize = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn pictures or arrays, in the order of their names; a memory that exists goes on where it stopped.
+
+    Ctrl-C saves what was learned so far, and so do SIGTERM and SIGHUP. After any error the file is as it was. While
+    another process learns into the same file, this one waits.
+    """
+    done: Learned | None = None
+    started, size = parse_levels(levels, capacity), _size(resize)
+    with stoppable() as stop:
+        with failing(*WRONG, tell=say), suppress(KeyboardInterrupt):
+            done = learn_into(memory, source, started, size, stop)
+        if done is None:
+            say(f"stopped before anything was learned: {memory} is as it was")
+            raise typer.Exit(stop.status)
+        report = {
+            "memory": str(memory),
+            "learned": done.learned,
+            "grown": done.grown,
+            "neurons": len(done.network),
+            "capacity": done.network.capacity,
+            "step": done.network.step,
+            "interrupted": stop.asked,
+        }
+        text = (
+            f"learned {done.learned:,} samples, {done.grown:,} of them as new neurons; "
+            f"{memory} has {len(done.network):,} of {done.network.capacity:,} neurons "
+            f"after {done.network.step:,} samples"
+        )
+        _print(report, [text] if done.learned else [], as_json)
+        if stop.asked:
+            kept = f"are saved in {memory}" if done.learned else "were learned: nothing is saved"
+            say(f"stopped: {done.learned:,} of {done.given:,} samples {kept}")
+            raise typer.Exit(stop.status)
+
+
+def recall(
+    source: Source,
+    memory: MemoryFile,
+    out: Annotated[
+        Path, typer.Option(help="Where to write: a folder, or for one picture or array a .png or .npy file.")
+    ],
+    observed: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MASK",
+            help="What was seen of every sample: a picture, black where it is missing (PNG, for JPEG blurs black), "
+            "or a boolean .npy file.",
+        ),
+    ] = None,
+    inference: Annotated[
+        Literal["paper", "exact"], typer.Option(help="The paper's one sweep, or the true maximum of the energy.")
+    ] = "paper",
+    resize: Resize = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the stored sample that each sample reminds of: pictures as .png of the same name, arrays as .npy."""
+    from sqhn.samples import read, read_mask
+
+    rows: list[tuple[int, float]] = []
+    size = _size(resize)
+    with failing(*WRONG, tell=say):
+        network = load(memory)
+        samples = read(source, network.input_shape, size)
+        mask = None if observed is None else read_mask(observed, network.input_shape, size)
+        with samples.writer(out) as write:
+            for found in ask(samples, "recalling", lambda x: network.recall(x, mask, inference=inference)):
+                write(found.x)
+                rows += zip(found.index.tolist(), found.score.tolist())
+    results = [{"name": name, "index": k, "score": score} for name, (k, score) in zip(samples.names, rows)]
+    lines = [f"{row['name']}  neuron {row['index']}  score {row['score']:.6f}" for row in results]
+    _print({"memory": str(memory), "out": str(out), "samples": results}, lines, as_json)
+
+
+def recognize(source: Source, memory: MemoryFile, resize: Resize = None, as_json: AsJson = False) -> None:
+    """Say of each sample whether the memory has met it before: old or new."""
+    from sqhn.samples import read
+
+    rows: list[tuple[bool, float, float]] = []
+    size = _size(resize)
+    with failing(*WRONG, tell=say):
+        network = load(memory)
+        samples = read(source, network.input_shape, size)
+        for judged in ask(samples, "recognizing", network.recognize):
+            rows += zip(judged.old.tolist(), judged.score.tolist(), judged.threshold.tolist())
+    results = [
+        {"name": name, "old": known, "score": score if math.isfinite(score) else None, "threshold": threshold}
+        for name, (known, score, threshold) in zip(samples.names, rows)
+    ]
+    lines = [
+        f"{name}  {'old' if known else 'new'}  score {score:.6f}  threshold {threshold:.6f}"
+        for name, (known, score, threshold) in zip(samples.names, rows)
+    ]
+    old = sum(known for known, _, _ in rows)
+    lines.append(f"{old:,} old, {len(rows) - old:,} new")
+    _print({"memory": str(memory), "old": old, "new": len(rows) - old, "samples": results}, lines, as_json)
+
+
+def info(
+    memory: Annotated[Path, typer.Argument(help="The file of the memory.")],
+    as_json: AsJson = False,
+) -> None:
+    """Describe a memory from the header of its file; its content is read and checked only when it is used."""
+    from sqhn.io import describe
+
+    with failing(*WRONG, tell=say):
+        about = describe(check_there(memory))
+    lines = [
+        f"{memory}: {about['bytes']:,} bytes, format {about['format']}",
+        f"samples of shape {about['input_shape']}; {about['step']:,} learned",
+    ]
+    for number, level in enumerate(about["levels"], start=1):
+        grown = level["grown"]
+        kernel = "all" if level["kernel"] is None else spell_kernel(level["kernel"])
+        lines.append(
+            f"level {number}: kernel {kernel}, nodes {level['nodes']:,}, capacity {level['capacity']:,}, "
+            f"grown {grown['min']:,} / {grown['mean']:,.1f} / {grown['max']:,} (min / mean / max), "
+            f"alpha {float(level['alpha']):g}, gamma {level['gamma']:g}, when full {level['when_full']}"
+        )
+    lines.append("options: " + ", ".join(f"{name} {value}" for name, value in about["options"].items()))
+    _print(about, lines, as_json)
+
+
+def _size(text: str | None) -> tuple[int, int] | None:
+    from sqhn.samples import parse_size
+
+    try:
+        return None if text is None else parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}", param_hint="--resize") from error
+
+
+def _print(document: dict[str, Any], lines: list[str], as_json: bool) -> None:
+    """Print one or the other; what the terminal cannot write of the name of a file is escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        for line in [json.dumps(document, indent=2, allow_nan=False)] if as_json else lines:
+            print(line.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has seen enough
+        raise
+    except OSError as error:
+        say(f"all is done, but the results cannot be printed: {error}")
+        raise typer.Exit(1) from error

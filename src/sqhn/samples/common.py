@@ -1,0 +1,74 @@
+"""What pictures and arrays have in common: files to read, places to write to, and how much at once."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["PICTURES", "SampleError", "Write", "check_file", "check_places", "chunk_of", "named_after", "written_whole"]
+
+PICTURES = (".png", ".jpg", ".jpeg")
+CHUNK = 256
+CHUNK_BYTES = 1 << 24
+
+Write = Callable[[NDArray[np.float32]], None]
+
+
+class SampleError(ValueError):
+    """Samples that cannot be used; the message names the file."""
+
+
+def check_file(path: Path) -> None:
+    """Raise unless it is a plain file: a pipe would be waited for, as long as nobody writes to it."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise SampleError(f"{path} is not a file")
+
+
+def chunk_of(shape: tuple[int, ...], itemsize: int) -> int:
+    """How many samples to read at once."""
+    return max(1, min(CHUNK, CHUNK_BYTES // (math.prod(shape) * itemsize)))
+
+
+def named_after(out: Path, suffix: str) -> Path:
+    """`out` itself, if it is named after what will be in it."""
+    if out.suffix.lower() != suffix:
+        raise SampleError(f"{out} must be a folder or end in {suffix}, for that is what is written")
+    return out
+
+
+def check_places(sources: list[Path], places: list[Path]) -> None:
+    """Nothing may be written twice, or over what is still to be read."""
+    given = {path.resolve() for path in sources}
+    taken: dict[Path, Path] = {}
+    for source, place in zip(sources, places):
+        if place.resolve() in given:
+            raise SampleError(f"what is recalled for {source} would be written over {place}: give another --out")
+        if place in taken:
+            raise SampleError(f"{taken[place]} and {source} would both be written to {place}: rename one")
+        taken[place] = source
+
+
+@contextmanager
+def written_whole(place: Path) -> Iterator[BinaryIO]:
+    """A file to write piece by piece, which gets its name when the block ends well.
+
+    For what may be larger than the memory of the machine; `io.write_whole` takes the whole content.
+    """
+    draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with draft.open("xb") as file:
+            yield file
+        draft.replace(place)
+    except BaseException as error:
+        draft.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(draft)):
+            error.filename = str(place)
+        raise
