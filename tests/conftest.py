@@ -1,24 +1,14 @@
 from __future__ import annotations
 
-import hashlib
 import os
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from numpy.typing import NDArray
 
-import sqhn
 from sqhn.data import digits, photos
-
-# Compiled functions are cached by the time stamp of their own file, not of those they call: here, by all sources.
-sources = b"".join(path.read_bytes() for path in sorted((Path(sqhn.__file__).parent / "banks").glob("*_kernels.py")))
-sources += os.environ.get("NUMBA_BOUNDSCHECK", "").encode()
-cached = Path(__file__).parents[1] / ".numba_cache" / hashlib.sha256(sources).hexdigest()[:16]
-os.environ.setdefault("NUMBA_CACHE_DIR", str(cached))
-
 
 settings.register_profile("ci", derandomize=True)  # a verdict on a change must not depend on luck
 settings.load_profile("ci" if os.environ.get("CI") else "default")

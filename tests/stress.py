@@ -75,7 +75,7 @@ class Stress:
             return x
         import torch
 
-        return torch.from_numpy(x).to(self.memory._home.place)  # type: ignore[attr-defined]
+        return torch.from_numpy(x).to(self.memory._device.place)  # type: ignore[attr-defined]
 
     def learn(self, rng: np.random.Generator) -> None:
         x = self.samples(rng, int(rng.choice([1, 1, 3, 17])))

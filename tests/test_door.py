@@ -223,11 +223,9 @@ def test_bad_levels(arguments: dict[str, Any], error: type[Exception], message: 
     ("arguments", "error", "message"),
     [
         ({"similarity": "euclid"}, ValueError, "'shifted_cosine', 'cosine'; got 'euclid'"),
-        ({"hidden_similarity": "dot"}, ValueError, "'cosine', 'weighted_mean'; got 'dot'"),
         ({"propagation": "softmax"}, ValueError, "'argmax', 'max'; got 'softmax'"),
         ({"mu": "median"}, ValueError, "'mean', 'pseudocount'; got 'median'"),
         ({"norm": 2}, ValueError, "'all', 'heard'; got 2"),
-        ({"update_order": "before"}, ValueError, "'layerwise', 'after'; got 'before'"),
         ({"blend": 1.5}, ValueError, "blend.*0 to 1; got 1.5"),
         ({"rho": -1}, ValueError, "rho.*got -1"),
     ],
@@ -290,13 +288,6 @@ def test_memorize_needs_a_batch_that_fits() -> None:
     with pytest.raises(ValueError, match=r"\(n, 4, 6\)"):
         memory.memorize(GOOD[0])
     assert fingerprint(memory) == before
-
-
-def test_an_unknown_visible_term_lists_the_known_ones() -> None:
-    memory = SQHN((4, 6), capacity=3)
-    memory.learn(GOOD)
-    with pytest.raises(ValueError, match="'similarity', 'bernoulli_mean'; got 'gauss'"):
-        memory.energy(GOOD, visible="gauss")  # type: ignore[arg-type]
 
 
 def test_an_unknown_inference_lists_the_known_ones() -> None:

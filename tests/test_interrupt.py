@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN
-from sqhn.banks.code import CodeBank
+from sqhn.banks.cpu.counts import Counts
 from sqhn.interrupt import deferred
 from tests.helpers import fingerprint, levels
 
@@ -18,15 +18,15 @@ from tests.helpers import fingerprint, levels
 def test_ctrl_c_in_the_middle_of_a_chunk(pictures: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch) -> None:
     memory, whole = (SQHN((32, 32, 3), levels("L2 (4,8)", 12)) for _ in range(2))
     memory._chunk = 10
-    learn, calls = CodeBank.learn, []
+    learn, calls = Counts.learn, []
 
-    def learn_with_ctrl_c(self: CodeBank, *args: object) -> object:
+    def learn_with_ctrl_c(self: Counts, *args: object) -> object:
         calls.append(1)
         if len(calls) == 2:
             signal.raise_signal(signal.SIGINT)  # level 1 has learned this chunk, level 2 has not
         return learn(self, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(CodeBank, "learn", learn_with_ctrl_c)
+    monkeypatch.setattr(Counts, "learn", learn_with_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
         memory.learn(pictures[:40])
     monkeypatch.undo()

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN, EmptyMemoryError, Level
-from tests.helpers import ARCHITECTURES, fingerprint, levels, noisy
+from tests.helpers import ARCHITECTURES, fingerprint, levels, noisy, stored_prototypes
 
 SHAPE = (32, 32, 3)
 
@@ -198,13 +198,13 @@ class TestMathematics:
         index = memory.learn(pictures[:400]).index
         for j in range(40):
             mean = pictures[:400][index == j].astype(np.float64).mean(axis=0)
-            np.testing.assert_allclose(memory._patterns.m[0, j], mean.ravel(), atol=1e-5)
+            np.testing.assert_allclose(stored_prototypes(memory)[0, j], mean.ravel(), atol=1e-5)
 
     def test_one_level_recalls_the_nearest_neighbour(self, pictures: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, capacity=300)
         memory.learn(pictures[:900])
         query = noisy(pictures[900:1000], 0.3)
-        stored = memory._patterns.m[0, :300].astype(np.float64) - 0.5
+        stored = stored_prototypes(memory)[0].astype(np.float64) - 0.5
         y = query.reshape(100, -1).astype(np.float64) - 0.5
         cosine = y @ stored.T / (np.linalg.norm(y, axis=1)[:, None] * np.linalg.norm(stored, axis=1) + 1e-7)
         recalled = memory.recall(query)

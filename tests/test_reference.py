@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn.level import Level, Options
-from sqhn.reference import CONSTANT_STEP, Node, ReferenceSQHN, winner
+from sqhn.reference import CONSTANT_STEP, Node, Reading, ReferenceSQHN, winner
 from tests.helpers import levels, noisy
 
 RNG = np.random.default_rng(0)
@@ -51,7 +51,7 @@ def test_norm_over_the_heard_children() -> None:
 
 
 def test_weighted_mean() -> None:
-    node = Node(Level(capacity=1), [2, 2], False, Options(hidden_similarity="weighted_mean"))
+    node = Node(Level(capacity=1), [2, 2], False, Options(), Reading(hidden_similarity="weighted_mean"))
     node.m[0], node.grown = [0.25, 0.75, 0.5, 0.5], 1
     assert node.activity(np.array([0.0, 0.6, 0.2, 0.0]))[0] == pytest.approx((0.6 * 0.75 + 0.2 * 0.5) / 0.8)
 

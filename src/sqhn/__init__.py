@@ -11,7 +11,7 @@ from sqhn.level import Level
 from sqhn.memory import EmptyMemoryError, Memory, MemoryFileError, Recalled, Recognized, Written
 
 if TYPE_CHECKING:
-    from sqhn.banks.threads import get_num_threads, set_num_threads
+    from sqhn.banks.cpu.threads import get_num_threads, set_num_threads
     from sqhn.network import SQHN
 
 __all__ = [
@@ -35,7 +35,7 @@ def __getattr__(name: str) -> Any:
 
         return SQHN
     if name in ("get_num_threads", "set_num_threads"):
-        from sqhn.banks import threads
+        from sqhn.banks.cpu import threads
 
         return getattr(threads, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.home import home
-from sqhn.banks.threads import get_num_threads
+from sqhn.banks.cpu.threads import get_num_threads
+from sqhn.banks.devices import device_of
 from sqhn.data import digits, random_crops
 from sqhn.level import Level
 from sqhn.network import SQHN
@@ -241,7 +241,7 @@ def cases(device: str) -> dict[str, Callable[[], Result]]:
     """The cases of a device."""
     if device == "cpu":
         return CASES
-    home(device)  # says what is missing, if anything is
+    device_of(device)  # says what is missing, if anything is
     from sqhn import bench_cuda
 
     return bench_cuda.CASES

@@ -6,24 +6,16 @@ came with one sample gets plain values back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["LARGEST", "Given", "answers", "as_floats", "as_numpy", "as_samples", "is_tensor", "parts", "together"]
+__all__ = ["LARGEST", "answers", "as_floats", "as_numpy", "as_samples", "is_tensor", "parts", "together"]
 
 LARGEST = 1e15
 """Values beyond this are refused: their float32 products overflow."""
-
-
-class Given(NamedTuple):
-    """What came in: a batch of uint8 or float samples, whether it was a single one, what was seen of it (None: all)."""
-
-    samples: Any
-    single: bool
-    seen: Any
 
 
 def is_tensor(x: object) -> bool:
@@ -46,8 +38,8 @@ def as_samples(
     *,
     tensors: bool = False,
     holes: bool = False,
-) -> Given:
-    """Checked samples.
+) -> tuple[Any, bool, Any]:
+    """Checked samples: a batch of uint8 or floats, whether x was a single one, which values were seen (None: all).
 
     Values that were not seen may be anything. tensors: torch tensors stay such, and where they are. holes: values of a
     masked array may be masked, and count as not seen.
@@ -81,7 +73,7 @@ def as_samples(
         if not _within(batch):
             finite = _finite(as_numpy(batch), single, seen)
             batch = finite if not is_tensor(batch) else batch.new_tensor(finite)
-    return Given(batch, single, seen)
+    return batch, single, seen
 
 
 def as_floats(samples: NDArray[Any]) -> NDArray[np.float32]:
@@ -96,16 +88,25 @@ def parts(count: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def together(done: Sequence[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
+def together(done: Sequence[tuple[Any, ...]], join: Callable[..., Any] = np.concatenate) -> tuple[Any, ...]:
     """What the parts of a batch gave, each field for the whole batch."""
-    return tuple(done[0]) if len(done) == 1 else tuple(np.concatenate(field) for field in zip(*done))
+    return tuple(done[0]) if len(done) == 1 else tuple(join(field, 0) for field in zip(*done))
 
 
-def answers(single: bool, *fields: NDArray[Any]) -> tuple[Any, ...]:
-    """Arrays for a batch; plain Python values for one sample, or its array where a field has more than one."""
-    if not single:
-        return fields
-    return tuple(field[0].item() if field.ndim == 1 else field[0] for field in fields)
+def _as_it_is(array: Any, asked: object) -> Any:  # noqa: ARG001
+    return array
+
+
+def answers(
+    single: bool, *fields: Any, give: Callable[[Any, object], Any] = _as_it_is, asked: object = None
+) -> tuple[Any, ...]:
+    """Arrays for a batch; plain Python values for one sample, or its array where a field has more than one.
+
+    give: hands an array to whoever `asked` with something.
+    """
+    if single:
+        return tuple([field[0].item() if field.ndim == 1 else give(field[0], asked) for field in fields])
+    return tuple([give(field, asked) for field in fields])
 
 
 def _plain(batch: Any) -> Any:

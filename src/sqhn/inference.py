@@ -1,24 +1,74 @@
-"""What travels through the tree when something is recalled.
+"""What a sweep through the tree carries.
 
-A rule says what a level sends up, how good each neuron looks from there, and how that is weighed against what the
-parent expects on the way down. The sweeps themselves (`network`) know nothing of it.
+Every sweep goes from level 1 up to the memory node: each level does something with what it sees and tells the next one.
+Learning carries what became of samples, memorizing carries their neurons. A rule of recall carries messages, and says
+how they are weighed against what parents expect when a second sweep comes down. The sweeps themselves (`network`) know
+nothing of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from sqhn.banks.neurons import Array, Codes, Patches, Support
+from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Patches, PatternBank, Sent, Support
 from sqhn.checks import check_word
+from sqhn.level import TIE
 
-__all__ = ["INFERENCES", "Exact", "Inference", "Message", "Paper", "by_name"]
+__all__ = [
+    "INFERENCES",
+    "LEARNING",
+    "MEMORIZING",
+    "RECOGNITION",
+    "Carrier",
+    "Exact",
+    "Inference",
+    "Message",
+    "Paper",
+    "by_name",
+]
 
-Bank = Any  # of either kind, of any device
+Found = TypeVar("Found")
+
+
+class Carrier(Protocol[Found]):
+    """What happens at each level on the way up."""
+
+    def look(self, bank: PatternBank, patches: Patches) -> Found:
+        """At level 1."""
+
+    def up(self, bank: CodeBank, below: Found) -> Found:
+        """At a level above, from what the level below found."""
+
+
+class Learning:
+    """Every level learns, and tells the next what became of the samples."""
+
+    def look(self, bank: PatternBank, patches: Patches) -> Sent:
+        return bank.learn(patches)
+
+    def up(self, bank: CodeBank, below: Sent) -> Sent:
+        return bank.learn(Codes(below.k, below.v))
+
+
+class Memorizing:
+    """Every level gives each sample a neuron; the next one hears which it resembles most, at full strength."""
+
+    def look(self, bank: PatternBank, patches: Patches) -> Codes:
+        bank.store(patches)
+        return self.loud(bank, bank.best(patches)[0])
+
+    def up(self, bank: CodeBank, below: Codes) -> Codes:
+        bank.store(below)
+        return self.loud(bank, bank.best(below)[0])
+
+    @staticmethod
+    def loud(bank: Bank, k: Array) -> Codes:
+        return Codes(k, bank.device.full(k.shape, 1.0))
 
 
 class Message(NamedTuple):
-    """What a level found on the way up: each node's best neuron, its value, and what the rule wants to keep."""
+    """What a level found: each node's best neuron, its value, and what the rule wants to keep."""
 
     k: Array
     value: Array
@@ -27,26 +77,26 @@ class Message(NamedTuple):
 
 @runtime_checkable
 class Inference(Protocol):
-    """One way to recall: an upward message, the values it leaves for the way down, and their weight there."""
+    """One way to recall: a carrier of messages, what they leave for the way down, and their weight there."""
 
     @property
     def samples(self) -> int:
         """How many samples to handle at once."""
 
-    def look(self, bank: Bank, patches: Patches) -> Message:
+    def look(self, bank: PatternBank, patches: Patches) -> Message:
         """The message of level 1."""
 
-    def up(self, bank: Bank, below: Message) -> Message:
+    def up(self, bank: CodeBank, below: Message) -> Message:
         """The message of a level from that of the level below."""
 
     def score(self, root: Message, terms: int) -> Array:
         """The score of what was recalled; terms is the number of terms of the energy."""
 
-    def at(self, bank: Bank, message: Message, support: Support) -> Array:
-        """The values of the neurons that a parent expects."""
+    def at(self, bank: Any, message: Message, support: Support) -> Array:
+        """The values, at a bank of either kind, of the neurons that a parent expects."""
 
     def blend(self, blend: float) -> float:
-        """The weight of those values against the parent's probabilities."""
+        """The weight of those values against the parent's probabilities; with 1, no node listens to its parent."""
 
 
 @dataclass(frozen=True)
@@ -54,24 +104,25 @@ class Paper:
     """The paper's rule: each child sends its winner with its strength; one sweep up, one down.
 
     feedback: whether the way down listens to the parents; without it every node keeps its bottom-up winner.
+    propagation: what travels up: "max", a winner's strength, or "argmax", 1 for each that is not silent.
     """
 
     feedback: bool = True
+    propagation: Literal["max", "argmax"] = "max"
     samples: int = 256
 
-    def look(self, bank: Bank, patches: Patches) -> Message:
-        k, h = bank.best(patches)
-        return Message(k, h, patches)
+    def look(self, bank: PatternBank, patches: Patches) -> Message:
+        return Message(*bank.best(patches), patches)
 
-    def up(self, bank: Bank, below: Message) -> Message:
-        codes = Codes(below.k, below.value)
-        k, h = bank.best(codes)
-        return Message(k, h, codes)
+    def up(self, bank: CodeBank, below: Message) -> Message:
+        strength = below.value if self.propagation == "max" else (abs(below.value) > TIE) + 0 * below.value
+        codes = Codes(below.k, strength)
+        return Message(*bank.best(codes), codes)
 
     def score(self, root: Message, terms: int) -> Array:  # noqa: ARG002
         return root.value[0]
 
-    def at(self, bank: Bank, message: Message, support: Support) -> Array:
+    def at(self, bank: Any, message: Message, support: Support) -> Array:
         return bank.at(message.evidence, support)
 
     def blend(self, blend: float) -> float:
@@ -84,28 +135,26 @@ class Exact:
 
     samples: int = 16
 
-    def look(self, bank: Bank, patches: Patches) -> Message:
-        return self.message(bank, bank.activity(patches))
+    def look(self, bank: PatternBank, patches: Patches) -> Message:
+        u = bank.activity(patches)
+        return Message(*bank.device.first_best(u), u)
 
-    def up(self, bank: Bank, below: Message) -> Message:
-        return self.message(bank, bank.max_sum(below.evidence))
-
-    @staticmethod
-    def message(bank: Bank, u: Array) -> Message:
-        """u (nodes, batch, neurons)."""
-        k, value = bank.first_best(u)
-        return Message(k, value, u)
+    def up(self, bank: CodeBank, below: Message) -> Message:
+        u = bank.max_sum(below.evidence)
+        return Message(*bank.device.first_best(u), u)
 
     def score(self, root: Message, terms: int) -> Array:
         return root.value[0] / terms
 
-    def at(self, bank: Bank, message: Message, support: Support) -> Array:
-        return bank.pick(message.evidence, support)
+    def at(self, bank: Any, message: Message, support: Support) -> Array:
+        return bank.device.pick(message.evidence, support)
 
     def blend(self, blend: float) -> float:  # noqa: ARG002
         return 0.5
 
 
+LEARNING, MEMORIZING = Learning(), Memorizing()
+RECOGNITION: dict[str, Inference] = {"argmax": Paper(propagation="argmax"), "max": Paper()}
 INFERENCES: dict[str, Inference] = {"paper": Paper(), "feedforward": Paper(feedback=False), "exact": Exact()}
 
 

@@ -26,6 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as deserialize
 from safetensors.numpy import save as serialize
 
+from sqhn.banks.interface import Bank
 from sqhn.checks import as_shape
 from sqhn.level import Level, Options
 from sqhn.memory import MemoryFileError
@@ -38,6 +39,7 @@ __all__ = ["FORMAT", "Header", "Tensors", "describe", "fill", "load", "parts", "
 FORMAT = 2
 FIRST = 1  # without features, and without the steps of last writes, which count as 0
 FEATURES: frozenset[str] = frozenset()  # that this version knows
+DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}  # options that there were, and their default
 Header = dict[str, Any]
 Tensors = dict[str, NDArray[Any]]
 
@@ -67,10 +69,19 @@ def parts(memory: SQHN) -> tuple[Header, Tensors]:
 
 def settings(header: Header) -> tuple[Sequence[int], list[Level], dict[str, Any]]:
     """The shape, levels and options that a header tells of."""
-    return header["input_shape"], [Level(**_infinite(level)) for level in header["levels"]], header["options"]
+    return header["input_shape"], [Level(**_infinite(level)) for level in header["levels"]], _options(header)
 
 
-def fill(banks: Sequence[Any], header: Header, tensors: Tensors) -> None:
+def _options(header: Header) -> dict[str, Any]:
+    """The options of a header, less those that there are no more; another value than their default is refused."""
+    options = dict(header["options"])
+    for name, default in DROPPED.items():
+        if (value := options.pop(name, default)) != default:
+            raise ValueError(f"{name}={value!r}, which this version of sqhn does not have; only {default!r} is left")
+    return options
+
+
+def fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
     """Put the arrays of a memory into new banks."""
     values = 0
     for number, (bank, step) in enumerate(zip(banks, header["steps"], strict=True), start=1):
@@ -151,7 +162,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             "input_shape": as_shape(header["input_shape"]),
             "step": int(header["steps"][-1]),
             "levels": levels,
-            "options": asdict(Options(**header["options"])),
+            "options": asdict(Options(**_options(header))),
         }
     except SafetensorError as error:
         raise MemoryFileError(f"{path} is not a memory, or is truncated: {error}") from error

@@ -83,26 +83,20 @@ class Options:
 
     similarity: how an input patch is compared with a prototype: cosine of both shifted by one half and mapped to
         [0, 1], or the plain cosine.
-    hidden_similarity: how a node compares its children's values with a column: cosine, or the mean of the column's
-        probabilities weighted by the children's strengths.
     blend: weight of the bottom-up activity against the parent's expectation on the way down (the paper's lambda).
     rho: tolerance of `recognize`; None means .99999 for one level and .999 for a tree.
     propagation: what travels up in `recognize`: "argmax" (every child counts as 1) or "max" (its strength, as in
         learning and recall).
     mu: the mean activity that `recognize` compares with: the exact "mean", or with one "pseudocount" of 1.
     norm: over which children the length of a column runs when some are silent: "all" or only the "heard".
-    update_order: what a node sends up while learning: its match after the update ("layerwise") or before it, and 1
-        when it grew ("after").
     """
 
     similarity: Literal["shifted_cosine", "cosine"] = "shifted_cosine"
-    hidden_similarity: Literal["cosine", "weighted_mean"] = "cosine"
     blend: float = 0.5
     rho: float | None = None
     propagation: Literal["argmax", "max"] = "argmax"
     mu: Literal["mean", "pseudocount"] = "mean"
     norm: Literal["all", "heard"] = "all"
-    update_order: Literal["layerwise", "after"] = "layerwise"
 
     def __post_init__(self) -> None:
         blend = check_share("blend", self.blend)

@@ -1,7 +1,7 @@
 """The SQHN: a tree of banks and the sweeps through it. Read it beside the paper.
 
 Learning goes up once: level l at a step needs only level l - 1 at that step, so a chunk of samples is learned level by
-level. Recall goes up and down once. Every node sends up its winner and how strongly it won.
+level. Recall goes up and down once. Recognition goes up. What a sweep carries is in `inference`.
 
 Whoever calls, from whatever thread: samples are checked first, then a reader or a writer takes its turn (`turns`).
 """
@@ -18,11 +18,11 @@ from typing import Any, Literal, Never, Self, TypeVar
 from numpy.typing import ArrayLike
 
 from sqhn import io
-from sqhn.banks.home import home
-from sqhn.banks.neurons import Array, Codes, Patches, Sent
-from sqhn.checks import as_shape, check_word
-from sqhn.door import Given, as_samples
-from sqhn.inference import Inference, Message, by_name
+from sqhn.banks.devices import device_of
+from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Patches, Sent
+from sqhn.checks import as_shape
+from sqhn.door import answers, as_samples, parts, together
+from sqhn.inference import INFERENCES, LEARNING, MEMORIZING, RECOGNITION, Carrier, Inference, Message, by_name
 from sqhn.level import TIE, Level, Options, as_levels
 from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Score, Written
 from sqhn.patches import plan
@@ -31,8 +31,11 @@ from sqhn.turns import Turns
 __all__ = ["SQHN"]
 
 Answer = TypeVar("Answer")
+Found = TypeVar("Found")
+Part = Literal["all", "below", "root"]
+"""Which levels learn: all, those below the memory node, or it alone."""
 
-OWN = {"_input_shape", "_levels", "_options", "_tilings", "_home", "_chunk", "_turns", "_patterns", "_codes"}
+OWN = {"_input_shape", "_levels", "_options", "_tilings", "_device", "_chunk", "_turns", "_patterns", "_codes"}
 """The attributes of a memory; others are a subclass's."""
 
 
@@ -68,30 +71,28 @@ class SQHN:
         *,
         capacity: int | None = None,
         similarity: Literal["shifted_cosine", "cosine"] = "shifted_cosine",
-        hidden_similarity: Literal["cosine", "weighted_mean"] = "cosine",
         blend: float = 0.5,
         rho: float | None = None,
         propagation: Literal["argmax", "max"] = "argmax",
         mu: Literal["mean", "pseudocount"] = "mean",
         norm: Literal["all", "heard"] = "all",
-        update_order: Literal["layerwise", "after"] = "layerwise",
         device: str = "cpu",
     ) -> None:
         self._input_shape = as_shape(input_shape)
         self._levels = as_levels(levels, capacity)
-        self._options = Options(similarity, hidden_similarity, blend, rho, propagation, mu, norm, update_order)
+        self._options = Options(similarity, blend, rho, propagation, mu, norm)
         self._tilings = plan(self._input_shape, self._levels)
-        self._home = home(device)
-        self._chunk = self._home.chunk
+        self._device = device_of(device)
+        self._chunk = self._device.chunk
         self._turns = Turns()
         self._begin()
 
     def _begin(self) -> None:
         first, *above = self._tilings
         seen = first.kernel + first.shape[len(first.kernel) :]
-        self._patterns = self._home.patterns(first.nodes, seen, self.levels[0], self.options, top=not above)
+        self._patterns = self._device.patterns(first.nodes, seen, self.levels[0], self.options, top=not above)
         self._codes = [
-            self._home.codes(tiling.children(), level, self.options, tiling is above[-1], below.capacity)
+            self._device.codes(tiling.children(), level, self.options, tiling is above[-1], below.capacity)
             for tiling, level, below in zip(above, self.levels[1:], self.levels)
         ]
 
@@ -101,12 +102,12 @@ class SQHN:
 
     def _read(self, question: Callable[..., Answer], *args: Any) -> Answer:
         """Ask while nothing changes."""
-        with self._home.stream():
+        with self._device.stream():
             return self._turns.read(question, *args)
 
     def _write(self, change: Callable[..., Answer], *args: Any) -> Answer:
         """Change something while nobody else does."""
-        with self._home.stream():
+        with self._device.stream():
             return self._turns.write(change, *args)
 
     @property
@@ -141,24 +142,24 @@ class SQHN:
     @property
     def device(self) -> str:
         """Where the memory lives."""
-        return self._home.name
+        return self._device.name
 
     def to(self, device: str) -> Self:
         """The same memory on a device, "cpu" or "cuda": a copy, or the memory itself if it lives there already."""
         if device == self.device:
             return self
-        home(device)  # before anything is copied
+        device_of(device)  # before anything is copied
         other = type(self).__new__(type(self))
         other.__setstate__({**self.__getstate__(), "device": device})
         return other
 
     @property
-    def banks(self) -> tuple[Any, ...]:
+    def banks(self) -> tuple[Bank, ...]:
         """The banks of neurons, from level 1 up."""
         return (self._patterns, *self._codes)
 
     @property
-    def _root(self) -> Any:
+    def _root(self) -> Bank:
         return self._codes[-1] if self._codes else self._patterns
 
     def __len__(self) -> int:
@@ -199,8 +200,8 @@ class SQHN:
         if hold and root_only:
             raise ValueError("hold=True averages samples at level 1, and root_only=True leaves that as it is")
         sent, first = self._write(self._learn, samples, hold, root_only)
-        step = first + 1 if single else self._home.give(self._home.count(first + 1, len(samples)), x)
-        index, grew, score = self._results(x, single, sent.k[0], sent.grew[0], sent.score[0])
+        step = first + 1 if single else self._device.give(self._device.count(first + 1, len(samples)), x)
+        index, grew, score = self._answers(x, single, sent.k[0], sent.grew[0], sent.score[0])
         return Written(index, grew, score, step)
 
     def pretrain(self, x: ArrayLike) -> None:
@@ -208,54 +209,45 @@ class SQHN:
         samples, _, _ = self._samples(x)
         if not self._codes:
             raise ValueError("a memory of one level has nothing below its memory node to pretrain")
-        self._write(self._learn_each, samples, True, False)
+        self._write(self._learn_each, samples, "below")
 
     def _learn(self, samples: Array, hold: bool, root_only: bool) -> tuple[Sent, int]:
         """What the memory node did, and its step before that."""
         if root_only and not all(bank.grown.all() for bank in self.banks[:-1]):
             raise EmptyMemoryError("the levels below the memory node are empty: pretrain them first")
-        first: int = self._root.neurons.step
+        first = self._root.neurons.step
         if hold:
             return self._turns.whole(self._learn_held, samples), first
-        return self._learn_each(samples, below=not root_only, root=True), first
+        return self._learn_each(samples, "root" if root_only and self._codes else "all"), first
 
-    def _learn_each(self, samples: Array, below: bool, root: bool) -> Sent:
-        turn = self._turns.alone if self._home.at_once and not self._codes else self._turns.whole
+    def _learn_each(self, samples: Array, part: Part) -> Sent:
+        turn = self._turns.alone if self._device.at_once and not self._codes else self._turns.whole
         done: list[Sent] = []
         start = 0
         while start < len(samples):
             chunk = samples[start : start + min(bank.chunk_size(self._chunk) for bank in self.banks)]
             start += len(chunk)
-            done.append(turn(self._learn_chunk, chunk, below, root, start == len(samples))[-1])
-        return done[0] if len(done) == 1 else Sent(*(self._home.concatenate(field, 1) for field in zip(*done)))
+            done.append(turn(self._learn_chunk, chunk, part, start == len(samples))[-1])
+        return done[0] if len(done) == 1 else Sent(*(self._device.concatenate(field, 1) for field in zip(*done)))
 
-    def _learn_chunk(self, samples: Array, below: bool = True, root: bool = True, last: bool = True) -> list[Sent]:
+    def _learn_chunk(self, samples: Array, part: Part = "all", last: bool = True) -> list[Sent]:
         """One chunk, level by level; all that can fail comes before the first change. last: of a call."""
         patches = self._split(samples)
-        if not below and self._codes:
-            codes = self._look(patches)
-            self._codes[-1].reserve(len(samples), self.banks[-2].neurons.room)
-            sent = [self._codes[-1].learn(codes)]
+        if part == "root":
+            root, known = self._codes[-1], self._sweep(INFERENCES["paper"], patches, self._codes[:-1])[-1]
+            root.reserve(len(samples), self.banks[-2].neurons.room)
+            sent = [root.learn(Codes(known.k, known.value))]
         else:
             self._reserve(len(samples))
-            sent = [self._patterns.learn(patches)]
-            for bank in self._codes if root else self._codes[:-1]:
-                sent.append(bank.learn(Codes(sent[-1].k, sent[-1].v)))
+            sent = self._sweep(LEARNING, patches, self._codes if part == "all" else self._codes[:-1])
         if last:
             self._settle()
         return sent
 
     def _settle(self) -> None:
         """Leave everything as those want it who only read."""
-        for bank in self._codes:
+        for bank in self.banks:
             bank.settle()
-
-    def _look(self, patches: Patches) -> Codes:
-        """What the levels below the memory node tell it while they do not learn."""
-        codes = Codes(*self._patterns.best(patches))
-        for bank in self._codes[:-1]:
-            codes = Codes(*bank.best(codes))
-        return codes
 
     def _reserve(self, more: int) -> None:
         self._patterns.reserve(more)
@@ -293,17 +285,37 @@ class SQHN:
                 raise ValueError(f"level {number} has room for {free} more neurons; got {len(samples)} samples")
         patches = self._split(samples)
         self._reserve(len(samples))
-        self._patterns.store(patches)
-        k, _ = self._patterns.best(patches)
-        for bank in self._codes:
-            codes = Codes(k, self._home.full(k.shape, 1.0))
-            bank.store(codes)
-            k, _ = bank.best(codes)
+        self._sweep(MEMORIZING, patches, self._codes)
         self._settle()
 
-    def _split(self, samples: Array, seen: Array = None) -> Patches:
-        at, split = self._home, self._tilings[0].split
-        return Patches(at.own(split(at.values(samples))), None if seen is None else at.own(split(at.bring(seen))))
+    # -- sweeps --------------------------------------------------------------------------------------------------
+
+    def _sweep(self, carrier: Carrier[Found], patches: Patches, codes: Sequence[CodeBank]) -> list[Found]:
+        """Up from level 1 through the levels of `codes`: what each of them found."""
+        found = [carrier.look(self._patterns, patches)]
+        for bank in codes:
+            found.append(carrier.up(bank, found[-1]))
+        return found
+
+    def _down(self, messages: list[Message], rule: Inference) -> list[Array]:
+        """Down from the memory node: the value of every node, level by level."""
+        blend = rule.blend(self.options.blend)
+        if blend == 1:
+            return [message.k for message in messages]
+        k = [messages[-1].k]
+        for parent, bank, message in zip(reversed(self._codes), self.banks[-2::-1], messages[-2::-1]):
+            support = parent.support(k[0])
+            value = rule.at(bank, message, support)
+            k.insert(0, self._device.choose(message.k, message.value, support, value, blend))
+        return k
+
+    def _ask(self, samples: Array, seen: Array, rule: Inference) -> Iterator[tuple[Patches, list[Message]]]:
+        """Sweep up with the parts of a question that an empty memory cannot answer."""
+        if not len(self):
+            raise EmptyMemoryError("this memory is empty: learn something before asking it")
+        for part in parts(len(samples), rule.samples * self._device.breadth):
+            patches = self._split(samples[part], None if seen is None else seen[part])
+            yield patches, self._sweep(rule, patches, self._codes)
 
     # -- recall --------------------------------------------------------------------------------------------------
 
@@ -325,37 +337,15 @@ class SQHN:
                 "they remind of nothing, and what is recalled for them means nothing",
                 stacklevel=2,
             )
-        found, index, score = self._read(self._recall, samples, seen, rule)
-        picture = self._home.give(found[0] if single else found, x)
-        return Recalled(picture, *self._results(x, single, index, score))
+        return Recalled(*self._answers(x, single, *self._read(self._recall, samples, seen, rule)))
 
-    def _recall(self, samples: Array, seen: Array, rule: Inference) -> list[Array]:
-        parts = []
-        for patches in self._questions(samples, seen, rule):
-            messages = self._up(patches, rule)
+    def _recall(self, samples: Array, seen: Array, rule: Inference) -> tuple[Array, ...]:
+        done = []
+        for _, messages in self._ask(samples, seen, rule):
             k = self._down(messages, rule)
             found = self._tilings[0].join(self._patterns.vectors(k[0]))
-            parts.append((found, k[-1][0], rule.score(messages[-1], self._terms)))
-        return self._together(parts)
-
-    def _up(self, patches: Patches, rule: Inference) -> list[Message]:
-        """The feed-forward sweep: what each level found."""
-        messages = [rule.look(self._patterns, patches)]
-        for bank in self._codes:
-            messages.append(rule.up(bank, messages[-1]))
-        return messages
-
-    def _down(self, messages: list[Message], rule: Inference) -> list[Array]:
-        """The feedback sweep: the value of every node, level by level."""
-        k = [messages[-1].k]
-        blend = rule.blend(self.options.blend)
-        for parent, bank, message in zip(reversed(self._codes), self.banks[-2::-1], messages[-2::-1]):
-            if blend == 1:
-                k.insert(0, message.k)  # nobody listens to parents
-                continue
-            support = parent.support(k[0])
-            k.insert(0, bank.choose(message.k, message.value, support, rule.at(bank, message, support), blend))
-        return k
+            done.append((found, k[-1][0], rule.score(messages[-1], self._terms)))
+        return together(done, self._device.concatenate)
 
     # -- energy and recognition ----------------------------------------------------------------------------------
 
@@ -364,86 +354,55 @@ class SQHN:
         """The number of terms of the energy: nodes of level 1, plus hidden nodes other than the root."""
         return self._tilings[0].nodes + sum(tiling.nodes for tiling in self._tilings) - 1
 
-    def energy(
-        self,
-        x: ArrayLike,
-        *,
-        inference: str | Inference = "paper",
-        visible: Literal["similarity", "bernoulli_mean"] = "similarity",
-    ) -> Score:
-        """The energy of the recalled state, in [0, 1]: how well the tree explains x.
-
-        visible: what an input patch adds: its "similarity" to the prototype, or "bernoulli_mean", the mean likelihood
-            of its values as those of binary pixels.
-        """
+    def energy(self, x: ArrayLike, *, inference: str | Inference = "paper") -> Score:
+        """The energy of the recalled state, in [0, 1]: how well the tree explains x."""
         rule = by_name(inference)
-        check_word("visible", visible, ("similarity", "bernoulli_mean"))
         samples, single, _ = self._samples(x)
-        energy: Score = self._results(x, single, *self._read(self._energies, samples, rule, visible))[0]
+        energy: Score = self._answers(x, single, *self._read(self._energies, samples, rule))[0]
         return energy
 
-    def _energies(self, samples: Array, rule: Inference, visible: str) -> list[Array]:
-        parts = []
-        for patches in self._questions(samples, None, rule):
-            k = self._down(self._up(patches, rule), rule)
-            parts.append((self._energy(patches, k, visible),))
-        return self._together(parts)
-
-    def _energy(self, patches: Patches, k: list[Array], visible: str) -> Array:
-        """E of the values k, for every sample."""
-        if visible == "similarity":
-            seen = self._patterns.similarity(patches, k[0])
-        else:
-            seen = self._patterns.likelihood(patches, k[0])
-        total = seen.sum(axis=0)
-        for bank, own, below in zip(self._codes, k[1:], k):
-            total += bank.probability(own, below).sum(axis=0)
-        return total / self._terms
+    def _energies(self, samples: Array, rule: Inference) -> tuple[Array, ...]:
+        done = []
+        for patches, messages in self._ask(samples, None, rule):
+            k = self._down(messages, rule)
+            total = self._patterns.similarity(patches, k[0]).sum(axis=0)
+            for bank, own, below in zip(self._codes, k[1:], k):
+                total += bank.probability(own, below).sum(axis=0)
+            done.append((total / self._terms,))
+        return together(done, self._device.concatenate)
 
     def recognize(self, x: ArrayLike) -> Recognized:
         """Was this sample learned before? Old iff the memory node's best match reaches rho times its mean activity."""
         samples, single, _ = self._samples(x)
-        return Recognized(*self._results(x, single, *self._read(self._recognize, samples)))
+        return Recognized(*self._answers(x, single, *self._read(self._recognize, samples)))
 
     def _recognize(self, samples: Array) -> tuple[Array, Array, Array]:
-        parts = []
-        for patches in self._parts(samples, None, self._chunk) if len(self) else ():
-            k, h = self._patterns.best(patches)
-            for bank in self._codes:
-                strength = (abs(h) > TIE) + 0 * h if self.options.propagation == "argmax" else h
-                k, h = bank.best(Codes(k, strength))
-            parts.append((h[0], self.rho * self._root.neurons.mu[0, k[0]]))
-        never = (self._home.full((len(samples),), -math.inf), self._home.full((len(samples),), self.rho))
-        score, threshold = self._together(parts) if parts else never
+        if len(self):
+            done = [
+                (root.value[0], self.rho * self._root.neurons.mu[0, root.k[0]])
+                for _, (*_, root) in self._ask(samples, None, RECOGNITION[self.options.propagation])
+            ]
+            score, threshold = together(done, self._device.concatenate)
+        else:
+            score, threshold = (self._device.full((len(samples),), value) for value in (-math.inf, self.rho))
         return score >= threshold - TIE, score, threshold
 
     # -- doors ---------------------------------------------------------------------------------------------------
 
-    def _samples(self, x: ArrayLike, observed: ArrayLike | None = None, holes: bool = False) -> Given:
+    def _samples(
+        self, x: ArrayLike, observed: ArrayLike | None = None, holes: bool = False
+    ) -> tuple[Array, bool, Array]:
         """Checked samples (holes: values may be masked)."""
-        return as_samples(x, self.input_shape, observed, tensors=self._home.tensors, holes=holes)
+        return as_samples(x, self.input_shape, observed, tensors=self._device.tensors, holes=holes)
 
-    def _questions(self, samples: Array, seen: Array, rule: Inference) -> Iterator[Patches]:
-        """The parts of a question that an empty memory cannot answer."""
-        if not len(self):
-            raise EmptyMemoryError("this memory is empty: learn something before asking it")
-        return self._parts(samples, seen, rule.samples * self._home.breadth)
+    def _split(self, samples: Array, seen: Array = None) -> Patches:
+        """Samples cut into patches, on the device."""
+        at, split = self._device, self._tilings[0].split
+        return Patches(at.own(split(at.values(samples))), None if seen is None else at.own(split(at.bring(seen))))
 
-    def _parts(self, samples: Array, seen: Array, size: int) -> Iterator[Patches]:
-        """A batch in parts of `size` samples, cut into patches."""
-        for start in range(0, len(samples), size):
-            part = slice(start, start + size)
-            yield self._split(samples[part], None if seen is None else seen[part])
-
-    def _together(self, parts: list[tuple[Array, ...]]) -> list[Array]:
-        """What the parts of a batch gave, each field for the whole batch."""
-        if len(parts) == 1:
-            return list(parts[0])
-        return [self._home.concatenate(field, 0) for field in zip(*parts)]
-
-    def _results(self, x: object, single: bool, *fields: Array) -> tuple[Any, ...]:
-        """Arrays for a batch, as the one who asked with x expects them; plain Python values for one sample."""
-        return tuple(field[0].item() if single else self._home.give(field, x) for field in fields)
+    def _answers(self, x: object, single: bool, *fields: Array) -> tuple[Any, ...]:
+        """Answers for the one who asked with x."""
+        return answers(single, *fields, give=self._device.give, asked=x)
 
     def _shape_text(self) -> str:
         return ", ".join(map(str, self.input_shape))
@@ -460,7 +419,7 @@ class SQHN:
 
         Of a subclass its own `__init__` is not called.
         """
-        home(device)  # one that cannot be used is no fault of the file
+        device_of(device)  # one that cannot be used is no fault of the file
         memory = cls.__new__(cls)
         io.load(path, lambda header, tensors: memory._become(header, tensors, device))
         return memory
@@ -473,7 +432,7 @@ class SQHN:
         """Be the memory that a header and arrays describe."""
         input_shape, levels, options = io.settings(header)
         SQHN.__init__(self, input_shape, levels, **options, device=device)
-        with self._home.stream():
+        with self._device.stream():
             io.fill(self.banks, header, tensors)
 
     def __getstate__(self) -> dict[str, Any]:

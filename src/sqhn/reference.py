@@ -7,11 +7,13 @@ A node keeps one row per grown neuron, so a column m[j] of the paper is the row 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sqhn.checks import check_words
 from sqhn.level import TIE, Level, Options
 from sqhn.memory import Recalled, Recognized, Written
 from sqhn.patches import plan
@@ -19,7 +21,7 @@ from sqhn.patches import plan
 if TYPE_CHECKING:
     from sqhn.network import SQHN
 
-__all__ = ["Node", "ReferenceSQHN", "winner"]
+__all__ = ["Node", "Reading", "ReferenceSQHN", "winner"]
 
 Vector = NDArray[np.float64]
 Codes = list[NDArray[np.int64]]
@@ -29,6 +31,26 @@ Ablation = Literal[
 
 CONSTANT_THRESHOLD = 0.9
 CONSTANT_STEP = 0.5
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Where the paper can be read in another way, which only this reference follows.
+
+    hidden_similarity: how a node compares its children's values with a column: cosine, or the mean of the column's
+        probabilities weighted by the children's strengths.
+    update_order: what a node sends up while learning: its match after the update ("layerwise") or before it, and 1
+        when it grew ("after").
+    """
+
+    hidden_similarity: Literal["cosine", "weighted_mean"] = "cosine"
+    update_order: Literal["layerwise", "after"] = "layerwise"
+
+    def __post_init__(self) -> None:
+        check_words(self)
+
+
+USUAL = Reading()
 
 
 def winner(h: Vector) -> int:
@@ -55,8 +77,10 @@ def cosine(products: Vector, lengths: Vector, length: float) -> Vector:
 class Node:
     """The neurons of one node: rows m[j], counts c[j], mean activities mu[j], last writes written[j] for j < grown."""
 
-    def __init__(self, level: Level, sections: Sequence[int], visible: bool, options: Options) -> None:
-        self.level, self.options, self.visible = level, options, visible
+    def __init__(
+        self, level: Level, sections: Sequence[int], visible: bool, options: Options, reading: Reading = USUAL
+    ) -> None:
+        self.level, self.options, self.visible, self.reading = level, options, visible, reading
         self.edges = np.cumsum([0, *sections])  # child q owns entries edges[q]:edges[q + 1] of a row
         self.m: NDArray[Any] = np.zeros((level.capacity, self.edges[-1]), np.float32 if visible else np.float64)
         self.c = np.zeros(level.capacity, np.int64)
@@ -87,7 +111,7 @@ class Node:
         y = np.where(np.abs(y) > TIE, y, 0.0)
         if not y.any():
             return np.zeros(len(m))  # silent
-        if self.options.hidden_similarity == "weighted_mean":
+        if self.reading.hidden_similarity == "weighted_mean":
             return np.asarray(m @ y / y.sum()) if abs(y.sum()) > TIE else np.zeros(len(m))
         if self.options.norm == "heard":
             heard = np.repeat(
@@ -123,7 +147,7 @@ class Node:
             self.mu[j] += (a - self.mu[j]) / (self.c[j] + (self.options.mu == "pseudocount"))
         self.step += 1
         before = 1.0 if grew else a
-        strength = before if self.options.update_order == "after" else float(self.activity(x, only=j)[0])
+        strength = before if self.reading.update_order == "after" else float(self.activity(x, only=j)[0])
         return j, strength, a, grew, wrote
 
     def assign(self, j: int, target: NDArray[Any], ablation: Ablation = "none") -> None:
@@ -145,6 +169,7 @@ class ReferenceSQHN:
     ablation: leave one thing out (2.11): "constant_threshold" (-Dir), "constant_step" (-lrDecay), "no_growth" (-Grw,
         random weights drawn with `seed`), "no_averaging" (-Avg); "constant_step_and_growth" is -lrDecay as the
         authors' code has it, where growth too takes a step of one half.
+    reading: of the paper, where there are several.
     keep_error: recall each sample before learning it and keep the mean error, for `recognize_by_error`.
     """
 
@@ -156,6 +181,7 @@ class ReferenceSQHN:
         ablation: Ablation = "none",
         seed: int = 0,
         keep_error: bool = False,
+        reading: Reading = USUAL,
     ) -> None:
         self.input_shape = tuple(input_shape)
         self.options = options or Options()
@@ -167,7 +193,7 @@ class ReferenceSQHN:
         self.children: list[NDArray[np.int32]] = []  # self.children[l][n]: nodes of level l - 1 below node n
         for number, (level, tiling) in enumerate(zip(levels, self.tilings)):
             sections = [tiling.size] if number == 0 else [levels[number - 1].capacity] * tiling.size
-            self.levels.append([Node(level, sections, number == 0, self.options) for _ in range(tiling.nodes)])
+            self.levels.append([Node(level, sections, number == 0, self.options, reading) for _ in range(tiling.nodes)])
             self.children.append(tiling.children())
         if ablation == "no_growth":
             rng = np.random.default_rng(seed)

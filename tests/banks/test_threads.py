@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN, set_num_threads
-from sqhn.banks import threads
+from sqhn.banks.cpu import threads
 from tests.helpers import levels, noisy
 
 

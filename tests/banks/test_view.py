@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sqhn.banks.view import View
+from sqhn.banks.cpu.view import View
 from sqhn.data import photos
 
 SHAPES = [(32, 32, 3), (28, 28), (784,), (64, 2), (100,), (30, 50), (16, 16, 16), (67, 3), (8, 4, 6, 2), (9,)]

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN, set_num_threads
-from sqhn.banks import pattern, threads
+from sqhn.banks.cpu import prototypes, threads
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
 from tests.conftest import colour_pictures
-from tests.helpers import ARCHITECTURES, assert_same_answers, assert_same_state, levels, noisy
+from tests.helpers import ARCHITECTURES, assert_same_answers, assert_same_state, levels, noisy, without_view
 
 CAPACITY = 24
 LOADS = {"below": CAPACITY // 2, "at": CAPACITY, "five times over": 5 * CAPACITY}
@@ -67,10 +67,10 @@ def test_every_path_of_the_pattern_bank(
     architecture: str, path: str, pictures: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference, _ = taught_reference(architecture, "five times over")
-    monkeypatch.setattr(pattern, "SMALL", 10**9 if path == "small" else 0)
+    monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
     memory = SQHN(SHAPE, levels(architecture, CAPACITY))
     if path == "large without view":
-        memory._patterns.blind = np.inf
+        without_view(memory)
     memory.learn(pictures[: LOADS["five times over"]])
     assert_same_state(memory, reference)
     assert_same_answers(memory, reference, noisy(pictures[:3]))
@@ -78,13 +78,11 @@ def test_every_path_of_the_pattern_bank(
 
 OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cosine": ({"similarity": "cosine"}, {}),
-    "weighted mean": ({"hidden_similarity": "weighted_mean"}, {}),
     "blend": ({"blend": 0.3}, {}),
     "rho": ({"rho": 0.9}, {}),
     "max in recognition": ({"propagation": "max"}, {}),
     "pseudocount": ({"mu": "pseudocount"}, {}),
     "norm over the heard": ({"norm": "heard"}, {}),
-    "update after": ({"update_order": "after"}, {}),
     "overwrite": ({}, {"when_full": "overwrite"}),
     "freeze": ({}, {"when_full": "freeze"}),
     "small alpha": ({}, {"alpha": 300.0}),
@@ -130,17 +128,6 @@ def test_memorize(architecture: str, pictures: NDArray[np.float32]) -> None:
     memory.memorize(stored)
     assert_same_state(memory, reference)
     assert_same_answers(memory, reference, noisy(pictures[:3]))
-
-
-@pytest.mark.parametrize("architecture", ["L1", "L2 (4,8)"])
-def test_energy_with_binary_pixels(architecture: str, pictures: NDArray[np.float32]) -> None:
-    reference, memory = ReferenceSQHN(SHAPE, levels(architecture, 6)), SQHN(SHAPE, levels(architecture, 6))
-    for x in pictures[:20]:
-        reference.learn(x)
-    memory.learn(pictures[:20])
-    energy = memory.energy(pictures[:5], visible="bernoulli_mean")
-    expected = [reference.energy(x, visible="bernoulli_mean") for x in pictures[:5]]
-    np.testing.assert_allclose(energy, expected, atol=1e-6)
 
 
 def test_digits_with_their_many_exact_ties(grey: NDArray[np.float32]) -> None:

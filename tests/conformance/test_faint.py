@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
-from sqhn.banks import pattern
+from sqhn.banks.cpu import prototypes
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
 from tests.helpers import assert_same_answers, assert_same_state
@@ -21,7 +21,7 @@ def taught(
     path: str, x: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch, **options: Any
 ) -> tuple[SQHN, ReferenceSQHN]:
     """A memory and the reference that learned the same, and decided the same."""
-    monkeypatch.setattr(pattern, "SMALL", 0 if path == "large" else 64)
+    monkeypatch.setattr(prototypes, "SMALL", 0 if path == "large" else 64)
     levels = [Level(4, 20), Level(capacity=20)] if path == "tree" else [Level(capacity=20)]
     memory, reference = SQHN((8, 8), levels, **options), ReferenceSQHN((8, 8), levels, Options(**options))
     written = memory.learn(x)
@@ -95,7 +95,7 @@ def test_prototypes_may_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
     one = np.random.default_rng(3).integers(0, 2, (8, 8)).astype(np.float32)
     flat = np.full((8, 8), 0.5, np.float32)
     for small in (0, 64):
-        monkeypatch.setattr(pattern, "SMALL", small)
+        monkeypatch.setattr(prototypes, "SMALL", small)
         levels = [Level(capacity=1)]
         memory, reference = SQHN((8, 8), levels), ReferenceSQHN((8, 8), levels)
         x = np.stack([one, 1 - one, flat, one, 1 - one])

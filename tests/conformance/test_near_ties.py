@@ -9,10 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
-from sqhn.banks import pattern
+from sqhn.banks.cpu import prototypes
+from sqhn.banks.cpu.large import LargeNodes
 from sqhn.level import TIE, Options
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state, scaled_copies, ties_in_a_row
+from tests.helpers import assert_same_state, scaled_copies, ties_in_a_row, without_view
 
 
 @pytest.mark.parametrize("path", ["small", "large", "large without view"])
@@ -21,11 +22,11 @@ from tests.helpers import assert_same_state, scaled_copies, ties_in_a_row
 def test_near_ties_are_decided_as_by_the_reference(
     shape: tuple[int, ...], path: str, alpha: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pattern, "SMALL", 10**9 if path == "small" else 0)
+    monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
     levels = [Level(capacity=50, alpha=alpha)]  # so that some copies are averaged too
     memory, reference = SQHN(shape, levels), ReferenceSQHN(shape, levels)
     if path == "large without view":
-        memory._patterns.blind = np.inf
+        without_view(memory)
     stream = scaled_copies(shape, 0)
     written = memory.learn(stream)
     assert list(written.index) == [reference.learn(x).index for x in stream]
@@ -57,7 +58,7 @@ def test_exact_ties_go_to_the_lowest_index_whatever_the_rounding(
     size: int, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Permutations of one vector are equally near to a flat one, though their sums round differently."""
-    monkeypatch.setattr(pattern, "SMALL", 10**9 if path == "small" else 0)
+    monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
     rng = np.random.default_rng(0)
     values = rng.random(size).astype(np.float32)
     memory = SQHN((size,), [Level(capacity=80, alpha=np.inf)])
@@ -88,7 +89,7 @@ def test_exact_ties_of_codes_go_to_the_lowest_index() -> None:
 @pytest.mark.parametrize("path", ["small", "large"])
 def test_values_next_to_the_centre(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prototypes that the shift leaves next to nothing of: every rounding is as large as what is left."""
-    monkeypatch.setattr(pattern, "SMALL", 10**9 if path == "small" else 0)
+    monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
     half, one, zero = np.float32(0.5), np.float32(1), np.float32(0)
     values = np.array([half, np.nextafter(half, one), np.nextafter(half, zero)])
     for seed in range(100):
@@ -105,14 +106,14 @@ def test_values_next_to_the_centre(path: str, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("path", ["small", "large", "large without view"])
 def test_the_smallest_angle_wins_however_faint(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lengths do not count: neither those of prototypes nor those of samples."""
-    monkeypatch.setattr(pattern, "SMALL", 10**9 if path == "small" else 0)
+    monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
     direction = np.full((32, 32), 1 / 32)
     other = np.tile(np.cos(np.pi * (np.arange(32) + 0.5) / 32), (32, 1)) / np.sqrt(512)  # slow, so the view sees it all
     faint = 0.5 + 1e-5 * direction
     strong = 0.5 + (0.9 * direction + np.sqrt(1 - 0.81) * other)
     memory = SQHN((32, 32), [Level(capacity=2, alpha=np.inf)])
     if path == "large without view":
-        memory._patterns.blind = np.inf
+        without_view(memory)
     memory.learn(np.stack([faint, strong]))
     assert len(memory) == 2
     for length in (1e-4, 1e-3, 10.0):
@@ -124,24 +125,24 @@ def test_the_smallest_angle_wins_however_faint(path: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("seed", range(6))
 def test_products_may_be_as_wrong_as_they_admit(seed: int, coarse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Decisions rest on bounds: products that are off by a known share of the lengths change nothing."""
-    monkeypatch.setattr(pattern, "SMALL", 0)
-    honest = pattern.PatternBank.products
+    monkeypatch.setattr(prototypes, "SMALL", 0)
+    honest = LargeNodes.products
     rng = np.random.default_rng(seed)
     wrong = 0.2
 
-    def sloppy(self: pattern.PatternBank, x: NDArray[np.float32], view: bool) -> tuple[Any, Any, Any, float]:
-        P, gram, seen, error = honest(self, x, view)
-        lengths = np.linalg.norm(x[0] - np.float32(self.options.centre), axis=1)
-        G = int(self.grown[0])
-        neurons = np.sqrt(self.m2[0, :G])
+    def sloppy(self: LargeNodes, x: NDArray[np.float32]) -> tuple[Any, ...]:
+        P, gram, seen, error, whole = honest(self, x)
+        lengths = np.linalg.norm(x[0] - np.float32(self.bank.centre), axis=1)
+        G = int(self.bank.grown[0])
+        neurons = np.sqrt(self.bank.m2[0, :G])
         P[0, :, :G] += wrong * rng.choice([-1, 1], (len(lengths), G)) * lengths[:, None] * neurons
         gram[0] += wrong * rng.choice([-1, 1], gram[0].shape) * lengths[:, None] * lengths
-        return P, gram, seen, error + wrong
+        return P, gram, seen, error + wrong, whole
 
-    monkeypatch.setattr(pattern.PatternBank, "products", sloppy)
+    monkeypatch.setattr(LargeNodes, "products", sloppy)
     levels = [Level(capacity=4)]
     memory, reference = SQHN((16, 12), levels), ReferenceSQHN((16, 12), levels)
-    memory._patterns.blind = 0 if coarse else np.inf
+    without_view(memory, 0 if coarse else np.inf)
     # Opposite pictures are averaged too, and cancel: a small length then carries the errors of large ones.
     basis = np.repeat(np.repeat(rng.uniform(-1, 1, (3, 4, 3)), 4, axis=1), 4, axis=2)
     stream = (0.5 + np.tensordot(rng.uniform(-1, 1, (300, 3)), basis, axes=1)).astype(np.float32)
@@ -152,21 +153,21 @@ def test_products_may_be_as_wrong_as_they_admit(seed: int, coarse: bool, monkeyp
 
 def test_errors_do_not_shrink_with_a_neuron_that_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Averaging opposite samples leaves a short vector with the errors of long ones."""
-    monkeypatch.setattr(pattern, "SMALL", 0)
-    honest = pattern.PatternBank.products
+    monkeypatch.setattr(prototypes, "SMALL", 0)
+    honest = LargeNodes.products
     wrong = 0.03
 
-    def pessimistic(self: pattern.PatternBank, x: NDArray[np.float32], view: bool) -> tuple[Any, Any, Any, float]:
-        P, gram, seen, error = honest(self, x, view)
-        lengths = np.linalg.norm(x[0] - np.float32(self.options.centre), axis=1)
+    def pessimistic(self: LargeNodes, x: NDArray[np.float32]) -> tuple[Any, ...]:
+        P, gram, seen, error, whole = honest(self, x)
+        lengths = np.linalg.norm(x[0] - np.float32(self.bank.centre), axis=1)
         gram[0] -= wrong * lengths[:, None] * lengths * (1 - np.eye(len(lengths), dtype=np.float32))
-        return P, gram, seen, error + wrong
+        return P, gram, seen, error + wrong, whole
 
-    monkeypatch.setattr(pattern.PatternBank, "products", pessimistic)
+    monkeypatch.setattr(LargeNodes, "products", pessimistic)
     a, b = np.eye(8)[:2]
     stream = 0.5 + np.stack([a, b, -0.9 * b - a, b + 0.0305 * a])
     memory = SQHN((8,), [Level(capacity=2)])
-    memory._patterns.blind = np.inf
+    without_view(memory)
     assert list(memory.learn(stream).index) == [0, 1, 1, 1]
 
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
-from sqhn.banks import pattern
+from sqhn.banks.cpu import prototypes
 
 
 def pictures(many: int) -> NDArray[np.float32]:
@@ -18,7 +18,7 @@ def pictures(many: int) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("small", [0, 64])
 def test_neurons_are_overwritten_in_turn(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pattern, "SMALL", small)
+    monkeypatch.setattr(prototypes, "SMALL", small)
     memory = SQHN((6, 6), [Level(capacity=4, when_full="overwrite")])
     x = pictures(14)
     assert list(memory.learn(x).index) == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1]

@@ -13,17 +13,17 @@ def device(monkeypatch: pytest.MonkeyPatch) -> str:
     torch = pytest.importorskip("torch")
     if os.environ.get("TRITON_INTERPRET") == "1":
         import sqhn.network
-        from sqhn.banks.cuda.home import Cuda
-        from sqhn.banks.home import home
+        from sqhn.banks.cuda.device import Cuda
+        from sqhn.banks.devices import device_of
 
         def interpreted(name: str) -> Any:
             if name == "cpu":
-                return home(name)
+                return device_of(name)
             there = Cuda(torch.device("cpu"))
             there.name = "cuda:0"
             return there
 
-        monkeypatch.setattr(sqhn.network, "home", interpreted)
+        monkeypatch.setattr(sqhn.network, "device_of", interpreted)
     elif not torch.cuda.is_available():
         pytest.skip("needs a GPU that torch can use")
     return "cuda"

@@ -29,9 +29,9 @@ TREES: dict[str, tuple[tuple[int, ...], list[Level]]] = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "paper": {},
     "cosine": {"similarity": "cosine"},
-    "mean": {"hidden_similarity": "weighted_mean", "propagation": "max"},
+    "max": {"propagation": "max"},
     "heard": {"norm": "heard", "similarity": "cosine"},
-    "after": {"update_order": "after", "mu": "pseudocount", "blend": 0.3},
+    "blend": {"mu": "pseudocount", "blend": 0.3},
 }
 
 
@@ -101,10 +101,10 @@ def test_near_ties(shape: tuple[int, ...], alpha: float, device: str) -> None:
 
 def test_what_float32_loses_decides_nothing(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neurons that move in steps as small as their own rounding: products alone would put them elsewhere."""
-    from sqhn.banks.cuda import pattern
+    from sqhn.banks.cuda import prototypes
 
-    monkeypatch.setattr(pattern, "exact_products", lambda _: True)
-    monkeypatch.setattr(pattern, "PLAIN", 0)
+    monkeypatch.setattr(prototypes, "exact_products", lambda _: True)
+    monkeypatch.setattr(prototypes, "PLAIN", 0)
     first = (0.6 + 0.3 * np.random.default_rng(0).random((2, 12))).astype(np.float32)
     memory, reference = taught((12,), [Level(capacity=2)], first, device)
     node = reference.levels[0][0]
@@ -129,11 +129,11 @@ def test_tiny_and_huge_values(device: str) -> None:
 
 @pytest.mark.parametrize("widest", [16, 4096])
 def test_more_than_a_program_or_a_cache_holds(widest: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sqhn.banks.cuda import code, pattern
+    from sqhn.banks.cuda import counts, prototypes
 
-    for module in (pattern, code):
+    for module in (prototypes, counts):
         monkeypatch.setattr(module, "WIDEST", widest)
-    monkeypatch.setattr(pattern, "CACHED", 0)
+    monkeypatch.setattr(prototypes, "CACHED", 0)
     shape = (4, 6)
     for levels in ([Level(capacity=45)], [Level(2, 40), Level(capacity=45, when_full="overwrite")]):
         x = np.concatenate([stream(shape, "different", 60), stream(shape, "of few values", 20)])
@@ -174,8 +174,8 @@ def test_samples_of_one_thing_a_batch_at_once_and_the_root_alone(device: str) ->
 
 @pytest.mark.parametrize("tree", ["one level", "two levels"])
 def test_an_interrupt_waits_for_the_end_of_a_chunk(tree: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sqhn.banks.cuda import pattern
-    from sqhn.banks.cuda.arrays import full_precision
+    from sqhn.banks.cuda import prototypes
+    from sqhn.banks.cuda.neurons import full_precision
 
     shape, levels = TREES[tree]
     x = stream(shape, "different", 12)
@@ -185,7 +185,7 @@ def test_an_interrupt_waits_for_the_end_of_a_chunk(tree: str, device: str, monke
         signal.raise_signal(signal.SIGINT)
         return full_precision()
 
-    monkeypatch.setattr(pattern, "full_precision", interrupted)
+    monkeypatch.setattr(prototypes, "full_precision", interrupted)
     with pytest.raises(KeyboardInterrupt):
         memory.learn(x)
     for sample in x:
@@ -226,7 +226,7 @@ def test_tensors_for_tensors_arrays_for_arrays(device: str) -> None:
     assert all(isinstance(field, torch.Tensor) for field in written)
     by_array.learn(x)
     assert fingerprint(by_array) == fingerprint(by_tensor)
-    place = by_array._home.place  # type: ignore[attr-defined]
+    place = by_array._device.place  # type: ignore[attr-defined]
     for value in (torch.from_numpy(x), torch.from_numpy(x).to(place)):
         found: Any = by_array.recall(value)
         assert found.x.device == value.device

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from numpy.typing import NDArray
 
 from sqhn import SQHN, EmptyMemoryError, Level
-from sqhn.banks import pattern
+from sqhn.banks.cpu import prototypes
 from sqhn.level import Options
 from sqhn.memory import Recalled
 from sqhn.reference import ReferenceSQHN
@@ -114,7 +114,7 @@ class Machine(RuleBasedStateMachine):
         self.options = Options(similarity=similarity)
         self.pool = pool
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(pattern, "SMALL", small)
+        self.patch.setattr(prototypes, "SMALL", small)
         self.chunk = chunk
         self.start()
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sqhn.banks.threads import set_num_threads
+from sqhn.banks.cpu.threads import set_num_threads
 from sqhn.checks import check_word
 from sqhn.data import MissingDataError, load
 from sqhn.experiments import records

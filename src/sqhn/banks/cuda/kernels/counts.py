@@ -16,7 +16,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sqhn.banks.cuda.fate_kernels import AVERAGED, BECAME, KEPT, fate
+from sqhn.banks.cuda.kernels.neurons import fate
+from sqhn.banks.rule import AVERAGED, BECAME, KEPT
 from sqhn.level import TIE
 
 __all__ = ["agreements", "best", "enter", "forget", "overlaps", "ranges", "repeats", "walk"]
@@ -139,10 +140,8 @@ def agreements(k, v, M, same, length, total, family, batch, B: tl.constexpr):
 
 
 @triton.jit
-def activity(overlap, side, used, length, total, mean: tl.constexpr):
-    """h from the strengths times counts that agree, the root of the sum of squared counts, and the count."""
-    if mean:
-        return tl.where(tl.abs(total) > _TIE, overlap / used / tl.where(tl.abs(total) > _TIE, total, 1.0), 0.0)
+def activity(overlap, side, length):
+    """h from the strengths times counts that agree, the root of the squared counts, and the length of the strengths."""
     return over(overlap, tl.maximum(length * side, 1e-30))  # where nothing is heard, nothing agrees: 0
 
 
@@ -161,7 +160,7 @@ def first_best(h, i, best):
 def walk(
     overlap, shared, M, same, length, total, sides, heard, heard_shared, hearing, eps, S, c, mu, written, grown,
     born, k, v, a, kind, family, batch, width, room, capacity, pseudo, step,
-    when_full: tl.constexpr, before: tl.constexpr, mean: tl.constexpr, partial: tl.constexpr, ONE: tl.constexpr,
+    when_full: tl.constexpr, top: tl.constexpr, partial: tl.constexpr, ONE: tl.constexpr,
     J: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The decisions of a chunk at one node, one sample after another.
@@ -186,7 +185,6 @@ def walk(
     if ONE:
         row = tl.load(overlap_n + lane, mask=lane < width, other=0.0)
         side_of = tl.load(sides_n + lane, mask=lane < G, other=1.0)
-        times = tl.load(c_n + lane, mask=lane < G, other=1).to(tl.float64)
     long, strength, threshold = tl.load(length_n), tl.load(total_n), tl.load(eps) - _TIE
     gain = tl.load(M_n + later, mask=later < batch, other=0.0)
     common = tl.load(same_n + later, mask=later < batch, other=0)
@@ -194,18 +192,18 @@ def walk(
         j = G * 0
         h = long * 0 - float("inf")
         if ONE:
-            some = tl.where(lane < G, activity(row, side_of, times, long, strength, mean), -float("inf"))
+            some = tl.where(lane < G, activity(row, side_of, long), -float("inf"))
             j, h = first_best(some, lane, tl.max(some))
         else:
-            top = tl.full([J], -float("inf"), tl.float64)
+            high = tl.full([J], -float("inf"), tl.float64)
             for b in range(0, G, J):
                 i = b + lane
-                top = tl.maximum(top, activities(overlap_n + t * width, sides_n, c_n, i, G, long, strength, mean))
-            most = tl.max(top)
+                high = tl.maximum(high, activities(overlap_n + t * width, sides_n, i, G, long))
+            most = tl.max(high)
             j = G * 0 + _LAST
             for b in range(0, G, J):
                 i = b + lane
-                some = activities(overlap_n + t * width, sides_n, c_n, i, G, long, strength, mean)
+                some = activities(overlap_n + t * width, sides_n, i, G, long)
                 j, h = former(j, h, *first_best(some, i, most))
         if G == 0:
             j = G * 0
@@ -252,12 +250,11 @@ def walk(
             if ONE:
                 row = tl.where(lane == to, gain_soon, row)
                 side_of = tl.where(lane == to, side, side_of)
-                times = tl.where(lane == to, used.to(tl.float64), times)
             else:
                 tl.store(sides_n + to, side)
             G = tl.maximum(G, to + 1)
         sent = h
-        if before:
+        if top:
             if what == _BECAME:
                 sent = long * 0 + 1.0
         else:
@@ -268,7 +265,7 @@ def walk(
                     louder += tl.load(heard + n * room + to) + 2 * tl.load(heard_shared + n * width + to)
                 elif what == _KEPT:
                     louder = tl.load(heard + n * room + to)
-            sent = activity(own, root(louder), used.to(tl.float64), long, strength, mean)
+            sent = activity(own, root(louder), long)
         tl.store(k + n * batch + t, to)
         tl.store(v + n * batch + t, sent)
         tl.store(a + n * batch + t, h)
@@ -280,8 +277,7 @@ def walk(
 
 
 @triton.jit
-def best(overlap, sides, c, length, total, grown, k, h, batch, width, room,
-         mean: tl.constexpr, heard: tl.constexpr, J: tl.constexpr):  # fmt: skip
+def best(overlap, sides, length, grown, k, h, batch, width, room, heard: tl.constexpr, J: tl.constexpr):
     """The winner and its activity for one sample at one node.
 
     sides are the roots of the sums of squared counts: (nodes, room), or if heard (nodes, batch, width).
@@ -290,30 +286,29 @@ def best(overlap, sides, c, length, total, grown, k, h, batch, width, room,
     place = n * batch + t
     row = overlap + place * width
     sides_t = sides + place * width if heard else sides + n * room
-    long, strength = tl.load(length + place), tl.load(total + place)
+    long = tl.load(length + place)
     G = tl.load(grown + n).to(tl.int32)
     top = tl.full([J], -float("inf"), tl.float64)
     for b in range(0, G, J):
         i = b + tl.arange(0, J)
-        top = tl.maximum(top, activities(row, sides_t, c + n * room, i, G, long, strength, mean))
+        top = tl.maximum(top, activities(row, sides_t, i, G, long))
     most = tl.max(top)
     j = G * 0 + _LAST
     value = most * 0
     for b in range(0, G, J):
         i = b + tl.arange(0, J)
-        some = activities(row, sides_t, c + n * room, i, G, long, strength, mean)
+        some = activities(row, sides_t, i, G, long)
         j, value = former(j, value, *first_best(some, i, most))
     tl.store(k + place, j)
     tl.store(h + place, value)
 
 
 @triton.jit
-def activities(overlap, sides, c, i, G, length, total, mean: tl.constexpr):
+def activities(overlap, sides, i, G, length):
     """The activities of the neurons i; minus infinity where there are none."""
     there = i < G
-    used = tl.load(c + i, mask=there, other=1).to(tl.float64)
     side = tl.load(sides + i, mask=there, other=1.0)
-    h = activity(tl.load(overlap + i, mask=there, other=0.0), side, used, length, total, mean)
+    h = activity(tl.load(overlap + i, mask=there, other=0.0), side, length)
     return tl.where(there, h, -float("inf"))
 
 

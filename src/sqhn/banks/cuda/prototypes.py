@@ -1,4 +1,4 @@
-"""The pattern bank on a GPU: prototypes and their unit vectors, learned a chunk at a time (`pattern_kernels`).
+"""The pattern bank on a GPU: prototypes and their unit vectors, learned a chunk at a time (`kernels.prototypes`).
 
 Memory: twice the prototypes, and for a chunk its products with all neurons and among its samples.
 """
@@ -9,13 +9,13 @@ import math
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from sqhn.banks.cuda import pattern_kernels as kernels
-from sqhn.banks.cuda.arrays import (
+from sqhn.banks import bounds
+from sqhn.banks.cuda.device import Cuda
+from sqhn.banks.cuda.kernels import prototypes as kernels
+from sqhn.banks.cuda.neurons import (
     WALKERS,
-    CudaArrays,
     Neurons,
     enlarge,
     exact_products,
@@ -24,11 +24,12 @@ from sqhn.banks.cuda.arrays import (
     spare,
     together,
 )
-from sqhn.banks.cuda.fate_kernels import BECAME, KEPT
-from sqhn.banks.neurons import Patches, Sent, Support, check_prototypes, learning_rules
+from sqhn.banks.interface import Patches, Sent, State, Support
+from sqhn.banks.rule import BECAME, KEPT, rules
+from sqhn.banks.saved import check_prototypes
 from sqhn.level import Level, Options
 
-__all__ = ["CudaPatternBank"]
+__all__ = ["Prototypes"]
 
 SCRATCH = 1 << 27  # products held at once
 WIDEST = 4096  # neurons, or values, that one program looks at at once
@@ -39,23 +40,27 @@ PART = 1 << 25  # products computed at once
 PLAIN = 256  # values per node up to which float32 products are near enough
 
 
-class CudaPatternBank(CudaArrays):
+class Prototypes:
     """Prototype vectors of `nodes` nodes that each see `shape` values."""
 
     def __init__(
-        self, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool, device: torch.device
+        self, device: Cuda, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool
     ) -> None:
-        self.nodes, self.size, self.level, self.options, self.device = nodes, math.prod(shape), level, options, device
-        self.neurons = Neurons(nodes, level, device)
-        self.m = torch.zeros((nodes, 0, self.size), device=device)
-        precise = self.size > PLAIN and exact_products(device)
-        self.unit = torch.zeros((nodes, 0, self.size), dtype=torch.float64 if precise else torch.float32, device=device)
-        self.m2 = torch.zeros((nodes, 0), dtype=torch.float64, device=device)
+        self.device, self.place, self.level = device, device.place, level
+        self.nodes, self.size, self.centre = nodes, math.prod(shape), options.centre
+        self.rules = rules(level, options, top)
+        self.neurons = Neurons(nodes, level, self.place)
+        self.m = torch.zeros((nodes, 0, self.size), device=self.place)
+        precise = self.size > PLAIN and exact_products(self.place)
+        self.unit = torch.zeros(
+            (nodes, 0, self.size), dtype=torch.float64 if precise else torch.float32, device=self.place
+        )
+        self.m2 = torch.zeros((nodes, 0), dtype=torch.float64, device=self.place)
         # What a chunk needs to know about neurons: how far averaging has cancelled, and how often they moved.
-        self.scale = torch.zeros((nodes, 0), device=device)
-        self.moved = torch.zeros((nodes, 0), dtype=torch.int32, device=device)
-        self.capacity, self.when_full, self.pseudo, self.before = learning_rules(level, options, top)
-        self.error = (self.size + 32) * torch.finfo(self.unit.dtype).eps
+        self.scale = torch.zeros((nodes, 0), device=self.place)
+        self.moved = torch.zeros((nodes, 0), dtype=torch.int32, device=self.place)
+        unit = bounds.U64 if precise else bounds.U
+        self.error, self.masked_error = bounds.product(self.size, unit), bounds.masked_product(self.size, unit)
 
     @property
     def grown(self) -> Tensor:
@@ -64,7 +69,7 @@ class CudaPatternBank(CudaArrays):
     @property
     def blocks(self) -> dict[str, Any]:
         """What kernels are compiled for."""
-        return {"D": power(self.size, 16, WIDEST), "centre": self.options.centre}
+        return {"D": power(self.size, 16, WIDEST), "centre": self.centre}
 
     @property
     def warps(self) -> int:
@@ -85,11 +90,14 @@ class CudaPatternBank(CudaArrays):
         among = self.nodes * batch * (batch + 2 * self.size)
         bytes_each = self.unit.itemsize
         needed = 4 * products + bytes_each * min(products, part) + (bytes_each + 4) * among + 300 * self.nodes * batch
-        with spare(self.device, needed):
+        with spare(self.place, needed):
             self.m, self.unit = enlarge(self.m, 1, room), enlarge(self.unit, 1, room)
             self.m2, self.scale = enlarge(self.m2, 1, room), enlarge(self.scale, 1, room)
             self.moved = enlarge(self.moved, 1, room)
             self.neurons.reserve(room)
+
+    def settle(self) -> None:
+        """Nothing waits here to be put in order."""
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -100,8 +108,8 @@ class CudaPatternBank(CudaArrays):
         width = min(neurons.room, neurons.most + batch)
         eps = neurons.thresholds(batch)
         shape = (self.nodes, batch)
-        a, v = torch.empty((2, *shape), dtype=torch.float64, device=self.device)
-        facts = torch.empty((*shape, 2), device=self.device)
+        a, v = torch.empty((2, *shape), dtype=torch.float64, device=self.place)
+        facts = torch.empty((*shape, 2), device=self.place)
         y, xx = self.measured(x, None, eps, facts, a)
         J, rest = power(width, 16, WIDEST), self.blocks
         tiles = -(-width // J)
@@ -109,22 +117,22 @@ class CudaPatternBank(CudaArrays):
         A, top, Q = self.products(y, facts, norm, width, tiles, J)
         with full_precision():
             gram = torch.bmm(y, y.mT).float()
-        k, looked, kind = torch.empty((3, *shape), dtype=torch.int32, device=self.device)
-        count = torch.empty(shape, dtype=torch.int64, device=self.device)
-        first, last = torch.full((2, self.nodes, neurons.room), -1, dtype=torch.int32, device=self.device)
-        visits = torch.empty((self.nodes, 2 * batch), dtype=torch.int32, device=self.device)
-        sums = torch.empty((*shape, 4), dtype=torch.float64, device=self.device)
+        k, looked, kind = torch.empty((3, *shape), dtype=torch.int32, device=self.place)
+        count = torch.empty(shape, dtype=torch.int64, device=self.place)
+        first, last = torch.full((2, self.nodes, neurons.room), -1, dtype=torch.int32, device=self.place)
+        visits = torch.empty((self.nodes, 2 * batch), dtype=torch.int32, device=self.place)
+        sums = torch.empty((*shape, 4), dtype=torch.float64, device=self.place)
         kernels.walk[(self.nodes,)](
             A, top, gram, x, xx, facts, eps, self.m, norm, self.scale, self.moved, neurons.c, neurons.written,
             neurons.grown, value, first, last, visits, k, looked, kind, count, batch, A.shape[2], tiles, neurons.room,
-            self.size, math.sqrt(self.size), self.capacity, self.error + 10 * kernels.ULP, neurons.step + 1,
-            when_full=self.when_full, Q=Q, J=J, T=power(tiles, 1, 1 << 20), B=power(batch, 16, 1 << 20),
+            self.size, math.sqrt(self.size), self.rules.capacity, self.error + bounds.gamma(8), neurons.step + 1,
+            when_full=self.rules.when_full, Q=Q, J=J, T=power(tiles, 1, 1 << 20), B=power(batch, 16, 1 << 20),
             num_warps=WALKERS, **rest,
         )  # fmt: skip
         kernels.replay[(2 * batch, self.nodes)](
             x, xx, self.m, self.m2, self.unit, self.scale, self.moved, neurons.mu, first, visits, k, looked, kind,
-            count, sums, a, v, batch, neurons.room, self.size, self.pseudo, before=self.before, num_warps=self.warps,
-            **rest,
+            count, sums, a, v, batch, neurons.room, self.size, self.rules.pseudo, top=self.rules.top,
+            num_warps=self.warps, **rest,
         )  # fmt: skip
         neurons.learned(batch)
         return Sent(k, v, a, kind == BECAME, kind != KEPT)
@@ -140,8 +148,8 @@ class CudaPatternBank(CudaArrays):
         batch = y.shape[1]
         Q = 1 if self.nodes * batch * width <= CACHED else ABREAST
         wide = -(-width // ALIGNED) * ALIGNED
-        A = torch.empty((self.nodes, -(-batch // Q), wide, Q), device=self.device)
-        top = torch.empty((self.nodes, batch, tiles), device=self.device) if tiles > 1 else A
+        A = torch.empty((self.nodes, -(-batch // Q), wide, Q), device=self.place)
+        top = torch.empty((self.nodes, batch, tiles), device=self.place) if tiles > 1 else A
         step = max(1, PART // (batch * width))
         for n in range(0, self.nodes, step):
             part = slice(n, n + step)
@@ -162,8 +170,8 @@ class CudaPatternBank(CudaArrays):
 
         That is -1 where nothing was observed. learning: thresholds, and what `walk` wants to know (`measure`).
         """
-        y = torch.empty(x.shape, dtype=self.unit.dtype, device=self.device)
-        xx = torch.empty(x.shape[:2], dtype=torch.float64, device=self.device)
+        y = torch.empty(x.shape, dtype=self.unit.dtype, device=self.place)
+        xx = torch.empty(x.shape[:2], dtype=torch.float64, device=self.place)
         eps, facts, a = learning or (xx, xx, xx)
         kernels.measure[(x.shape[1], self.nodes)](
             x, x if seen is None else seen.byte(), y, xx, eps, facts, a, x.shape[1], self.size,
@@ -175,7 +183,7 @@ class CudaPatternBank(CudaArrays):
     def hold(self, evidence: Patches, k: Tensor, wrote: Tensor) -> None:
         """Average further samples of one thing into the neurons k (nodes,) that its first sample wrote."""
         x: Tensor = evidence.x
-        n = torch.arange(self.nodes, device=self.device)[wrote]
+        n = torch.arange(self.nodes, device=self.place)[wrote]
         j = k[wrote].long()
         for t in range(x.shape[1]):
             self.neurons.c[n, j] += 1
@@ -188,14 +196,14 @@ class CudaPatternBank(CudaArrays):
     def store(self, evidence: Patches) -> None:
         """Make every sample a new neuron at every node; room must have been reserved."""
         new = self.neurons.append(evidence.x.shape[1])
-        n = torch.arange(self.nodes, device=self.device)[:, None].expand_as(new)
+        n = torch.arange(self.nodes, device=self.place)[:, None].expand_as(new)
         self.m[n, new] = evidence.x
         self.derive(n.reshape(-1), new.reshape(-1))
 
     def derive(self, n: Tensor, j: Tensor) -> None:
         """Compute what is derived from the prototypes j of the nodes n."""
-        for part in torch.split(torch.arange(len(n), device=self.device), max(1, SCRATCH // 4 // self.size)):
-            u = self.m[n[part], j[part]].double() - self.options.centre
+        for part in torch.split(torch.arange(len(n), device=self.place), max(1, SCRATCH // 4 // self.size)):
+            u = self.m[n[part], j[part]].double() - self.centre
             square = u.square().sum(1)
             self.m2[n[part], j[part]], self.scale[n[part], j[part]] = square, square.sqrt().float()
             inverse = torch.where(square > 0, 1 / square.clamp(min=1e-300).sqrt(), 0.0)
@@ -213,24 +221,25 @@ class CudaPatternBank(CudaArrays):
         for start in range(0, batch, rows):
             part = slice(start, start + rows)
             masks = None if seen is None else seen[:, part].contiguous()
-            with spare(self.device):
+            with spare(self.place):
                 parts.append(self.best_of(x[:, part].contiguous(), masks, width))
         return together(parts)
 
     def best_of(self, x: Tensor, seen: Tensor | None, width: int) -> tuple[Tensor, Tensor]:
         batch = x.shape[1]
-        k = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.device)
-        v = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.device)
+        k = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.place)
+        v = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.place)
         (y, xx), unit = self.measured(x, seen), self.unit[:, :width]
         masked = seen is not None
         with full_precision():
             if seen is not None:
                 squares = torch.bmm(seen.to(unit.dtype), unit.square().mT)
             A = torch.bmm(y, unit.mT)
-        value = torch.empty(A.shape, dtype=torch.float64, device=self.device)
+        value = torch.empty(A.shape, dtype=torch.float64, device=self.place)
         kernels.best[(batch, self.nodes)](
             A, squares if masked else A, x, seen.byte() if seen is not None else x, xx, self.m, self.grown, value, k, v,
-            batch, width, self.neurons.room, self.size, (2 if masked else 1) * self.error, masked=masked,
+            batch, width, self.neurons.room, self.size, self.masked_error if masked else self.error,
+            masked=masked,
             J=power(width, 16, 1024), num_warps=max(4, self.warps), **self.blocks,
         )  # fmt: skip
         return k, v
@@ -240,7 +249,7 @@ class CudaPatternBank(CudaArrays):
         x: Tensor = evidence.x
         seen = evidence.seen
         most = int(self.grown.max())
-        centre = self.options.centre
+        centre = self.centre
         u = self.m[:, :most].double() - centre
         y = x.double() - centre
         mm = self.m2[:, None, :most]
@@ -253,14 +262,14 @@ class CudaPatternBank(CudaArrays):
         s = centre + (1 - centre) * cosine
         if seen is not None:
             s = torch.where(seen.any(2, keepdim=True), s, 0.0)
-        there = torch.arange(most, device=self.device) < self.grown[:, None, None]
+        there = torch.arange(most, device=self.place) < self.grown[:, None, None]
         return torch.where(there, s, -torch.inf)
 
     def at(self, evidence: Patches, support: Support) -> Tensor:
         """The similarity of the neurons that a parent expects."""
         x: Tensor = evidence.x
         seen = evidence.seen
-        s = torch.empty(len(support.value), dtype=torch.float64, device=self.device)
+        s = torch.empty(len(support.value), dtype=torch.float64, device=self.place)
         kernels.at[(x.shape[1], self.nodes)](
             x, x if seen is None else seen.byte(), self.measured(x, seen)[1], self.m, support.start, support.value, s,
             x.shape[1], self.neurons.room, self.size, masked=seen is not None, num_warps=self.warps, **self.blocks,
@@ -269,31 +278,25 @@ class CudaPatternBank(CudaArrays):
 
     def similarity(self, evidence: Patches, k: Tensor) -> Tensor:
         """The similarity of neurons k (nodes, batch), one for each sample."""
-        one = torch.arange(k.numel() + 1, device=self.device)
+        one = torch.arange(k.numel() + 1, device=self.place)
         return self.at(evidence, Support(one, k.reshape(-1), one)).reshape(k.shape)
-
-    def likelihood(self, evidence: Patches, k: Tensor) -> Tensor:
-        """The mean likelihood of values as those of binary pixels that neurons k (nodes, batch) predict."""
-        x: Tensor = evidence.x
-        m = self.vectors(k)
-        return (x * m + (1 - x) * (1 - m)).mean(2, dtype=torch.float64)
 
     def vectors(self, k: Tensor) -> Tensor:
         """The prototypes of neurons k (nodes, batch): (nodes, batch, size)."""
-        return self.m[torch.arange(self.nodes, device=self.device)[:, None], k.long()]
+        return self.m[torch.arange(self.nodes, device=self.place)[:, None], k.long()]
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> State:
         """What must be saved: the grown prototypes of all nodes, one after another."""
         return {"prototypes": self.m[self.neurons.there()].cpu().numpy()}
 
-    def restore(self, state: dict[str, NDArray[Any]], values: int) -> None:  # noqa: ARG002
+    def restore(self, state: State, values: int) -> None:  # noqa: ARG002
         """Take over a saved state; the neurons' own (counts and growth) must be in place."""
         check_prototypes(state["prototypes"], int(self.grown.sum()), self.size)
         room = self.neurons.room
         for name in ("m", "unit", "m2", "scale", "moved"):
             setattr(self, name, enlarge(getattr(self, name), 1, room))
         n, j = torch.nonzero(self.neurons.there(), as_tuple=True)
-        self.m[n, j] = torch.from_numpy(state["prototypes"]).to(self.device)
+        self.m[n, j] = torch.from_numpy(state["prototypes"]).to(self.place)
         self.derive(n, j)

@@ -1,25 +1,31 @@
-"""Nodes with few values, compiled: their prototypes fit the cache, so each sample meets them as they are."""
+"""Nodes with few values: their prototypes fit the cache, so each sample meets them as they are."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from sqhn.banks.decision_kernels import (
-    BRIEF,
+from sqhn.banks import bounds
+from sqhn.banks.bounds import BRIEF
+from sqhn.banks.cpu.compiled import compiled, summing
+from sqhn.banks.cpu.kernels.decision import (
     NOTHING,
-    SUM,
-    ULP,
+    Prototypes,
+    Sample,
     decide,
-    fate,
+    of_node,
+    product,
+    scratch,
     shift,
     shift_observed,
-    strength,
-    write,
 )
+from sqhn.banks.cpu.kernels.neurons import Kept, Times, fate
+from sqhn.banks.cpu.kernels.prototypes import strength, write
+from sqhn.banks.rule import Rules
+
+masked_product = compiled(bounds.masked_product)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def transpose(m, G, centre, ut):
     """ut[i, j] = m[j, i] - centre, so that products run over neurons; rows beyond the values are 0."""
     ut[m.shape[1] :] = 0
@@ -28,7 +34,7 @@ def transpose(m, G, centre, ut):
             ut[i, j] = m[j, i] - np.float32(centre)
 
 
-@njit(cache=True, nogil=True, fastmath=SUM)
+@summing
 def cosines(ut, y, inv, G, upper):
     """upper[j] = <y, u_j> inv[j]; the length of y is a multiple of 4."""
     last = y.shape[0] - 4
@@ -57,42 +63,37 @@ def cosines(ut, y, inv, G, upper):
         upper[j] = (upper[j] + a * ua[j] + b * ub[j] + c * uc[j] + e * ue[j]) * inv[j]
 
 
-@njit(cache=True, nogil=True)
-def learn_small(
-    lo, hi, x, m, m2, inv, c, mu, written, grown, steps, first, eps, capacity, when_full, pseudo, after, centre, k, v,
-    a, grew, wrote
-):  # fmt: skip
+@compiled
+def learn(lo, hi, x, prototypes, kept, rules, times, centre, sent):
     """A chunk of online steps at nodes lo..hi."""
-    room, d = m.shape[1], m.shape[2]
+    prototypes, kept, rules, times = Prototypes(*prototypes), Kept(*kept), Rules(*rules), Times(*times)
+    k, v, a, grew, wrote = sent
+    room, d = prototypes.m.shape[1], prototypes.m.shape[2]
     ut, y = np.empty((d + -d % 4, room), np.float32), np.zeros(d + -d % 4, np.float32)
-    upper = np.empty(room, np.float32)
-    index, value = np.empty(room, np.int64), np.empty(room, np.float64)
+    work = scratch(room)
+    error = product(d)
     for n in range(lo, hi):
-        mn, m2n, invn, cn, mun = m[n], m2[n], inv[n], c[n], mu[n]
-        G = grown[n]
-        transpose(mn, G, centre, ut)
+        own = of_node(prototypes, n)
+        transpose(own.m, kept.grown[n], centre, ut)
         for t in range(x.shape[1]):
-            xt = x[n, t]
-            xx = shift(xt, centre, y)
+            G = kept.grown[n]
+            sample = Sample(x[n, t], shift(x[n, t], centre, y), NOTHING, False)
             j, s = -1, -np.inf
             if G:
-                cosines(ut, y, invn, G, upper)
-                slack = (2 * d + 16) * ULP * np.sqrt(xx)
-                j, s, _ = decide(upper, G, slack, xt, xx, NOTHING, False, mn, m2n, centre, index, value)
-            j, new, writes = fate(j, s, eps[t], cn, written[n], G, capacity, when_full)
+                cosines(ut, y, own.inv, G, work.upper)
+                j, s = decide(sample, own, G, error * np.sqrt(sample.xx), centre, work)
+            j, new, writes = fate(j, s, times.eps[t], n, G, kept, rules)
             if writes:
-                write(j, new, s, xt, mn, m2n, invn, cn, mun, written[n], first + t, pseudo, centre)
-                G = max(G, j + 1)
+                write(n, j, new, s, sample.x, times.first + t, prototypes, kept, rules, centre)
                 for i in range(d):
-                    ut[i, j] = mn[j, i] - np.float32(centre)
+                    ut[i, j] = own.m[j, i] - np.float32(centre)
             k[n, t], a[n, t], grew[n, t], wrote[n, t] = j, s, new, writes
-            v[n, t] = strength(new, s, xt, xx, mn[j], m2n[j], centre, after)
-        grown[n] = G
+            v[n, t] = strength(sample, own, j, new, s, centre, rules)
     if lo == 0:
-        steps[0] += x.shape[1]
+        kept.steps[0] += x.shape[1]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def cosines_observed(ut, y, seen, G, upper, squares):
     """As `cosines`, with both lengths over the observed values."""
     for j in range(G):
@@ -108,30 +109,27 @@ def cosines_observed(ut, y, seen, G, upper, squares):
         upper[j] = upper[j] / np.sqrt(squares[j]) if squares[j] >= np.float32(BRIEF * BRIEF) else np.inf
 
 
-@njit(cache=True, nogil=True)
-def best_small(lo, hi, x, seen, masked, m, m2, inv, grown, centre, k, v):
+@compiled
+def best(lo, hi, x, seen, masked, prototypes, grown, centre, k, v):
     """The winner and its similarity at nodes lo..hi, for every sample."""
-    room, d = m.shape[1], m.shape[2]
+    prototypes = Prototypes(*prototypes)
+    room, d = prototypes.m.shape[1], prototypes.m.shape[2]
     ut, y = np.empty((d + -d % 4, room), np.float32), np.zeros(d + -d % 4, np.float32)
-    upper, squares = np.empty(room, np.float32), np.empty(room, np.float32)
-    index, value = np.empty(room, np.int64), np.empty(room, np.float64)
+    work, squares = scratch(room), np.empty(room, np.float32)
     for n in range(lo, hi):
-        mn, m2n, invn = m[n], m2[n], inv[n]
-        G = grown[n]
-        transpose(mn, G, centre, ut)
+        own, G = of_node(prototypes, n), grown[n]
+        transpose(own.m, G, centre, ut)
         for t in range(x.shape[1]):
-            xt = x[n, t]
             if masked and not seen[n, t].all():
-                st = seen[n, t]
-                if not st.any():
+                if not seen[n, t].any():
                     k[n, t], v[n, t] = 0, 0.0
                     continue
-                xx = shift_observed(xt, st, centre, y)
-                cosines_observed(ut, y, st, G, upper, squares)
-                slack = (4 * d + 32) * ULP * np.sqrt(xx)
-                k[n, t], v[n, t], _ = decide(upper, G, slack, xt, xx, st, True, mn, m2n, centre, index, value)
+                xx = shift_observed(x[n, t], seen[n, t], centre, y)
+                cosines_observed(ut, y, seen[n, t], G, work.upper, squares)
+                slack = masked_product(d) * np.sqrt(xx)
+                k[n, t], v[n, t] = decide(Sample(x[n, t], xx, seen[n, t], True), own, G, slack, centre, work)
             else:
-                xx = shift(xt, centre, y)
-                cosines(ut, y, invn, G, upper)
-                slack = (2 * d + 16) * ULP * np.sqrt(xx)
-                k[n, t], v[n, t], _ = decide(upper, G, slack, xt, xx, NOTHING, False, mn, m2n, centre, index, value)
+                xx = shift(x[n, t], centre, y)
+                cosines(ut, y, own.inv, G, work.upper)
+                slack = product(d) * np.sqrt(xx)
+                k[n, t], v[n, t] = decide(Sample(x[n, t], xx, NOTHING, False), own, G, slack, centre, work)

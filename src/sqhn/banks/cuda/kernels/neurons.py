@@ -1,4 +1,4 @@
-"""What becomes of a sample at a node, on a GPU."""
+"""What becomes of a sample at a node (`rule`), on a GPU."""
 
 # Triton reads these functions as its own language.
 # mypy: ignore-errors
@@ -7,12 +7,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sqhn.banks.neurons import FREEZE, OVERWRITE
+from sqhn.banks.rule import AVERAGED, BECAME, FREEZE, KEPT, OVERWRITE
 
-__all__ = ["AVERAGED", "BECAME", "KEPT", "fate"]
-
-KEPT, AVERAGED, BECAME = 0, 1, 2
-"""A sample wrote nothing, was averaged into the neuron that it resembles most, or became a neuron."""
+__all__ = ["fate"]
 
 _KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
 _FREEZE, _OVERWRITE = tl.constexpr(FREEZE), tl.constexpr(OVERWRITE)

@@ -22,13 +22,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sqhn.banks.cuda import code_kernels as kernels
-from sqhn.banks.cuda.arrays import WALKERS, CudaArrays, Neurons, enlarge, owners, power, spare, together
-from sqhn.banks.cuda.fate_kernels import BECAME, KEPT
-from sqhn.banks.neurons import OVERWRITE, Codes, Sent, Support, check_counts, learning_rules
+from sqhn.banks.cuda.device import Cuda, owners
+from sqhn.banks.cuda.kernels import counts as kernels
+from sqhn.banks.cuda.neurons import WALKERS, Neurons, enlarge, power, spare, together
+from sqhn.banks.interface import Codes, Sent, State, Support
+from sqhn.banks.rule import BECAME, KEPT, OVERWRITE, rules
+from sqhn.banks.saved import check_counts
 from sqhn.level import TIE, Level, Options
 
-__all__ = ["CudaCodeBank"]
+__all__ = ["Counts"]
 
 SCRATCH = 1 << 26  # overlaps held at once
 WIDEST = 4096  # neurons that one program looks at at once
@@ -95,34 +97,28 @@ class Entries:
         return Entries(self.limits, unique[counted], total[counted])
 
 
-class CudaCodeBank(CudaArrays):
+class Counts:
     """Counts of `children.shape[0]` nodes; children (nodes, children per node) are rows of the level below."""
 
     def __init__(
-        self,
-        children: NDArray[np.int32],
-        level: Level,
-        options: Options,
-        top: bool,
-        values: int,
-        device: torch.device,
+        self, device: Cuda, children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int
     ) -> None:
-        self.level, self.options, self.device = level, options, device
-        self.children = torch.from_numpy(children).to(device).long()
+        self.device, self.place, self.level = device, device.place, level
+        self.children = torch.from_numpy(children).to(self.place).long()
         self.nodes, self.family = (int(side) for side in children.shape)
-        self.neurons = Neurons(self.nodes, level, device)
-        self.S = torch.zeros((self.nodes, 0), dtype=torch.int64, device=device)
+        self.neurons = Neurons(self.nodes, level, self.place)
+        self.heard_only = options.norm == "heard"
+        self.rules = rules(level, options, top)
+        self.S = torch.zeros((self.nodes, 0), dtype=torch.int64, device=self.place)
         limits = (self.nodes, self.family, values, level.capacity)
         if math.prod(limits) >= 2**63:
             raise ValueError(
                 f"{self.nodes} nodes of {self.family} children with {values} values each and {level.capacity} neurons "
                 "are more than can be numbered on a GPU: take smaller capacities"
             )
-        self._n = torch.arange(self.nodes, device=device)[:, None, None]  # for what is (nodes, children, batch)
-        self._q = torch.arange(self.family, device=device)[None, :, None]
+        self._n = torch.arange(self.nodes, device=self.place)[:, None, None]  # for what is (nodes, children, batch)
+        self._q = torch.arange(self.family, device=self.place)[None, :, None]
         self.old = self.lately = self.none = Entries(limits, self._ints(0, torch.int64), self._ints(0, torch.int32))
-        self.mean, self.heard = options.hidden_similarity == "weighted_mean", options.norm == "heard"
-        self.capacity, self.when_full, self.pseudo, self.before = learning_rules(level, options, top)
 
     @property
     def grown(self) -> Tensor:
@@ -143,11 +139,11 @@ class CudaCodeBank(CudaArrays):
         self.old, self.lately = self.entries.merged(key, count), self.none
 
     def _ints(self, length: int, dtype: torch.dtype) -> Tensor:
-        return torch.empty(length, dtype=dtype, device=self.device)
+        return torch.empty(length, dtype=dtype, device=self.place)
 
     def chunk_size(self, limit: int) -> int:
         """How many samples to learn at once."""
-        width = self.nodes * (min(self.capacity, self.neurons.most + limit) + limit)
+        width = self.nodes * (min(self.rules.capacity, self.neurons.most + limit) + limit)
         return max(1, min(limit, SCRATCH // width))
 
     def reserve(self, more: int, values: int) -> None:  # noqa: ARG002
@@ -156,7 +152,7 @@ class CudaCodeBank(CudaArrays):
         batch = min(more, self.chunk_size(more))
         overlaps = 12 * self.nodes * batch * (min(room, self.neurons.most + batch) + batch)
         merging = 80 * (len(self.old.key) + len(self.lately.key) + 2 * self.nodes * self.family * batch)
-        with spare(self.device, overlaps + merging):
+        with spare(self.place, overlaps + merging):
             self.S = enlarge(self.S, 1, room)
             self.neurons.reserve(room)
 
@@ -165,7 +161,7 @@ class CudaCodeBank(CudaArrays):
     def learn(self, evidence: Codes) -> Sent:
         """Online steps, one after another; room must have been reserved."""
         k, v = self.family_of(evidence)
-        if self.heard and bool((v.abs() <= TIE).any()):  # rare: then squares depend on the sample
+        if self.heard_only and bool((v.abs() <= TIE).any()):  # rare: then squares depend on the sample
             parts = [self._learn(k[:, :, [t]], v[:, :, [t]], True) for t in range(k.shape[2])]
             return Sent(*(torch.cat(field, 1) for field in zip(*parts)))
         return self._learn(k, v, False)
@@ -181,10 +177,10 @@ class CudaCodeBank(CudaArrays):
         width = min(neurons.room, neurons.most + batch)
         overlap, shared = self.overlaps(k, v, width)
         shape = (self.nodes, batch)
-        M = torch.empty((*shape, batch), dtype=torch.float64, device=self.device)
-        same = torch.empty((*shape, batch), dtype=torch.int32, device=self.device)
-        winner, kind = torch.empty((2, *shape), dtype=torch.int32, device=self.device)
-        length, total, sent, a = torch.empty((4, *shape), dtype=torch.float64, device=self.device)
+        M = torch.empty((*shape, batch), dtype=torch.float64, device=self.place)
+        same = torch.empty((*shape, batch), dtype=torch.int32, device=self.place)
+        winner, kind = torch.empty((2, *shape), dtype=torch.int32, device=self.place)
+        length, total, sent, a = torch.empty((4, *shape), dtype=torch.float64, device=self.place)
         B, J = power(batch, 16, 1 << 20), power(width, 16, WIDEST)
         kernels.agreements[(batch, self.nodes)](k, v, M, same, length, total, self.family, batch, B=min(B, 1024))
         heard = heard_shared = hearing = overlap
@@ -193,12 +189,13 @@ class CudaCodeBank(CudaArrays):
             loud = (v.abs() > TIE).double()
             heard = self.heard_squares(v, neurons.room)
             heard_shared, hearing, sides = self.overlaps(k, loud, width)[0], loud.sum(1), heard.sqrt()
-        born = torch.full((self.nodes, neurons.room), -1, dtype=torch.int32, device=self.device)
+        born = torch.full((self.nodes, neurons.room), -1, dtype=torch.int32, device=self.place)
         kernels.walk[(self.nodes,)](
             overlap, shared, M, same, length, total, sides, heard, heard_shared, hearing, neurons.thresholds(batch),
             self.S, neurons.c, neurons.mu, neurons.written, neurons.grown, born, winner, sent, a, kind, self.family,
-            batch, width, neurons.room, self.capacity, self.pseudo, neurons.step + 1, when_full=self.when_full,
-            before=self.before, mean=self.mean, partial=partial, ONE=width <= J, J=J, B=B, num_warps=WALKERS,
+            batch, width, neurons.room, self.rules.capacity, self.rules.pseudo, neurons.step + 1,
+            when_full=self.rules.when_full, top=self.rules.top, partial=partial, ONE=width <= J, J=J, B=B,
+            num_warps=WALKERS,
         )  # fmt: skip
         self.write(k, winner, kind, born)
         neurons.learned(batch)
@@ -208,9 +205,9 @@ class CudaCodeBank(CudaArrays):
         """What samples share with neurons, weighed by strengths and plainly; both (nodes, batch, width)."""
         batch, old, lately = k.shape[2], self.old, self.lately
         _, _, values, neurons = old.limits
-        overlap = torch.empty((self.nodes, batch, width), dtype=torch.float64, device=self.device)
-        shared = torch.empty((self.nodes, batch, width), dtype=torch.int32, device=self.device)
-        where = torch.empty((4, *k.shape), dtype=torch.int32, device=self.device)
+        overlap = torch.empty((self.nodes, batch, width), dtype=torch.float64, device=self.place)
+        shared = torch.empty((self.nodes, batch, width), dtype=torch.int32, device=self.place)
+        where = torch.empty((4, *k.shape), dtype=torch.int32, device=self.place)
         kernels.ranges[(-(-k.numel() // 256),)](
             old.key, len(old.key), lately.key, len(lately.key), k, *where, k.numel(), batch, values, neurons, E=256
         )
@@ -224,14 +221,14 @@ class CudaCodeBank(CudaArrays):
         """Count what the samples of a chunk wrote, and forget what neurons that began anew knew before."""
         batch, room = k.shape[2], self.neurons.room
         _, _, values, neurons = self.old.limits
-        if self.when_full == OVERWRITE:
+        if self.rules.when_full == OVERWRITE:
             for part in (self.old, self.lately):
                 if some := len(part.key):
                     kernels.forget[(-(-some // 256),)](
                         part.key, part.count, born, some, room, self.family * values * neurons, neurons,
                         lately=part is self.lately, E=256,
                     )  # fmt: skip
-        key = torch.empty(k.shape, dtype=torch.int64, device=self.device)
+        key = torch.empty(k.shape, dtype=torch.int64, device=self.place)
         B = power(batch, 16, 1024)
         kernels.enter[(self.family, self.nodes)](
             k, winner, kind, born, key, self.family, batch, values, neurons, room, B=B
@@ -269,15 +266,13 @@ class CudaCodeBank(CudaArrays):
         """Sums of squared counts over the children that are heard: (nodes, batch, width)."""
         entries = self.entries
         n, q, _, j = entries.fields
-        squares = torch.zeros((self.nodes, self.family, width), dtype=torch.float64, device=self.device)
+        squares = torch.zeros((self.nodes, self.family, width), dtype=torch.float64, device=self.place)
         squares.index_put_((n, q, j), entries.count.double().square(), accumulate=True)
         return (v.abs() > TIE).double().mT @ squares
 
-    def normalize(self, overlap: Tensor, squares: Tensor, c: Tensor, length: Tensor, total: Tensor) -> Tensor:
-        """h from overlaps, sums of squared counts, counts, and the length and the sum of the strengths."""
-        if self.mean:
-            loud = total.abs() > TIE
-            return torch.where(loud, overlap / c / torch.where(loud, total, 1.0), 0.0)
+    @staticmethod
+    def normalize(overlap: Tensor, squares: Tensor, length: Tensor) -> Tensor:
+        """h from overlaps, sums of squared counts, and the length of the strengths."""
         return torch.where(length > 0, overlap / torch.where(length > 0, length * squares.double().sqrt(), 1.0), 0.0)
 
     def best(self, evidence: Codes) -> tuple[Tensor, Tensor]:
@@ -291,14 +286,14 @@ class CudaCodeBank(CudaArrays):
     def best_of(self, k: Tensor, v: Tensor, width: int) -> tuple[Tensor, Tensor]:
         k, v = k.contiguous(), v.contiguous()
         batch = k.shape[2]
-        with spare(self.device):
+        with spare(self.place):
             overlap, _ = self.overlaps(k, v, width)
-            squares = self.heard_squares(v, width) if self.heard else self.S.double()
-        winner = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.device)
-        h = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.device)
+            squares = self.heard_squares(v, width) if self.heard_only else self.S.double()
+        winner = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.place)
+        h = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.place)
         kernels.best[(batch, self.nodes)](
-            overlap, squares.sqrt(), self.neurons.c, v.square().sum(1).sqrt(), v.sum(1), self.grown, winner, h, batch,
-            width, self.neurons.room, mean=self.mean, heard=self.heard, J=power(width, 16, 1024),
+            overlap, squares.sqrt(), v.square().sum(1).sqrt(), self.grown, winner, h, batch, width, self.neurons.room,
+            heard=self.heard_only, J=power(width, 16, 1024),
         )  # fmt: skip
         return winner, h
 
@@ -312,10 +307,8 @@ class CudaCodeBank(CudaArrays):
         strengths, values = v[n, :, t], k[n, :, t].long()  # (entries, children)
         counts = self.entries.lookup(n[:, None], self._q[..., 0], values, j[:, None])
         overlap = (strengths * counts).sum(1)
-        squares = self.heard_squares(v, self.neurons.most)[n, t, j] if self.heard else self.S[n, j]
-        return self.normalize(
-            overlap, squares, self.neurons.c[n, j], strengths.square().sum(1).sqrt(), strengths.sum(1)
-        )
+        squares = self.heard_squares(v, self.neurons.most)[n, t, j] if self.heard_only else self.S[n, j]
+        return self.normalize(overlap, squares, strengths.square().sum(1).sqrt())
 
     def max_sum(self, u: Tensor) -> Tensor:
         """The best sum each neuron can reach with its children; u (child nodes, batch, values)."""
@@ -329,7 +322,7 @@ class CudaCodeBank(CudaArrays):
         place = (n * self.family + q) * most + j
         reach.scatter_reduce_(0, place[:, None].expand_as(gain), gain, "amax")
         total = reach.view(self.nodes, self.family, most, batch).sum(1).mT
-        there = torch.arange(most, device=self.device) < self.grown[:, None, None]
+        there = torch.arange(most, device=self.place) < self.grown[:, None, None]
         return torch.where(there, total, -torch.inf)
 
     def support(self, j: Tensor) -> Support:
@@ -342,10 +335,10 @@ class CudaCodeBank(CudaArrays):
         begin, end = (torch.searchsorted(key, edge) for edge in (low, low + values))
         order = self.children.reshape(-1).argsort()  # rows of children, in the order of the level below
         begin, sizes = (part.reshape(-1, batch)[order].reshape(-1) for part in (begin, end - begin))
-        start = torch.zeros(len(sizes) + 1, dtype=torch.int64, device=self.device)
+        start = torch.zeros(len(sizes) + 1, dtype=torch.int64, device=self.place)
         torch.cumsum(sizes, 0, out=start[1:])
-        which = torch.repeat_interleave(torch.arange(len(sizes), device=self.device), sizes)
-        entry = torch.arange(len(which), device=self.device) - start[which] + begin[which]
+        which = torch.repeat_interleave(torch.arange(len(sizes), device=self.place), sizes)
+        entry = torch.arange(len(which), device=self.place) - start[which] + begin[which]
         c = self.neurons.c.gather(1, j.long())[:, None, :].expand(-1, self.family, -1).reshape(-1, batch)[order]
         value = (key[entry] % values).to(torch.int32)
         return Support(start, value, count[entry] / c.reshape(-1)[which].double())
@@ -354,13 +347,13 @@ class CudaCodeBank(CudaArrays):
         """The probability that the neurons j (nodes, batch) give to their children's values k (child nodes, batch)."""
         counts = self.entries.lookup(self._n, self._q, k[self.children].long(), j.long()[:, None, :])
         c = self.neurons.c.gather(1, j.long())[:, None, :]
-        p = torch.empty(k.shape, dtype=torch.float64, device=self.device)
+        p = torch.empty(k.shape, dtype=torch.float64, device=self.place)
         p[self.children.reshape(-1)] = (counts / c.double()).reshape(-1, k.shape[1])
         return p
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> State:
         """What must be saved: rows (node, neuron, child, value, count), sorted."""
         entries = self.entries
         n, q, k, j = entries.fields
@@ -368,11 +361,11 @@ class CudaCodeBank(CudaArrays):
         rows = torch.stack([n, j, q, k, entries.count.long()], 1)[order]
         return {"counts": rows.to(torch.int32).cpu().numpy()}
 
-    def restore(self, state: dict[str, NDArray[Any]], values: int) -> None:
+    def restore(self, state: State, values: int) -> None:
         """Take over a saved state with child values below `values`; the neurons' own must be in place."""
         rows = check_counts(state, (self.nodes, self.neurons.room, self.family, values))
-        n, j, q, k, count = torch.from_numpy(rows.astype(np.int64)).to(self.device).T
+        n, j, q, k, count = torch.from_numpy(rows.astype(np.int64)).to(self.place).T
         self.add(self.old.pack(n, q, k, j), count.to(torch.int32))
-        self.S = torch.zeros((self.nodes, self.neurons.room), dtype=torch.int64, device=self.device)
+        self.S = torch.zeros((self.nodes, self.neurons.room), dtype=torch.int64, device=self.place)
         self.S.index_put_((n, j), count * count, accumulate=True)
         self.settle()

@@ -10,7 +10,7 @@ In all kernels: `A` cosines of samples and neurons, products of unit vectors, (n
 order of `cell` and 1 where both have no length; `gram` products among samples; `x` patches (nodes, batch, size); `xx`
 |x - centre|^2; `m` prototypes (nodes, room, size), `m2` their squared lengths after the shift, `norm` the roots of
 those. What happened to sample t: `looked` is the neuron that it resembled most (-1: there was none), `k` the one it
-ended at, `kind` what became of it (`fate_kernels`), `count` the neuron's count after that. The visits to a neuron,
+ended at, `kind` what became of it (`rule`), `count` the neuron's count after that. The visits to a neuron,
 numbered as in `visit`, are a list: `first` and `last` (nodes, room), -1 before; `next_` (nodes, 2 batch).
 """
 
@@ -21,17 +21,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sqhn.banks.cuda.fate_kernels import AVERAGED, BECAME, KEPT, fate
-from sqhn.banks.neurons import OVERWRITE
+from sqhn.banks import bounds
+from sqhn.banks.bounds import BRIEF, U
+from sqhn.banks.cuda.kernels.neurons import fate
+from sqhn.banks.rule import AVERAGED, BECAME, KEPT, OVERWRITE
 from sqhn.level import TIE
 
-__all__ = ["ULP", "arrange", "at", "best", "measure", "replay", "tops", "walk"]
+__all__ = ["arrange", "at", "best", "measure", "replay", "tops", "walk"]
 
-ULP = 2.0**-24
-BRIEF = 1e-24  # squared length below which float32 says nothing
 _KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
-_TIE, _ULP, _BRIEF = tl.constexpr(TIE), tl.constexpr(ULP), tl.constexpr(BRIEF)
+_TIE, _U, _BRIEF = tl.constexpr(TIE), tl.constexpr(U), tl.constexpr(BRIEF * BRIEF)
 _LAST, _OVERWRITE = tl.constexpr(2**31 - 1), tl.constexpr(OVERWRITE)
+
+rough_of, lost = triton.jit(bounds.rough), triton.jit(bounds.lost)
 
 
 @triton.jit
@@ -200,7 +202,7 @@ def walk(
     tile = tl.arange(0, T)
     flats = tl.where(tl.load(facts_n + 2 * later, mask=later < batch, other=0.0) < 0, 1.0, 0.0)
     long, need = sample(facts_n)
-    rough = long * 0 + 1.5 * error
+    rough = long * 0 + rough_of(error, 1.0)
     loose = long * 0
     g = tl.load(gram_n + later, mask=later < batch, other=0.0)
     if T == 1:
@@ -295,11 +297,11 @@ def walk(
             tl.store(scale_n + to, wide)
             tl.store(moved_n + to, turns)
             spread = tl.where(anew, 1.0, wide * unit)
-            rough = tl.maximum(rough, 1.5 * error * spread * spread)
-            lost = _ULP * turns * (16 * spread + 4 * spread * spread + 2 * centre * root_size * unit)
+            rough = tl.maximum(rough, rough_of(error, spread))
+            worn = lost(turns, spread, unit, root_size, centre, _U)
             any_ = (square < 1e-6 * wide * wide) | (square < _BRIEF)  # its products may be any,
             any_ = any_ & ((was > 0) | (add > 0))  # but for those of what had no length and still has none
-            loose = tl.maximum(loose, tl.where(anew, 0.0, tl.where(any_, 2.0, lost)))
+            loose = tl.maximum(loose, tl.where(anew, 0.0, tl.where(any_, 2.0, worn)))
         visit(2 * t, seen, before_look, first_n, last_n, next_n, batch)
         visit(2 * t + 1, born, tl.where(seen == to, 2 * t, before_birth), first_n, last_n, next_n, batch)
         tl.store(looked_n + t, seen)
@@ -333,7 +335,7 @@ def visit(e, j, before, first_n, last_n, next_n, batch):
 def replay(
     x, xx, m, m2, unit, scale, moved, mu, first, next_, k, looked, kind, count, sums, a, v,
     batch, room, size, pseudo,
-    before: tl.constexpr, centre: tl.constexpr, D: tl.constexpr,
+    top: tl.constexpr, centre: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """What happened in a chunk to one neuron, on its vector. sums (nodes, batch, 4) is scratch."""
     n = tl.program_id(1).to(tl.int64)
@@ -397,7 +399,7 @@ def replay(
         if e % 2 == 1:
             mean = own * 0 + 1.0
             sent = own * 0 + 1.0
-            if not before:
+            if not top:
                 sent = similarity(own, own, own, centre)
             tl.store(v + n * batch + t, sent)
         else:
@@ -408,7 +410,7 @@ def replay(
                 mean += (s - mean) / (tl.load(count_n + t) + pseudo)
             if what != _BECAME:
                 sent = s
-                if not before:
+                if not top:
                     sent = similarity(tl.load(sums_n + 4 * t + 2), own, tl.load(sums_n + 4 * t + 3), centre)
                 tl.store(v + n * batch + t, sent)
         e = tl.load(next_n + e)

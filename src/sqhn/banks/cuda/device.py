@@ -1,4 +1,4 @@
-"""The home of memories on a GPU."""
+"""Memories on a GPU: arrays of torch, and banks whose loops Triton compiles."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.banks.interface import Support
 from sqhn.door import is_tensor
-from sqhn.level import Level, Options
+from sqhn.level import TIE, Level, Options
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sqhn.banks.cuda.code import CudaCodeBank
-    from sqhn.banks.cuda.pattern import CudaPatternBank
+    from sqhn.banks.cuda.counts import Counts
+    from sqhn.banks.cuda.prototypes import Prototypes
 
-__all__ = ["Cuda", "cuda"]
+__all__ = ["Cuda", "cuda", "owners"]
 
 INSTEAD = "or use device='cpu', which needs neither"
 
 
 def cuda(device: str) -> Cuda:
-    """The home on a GPU, or an error that says what is missing."""
+    """A GPU, or an error that says what is missing."""
     try:
         import torch
     except ImportError as error:
@@ -88,19 +89,41 @@ class Cuda:
         finally:
             caller.wait_stream(self.queue)
 
-    def patterns(
-        self, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool
-    ) -> CudaPatternBank:
-        from sqhn.banks.cuda.pattern import CudaPatternBank
+    def patterns(self, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool) -> Prototypes:
+        from sqhn.banks.cuda.prototypes import Prototypes
 
-        return CudaPatternBank(nodes, shape, level, options, top, self.place)
+        return Prototypes(self, nodes, shape, level, options, top)
 
-    def codes(
-        self, children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int
-    ) -> CudaCodeBank:
-        from sqhn.banks.cuda.code import CudaCodeBank
+    def codes(self, children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int) -> Counts:
+        from sqhn.banks.cuda.counts import Counts
 
-        return CudaCodeBank(children, level, options, top, values, self.place)
+        return Counts(self, children, level, options, top, values)
+
+    @staticmethod
+    def choose(k: Tensor, h: Tensor, support: Support, value: Tensor, blend: float) -> Tensor:
+        import torch
+
+        which = owners(support)
+        scores = blend * value + (1 - blend) * support.probability
+        own = blend * h.reshape(-1)
+        top = own.scatter_reduce(0, which, scores, "amax") - TIE
+        last = torch.iinfo(torch.int32).max
+        chosen = torch.where(own >= top, k.reshape(-1), last)
+        candidates = torch.where(scores >= top[which], support.value, last)
+        return chosen.scatter_reduce(0, which, candidates, "amin").reshape(k.shape)
+
+    @staticmethod
+    def first_best(u: Tensor) -> tuple[Tensor, Tensor]:
+        import torch
+
+        index = torch.arange(u.shape[2], device=u.device, dtype=torch.int32)
+        k = torch.where(u >= u.amax(2, keepdim=True) - TIE, index, u.shape[2]).amin(2)
+        return k, u.gather(2, k[..., None].long())[..., 0]
+
+    @staticmethod
+    def pick(u: Tensor, support: Support) -> Tensor:
+        values: Tensor = u.reshape(-1, u.shape[2])[owners(support), support.value.long()]
+        return values
 
     def values(self, samples: Any) -> Tensor:
         """Samples as float32; uint8 is read as /255."""
@@ -148,3 +171,11 @@ class Cuda:
 
             array.record_stream(torch.cuda.current_stream(array.device))  # it was made on another
         return array.to(x.device)  # type: ignore[attr-defined]
+
+
+def owners(support: Support) -> Tensor:
+    """To which (node, sample) each entry belongs."""
+    import torch
+
+    start: Tensor = support.start
+    return torch.repeat_interleave(torch.arange(len(start) - 1, device=start.device), start.diff())

@@ -5,24 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from sqhn.banks.neurons import KEPT, Support, check_growth
-from sqhn.level import TIE, Level
+from sqhn.banks.interface import State
+from sqhn.banks.saved import KINDS, check_growth
+from sqhn.level import Level
 
 __all__ = [
     "WALKERS",
-    "CudaArrays",
     "Neurons",
     "enlarge",
     "exact_products",
     "full_precision",
-    "owners",
     "power",
     "spare",
     "together",
@@ -89,40 +86,6 @@ def exact_products(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) in ((8, 0), (9, 0), (10, 0))
 
 
-class CudaArrays:
-    """Choices among the neurons of a node."""
-
-    @staticmethod
-    def choose(k: Tensor, h: Tensor, support: Support, value: Tensor, blend: float) -> Tensor:
-        """The value of every node, given its bottom-up winner k with activity h and what its parent expects."""
-        which = owners(support)
-        scores = blend * value + (1 - blend) * support.probability
-        own = blend * h.reshape(-1)
-        top = own.scatter_reduce(0, which, scores, "amax") - TIE
-        last = torch.iinfo(torch.int32).max
-        chosen = torch.where(own >= top, k.reshape(-1), last)
-        candidates = torch.where(scores >= top[which], support.value, last)
-        return chosen.scatter_reduce(0, which, candidates, "amin").reshape(k.shape)
-
-    @staticmethod
-    def first_best(u: Tensor) -> tuple[Tensor, Tensor]:
-        """The first neuron whose value is the maximum, rounding apart, and its value; u (nodes, batch, neurons)."""
-        index = torch.arange(u.shape[2], device=u.device, dtype=torch.int32)
-        k = torch.where(u >= u.amax(2, keepdim=True) - TIE, index, u.shape[2]).amin(2)
-        return k, u.gather(2, k[..., None].long())[..., 0]
-
-    @staticmethod
-    def pick(u: Tensor, support: Support) -> Tensor:
-        """The values of the neurons that a parent expects."""
-        return u.reshape(-1, u.shape[2])[owners(support), support.value.long()]
-
-
-def owners(support: Support) -> Tensor:
-    """To which (node, sample) each entry belongs."""
-    start: Tensor = support.start
-    return torch.repeat_interleave(torch.arange(len(start) - 1, device=start.device), start.diff())
-
-
 class Neurons:
     """Counts, mean activities, last writes and growth of the neurons of a level; (nodes, room), room grows as needed.
 
@@ -179,18 +142,18 @@ class Neurons:
         """Which places (nodes, room) hold a neuron."""
         return torch.arange(self.room, device=self.device) < self.grown[:, None]
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> State:
         """What must be saved, as copies: growth, and what is known of the grown, one node after another."""
         there = self.there()
-        parts = {"grown": self.grown.clone(), **{name: getattr(self, name)[there] for name in KEPT}}
+        parts = {"grown": self.grown.clone(), **{name: getattr(self, name)[there] for name in KINDS}}
         return {name: part.cpu().numpy() for name, part in parts.items()}
 
-    def restore(self, state: dict[str, NDArray[Any]], step: int) -> None:
+    def restore(self, state: State, step: int) -> None:
         """Take over a saved state, into new neurons."""
         grown = check_growth(state, len(self.grown), self.level)
         self.grown.copy_(torch.from_numpy(grown))
         self.step, self.most = step, int(grown.max())
         self.reserve(self.most)
         there = self.there()
-        for name in KEPT:
+        for name in KINDS:
             getattr(self, name)[there] = torch.from_numpy(state[name]).to(self.device)

@@ -1,0 +1,1 @@
+"""Banks in main memory, whose loops Numba compiles."""

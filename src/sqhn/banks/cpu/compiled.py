@@ -1,0 +1,52 @@
+"""How kernels are compiled: once, into a cache that knows every file they are made of.
+
+Numba's own cache looks at the file of a function, and not at those of the functions that it calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+from numba.core import config as numba_config
+
+config: Any = numba_config  # its settings are attributes that nobody declared
+
+__all__ = ["compiled", "fused", "summing"]
+
+
+def _folder() -> str:
+    """Beside the code if that can be written to, else in the user's cache; or where NUMBA_CACHE_DIR says."""
+    banks = Path(__file__).parents[1]
+    beside = banks / "cpu" / "__pycache__"
+    base = beside if os.access(beside.parent, os.W_OK) else Path.home() / ".cache" / "sqhn"
+    files = [*banks.glob("*.py"), *(banks / "cpu").rglob("*.py"), banks.parent / "level.py"]
+    sources = b"".join(path.read_bytes() for path in sorted(files)) + str(config.BOUNDSCHECK).encode()
+    return str(Path(config.CACHE_DIR or base) / hashlib.sha256(sources).hexdigest()[:16])
+
+
+FOLDER = _folder()
+
+
+def compiled(function: Callable[..., Any], **how: Any) -> Any:
+    """A function as machine code that does not hold the interpreter's lock."""
+    before = config.CACHE_DIR
+    config.CACHE_DIR = FOLDER  # read when a function is decorated
+    try:
+        return njit(function, cache=True, nogil=True, **how)
+    finally:
+        config.CACHE_DIR = before
+
+
+def summing(function: Callable[..., Any]) -> Any:
+    """As `compiled`; sums may be reordered, where their rounding never decides."""
+    return compiled(function, fastmath={"reassoc", "contract", "nsz", "arcp"})
+
+
+def fused(function: Callable[..., Any]) -> Any:
+    """As `compiled`; a product and a sum may be rounded once, where a bound covers both."""
+    return compiled(function, fastmath={"contract", "nsz"})

@@ -1,0 +1,101 @@
+"""Memories in main memory: NumPy arrays, and banks whose loops Numba compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks.cpu.counts import Counts
+from sqhn.banks.cpu.kernels import choice
+from sqhn.banks.cpu.prototypes import Prototypes
+from sqhn.banks.cpu.threads import split_range
+from sqhn.banks.interface import Support
+from sqhn.door import as_floats, as_numpy, is_tensor
+from sqhn.level import TIE, Level, Options
+
+__all__ = ["Cpu"]
+
+NOTHING = nullcontext()
+
+
+class Cpu:
+    """Arrays in main memory."""
+
+    name = "cpu"
+    tensors = False
+    at_once = True
+    chunk = 256
+    breadth = 1
+
+    def patterns(self, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool) -> Prototypes:
+        return Prototypes(self, nodes, shape, level, options, top)
+
+    def codes(
+        self,
+        children: NDArray[np.int32],
+        level: Level,
+        options: Options,
+        top: bool,
+        values: int,  # noqa: ARG002
+    ) -> Counts:
+        return Counts(self, children, level, options, top)
+
+    @staticmethod
+    def choose(
+        k: NDArray[np.int32], h: NDArray[np.float64], support: Support, value: NDArray[np.float64], blend: float
+    ) -> NDArray[np.int32]:
+        out = np.empty(k.shape, np.int32)
+        start, candidate, probability = support
+        split_range(choice.choose, k.size, 8.0 * len(value), k, h, start, candidate, value, probability, blend, out)
+        return out
+
+    @staticmethod
+    def first_best(u: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        k = (u >= u.max(axis=2, keepdims=True) - TIE).argmax(axis=2)
+        return k.astype(np.int32), np.take_along_axis(u, k[:, :, None], 2)[:, :, 0]
+
+    @staticmethod
+    def pick(u: NDArray[np.float64], support: Support) -> NDArray[np.float64]:
+        which = np.repeat(np.arange(len(support.start) - 1), np.diff(support.start))
+        values: NDArray[np.float64] = u.reshape(-1, u.shape[2])[which, support.value]
+        return values
+
+    values = staticmethod(as_floats)
+
+    @staticmethod
+    def bring(array: NDArray[Any]) -> NDArray[Any]:
+        return array
+
+    @staticmethod
+    def own(array: NDArray[Any]) -> NDArray[Any]:
+        """The array, or a copy if it is read-only or lies odd: compiled code is made once, for plain arrays."""
+        return array if array.flags.carray else np.array(array, order="C")
+
+    @staticmethod
+    def stream() -> nullcontext[None]:
+        return NOTHING
+
+    @staticmethod
+    def count(first: int, many: int) -> NDArray[np.int64]:
+        return np.arange(first, first + many)
+
+    @staticmethod
+    def full(shape: Sequence[int], value: float) -> NDArray[np.float64]:
+        return np.full(shape, value)
+
+    @staticmethod
+    def concatenate(arrays: Sequence[NDArray[Any]], axis: int) -> NDArray[Any]:
+        return np.concatenate(arrays, axis)
+
+    @staticmethod
+    def give(array: NDArray[Any], x: object) -> Any:
+        """An answer to whoever asked with x: a tensor where x is one, on its device."""
+        if not is_tensor(x):
+            return array
+        import torch
+
+        return torch.from_numpy(as_numpy(array)).to(x.device)  # type: ignore[attr-defined]

@@ -1,0 +1,403 @@
+"""Counts of children's values: the columns of the levels above the first.
+
+A column of the paper says how often each child had each value when neuron j won. It is kept as integer counts, sparse:
+an entry (j, k, n) of child q stands in two linked lists, one over the neurons that know value k of child q (walked
+upward, from what the children say to the neurons that agree) and one over the values of child q that neuron j knows
+(walked downward, from a neuron to what it expects). Memory is bounded by what was stored.
+
+`children` (nodes, children) are rows of `k` and `v` (child nodes, batch), the children's values and strengths.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sqhn.banks.cpu.compiled import compiled
+from sqhn.banks.cpu.kernels import neurons
+from sqhn.banks.cpu.kernels.neurons import Kept, Times, fate
+from sqhn.banks.rule import Rules
+from sqhn.level import TIE
+
+NEURON, VALUE, COUNT, NEXT_BY_VALUE, NEXT_BY_NEURON = 0, 1, 2, 3, 4
+NONE = -1
+
+
+class Lists(NamedTuple):
+    """The entries of all nodes, `pool` (nodes, entries, 5) with the fields above, `used` of them by each node.
+
+    free: heads of the lists of freed entries (nodes,); by_value (nodes, children, values) and by_neuron (nodes,
+    neurons, children): heads of the two lists; S (nodes, neurons): sums of squared counts.
+    """
+
+    pool: Any
+    used: Any
+    free: Any
+    by_value: Any
+    by_neuron: Any
+    S: Any
+
+
+class Heard(NamedTuple):
+    """What a node hears of a sample: which children it has, their values and strengths.
+
+    length: of the strengths; partly: a child is silent, and the norm is over those that are heard.
+    """
+
+    children: Any
+    k: Any
+    v: Any
+    t: Any
+    length: Any
+    partly: Any
+
+
+class Scratch(NamedTuple):
+    """One entry per neuron: overlaps, which were touched, and for which decision (`mark`)."""
+
+    overlap: Any
+    touched: Any
+    mark: Any
+
+
+@compiled
+def scratch(room):
+    """For `room` neurons."""
+    return Scratch(np.empty(room), np.empty(room, np.int64), np.full(room, -1))
+
+
+# -- the lists -------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def find(pool, head, value):
+    """The entry of a neuron's list that holds a value, or NONE."""
+    e = head
+    while e != NONE and pool[e, VALUE] != value:
+        e = pool[e, NEXT_BY_NEURON]
+    return e
+
+
+@compiled
+def count(pool, head, value):
+    """How often a neuron's child had a value."""
+    e = find(pool, head, value)
+    return pool[e, COUNT] if e != NONE else 0
+
+
+@compiled
+def add(n, j, q, value, times, lists):
+    """Count a value of child q for neuron j."""
+    pool, used, free, by_value, by_neuron, S = lists
+    e = find(pool[n], by_neuron[n, j, q], value)
+    if e == NONE:
+        if free[n] != NONE:
+            e = free[n]
+            free[n] = pool[n, e, NEXT_BY_NEURON]
+        else:
+            e = used[n]
+            used[n] += 1
+        pool[n, e, NEURON], pool[n, e, VALUE], pool[n, e, COUNT] = j, value, 0
+        pool[n, e, NEXT_BY_VALUE], by_value[n, q, value] = by_value[n, q, value], e
+        pool[n, e, NEXT_BY_NEURON], by_neuron[n, j, q] = by_neuron[n, j, q], e
+    before = np.int64(pool[n, e, COUNT])
+    pool[n, e, COUNT] += times
+    S[n, j] += times * (2 * before + times)
+
+
+@compiled
+def erase(n, j, lists):
+    """Forget everything neuron j knows."""
+    pool, _, free, by_value, by_neuron, S = lists
+    for q in range(by_neuron.shape[2]):
+        e = by_neuron[n, j, q]
+        while e != NONE:
+            value = pool[n, e, VALUE]
+            before, at = NONE, by_value[n, q, value]
+            while at != e:
+                before, at = at, pool[n, at, NEXT_BY_VALUE]
+            if before == NONE:
+                by_value[n, q, value] = pool[n, e, NEXT_BY_VALUE]
+            else:
+                pool[n, before, NEXT_BY_VALUE] = pool[n, e, NEXT_BY_VALUE]
+            after = pool[n, e, NEXT_BY_NEURON]
+            pool[n, e, NEXT_BY_NEURON], free[n] = free[n], e
+            e = after
+        by_neuron[n, j, q] = NONE
+    S[n, j] = 0
+
+
+# -- bottom-up activity ----------------------------------------------------------------------------------------------
+
+
+@compiled
+def loud(s):
+    """The strength of a child; next to nothing is silence."""
+    return s if abs(s) > TIE else 0.0
+
+
+@compiled
+def hear(children, k, v, t, heard_only):
+    """What a node with these children hears of sample t."""
+    square = 0.0
+    silent = False
+    for q in range(children.shape[0]):
+        s = loud(v[children[q], t])
+        square += s * s
+        silent = silent or s == 0
+    return Heard(children, k, v, t, np.sqrt(square), heard_only and silent)
+
+
+@compiled
+def squares_of(n, j, heard, lists):
+    """The sum of squared counts of neuron j; if the norm asks for it, over the children that are not silent."""
+    if not heard.partly:
+        return lists.S[n, j]
+    total = np.int64(0)
+    for q in range(heard.children.shape[0]):
+        if loud(heard.v[heard.children[q], heard.t]) != 0:
+            e = lists.by_neuron[n, j, q]
+            while e != NONE:
+                total += np.int64(lists.pool[n, e, COUNT]) ** 2
+                e = lists.pool[n, e, NEXT_BY_NEURON]
+    return total
+
+
+@compiled
+def normalize(overlap, squares, length):
+    """h of a neuron from the strengths times counts that agree, its squared counts, and the length of the strengths."""
+    return overlap / (length * np.sqrt(np.float64(squares))) if length > 0 else 0.0
+
+
+@compiled
+def activity_at(n, j, heard, lists):
+    """h of one neuron."""
+    overlap = 0.0
+    for q in range(heard.children.shape[0]):
+        child = heard.children[q]
+        s = loud(heard.v[child, heard.t])
+        overlap += s * count(lists.pool[n], lists.by_neuron[n, j, q], heard.k[child, heard.t])
+    return normalize(overlap, squares_of(n, j, heard, lists), heard.length)
+
+
+@compiled
+def decide(n, G, heard, lists, scratch, stamp):
+    """The winning neuron and its activity; stamp is a number that scratch.mark does not hold yet."""
+    overlap, touched, mark = scratch
+    pool = lists.pool
+    many = 0
+    for q in range(heard.children.shape[0]):
+        child = heard.children[q]
+        s = loud(heard.v[child, heard.t])
+        if s == 0:
+            continue
+        e = lists.by_value[n, q, heard.k[child, heard.t]]
+        while e != NONE:
+            j = pool[n, e, NEURON]
+            if mark[j] != stamp:
+                mark[j], overlap[j], touched[many] = stamp, 0.0, j
+                many += 1
+            overlap[j] += s * pool[n, e, COUNT]
+            e = pool[n, e, NEXT_BY_VALUE]
+    best = -np.inf
+    for i in range(many):
+        j = touched[i]
+        h = normalize(overlap[j], squares_of(n, j, heard, lists), heard.length)
+        overlap[j] = h
+        best = max(best, h)
+    if many == 0:
+        return 0, 0.0
+    if best > TIE:
+        winner, value = touched[0], overlap[touched[0]]
+        for i in range(1, many):
+            j = touched[i]
+            if overlap[j] >= best - TIE and (value < best - TIE or j < winner):
+                winner, value = j, overlap[j]
+        return winner, value
+    return first_of_all(n, G, heard, lists)
+
+
+@compiled
+def first_of_all(n, G, heard, lists):
+    """The winner when no neuron agrees with the children (strengths may be negative): those at 0 count too."""
+    best = -np.inf
+    for j in range(G):
+        best = max(best, activity_at(n, j, heard, lists))
+    for j in range(G):
+        h = activity_at(n, j, heard, lists)
+        if h >= best - TIE:
+            return j, h
+    return 0, best
+
+
+@compiled
+def best(lo, hi, children, codes, lists, grown, heard_only, k, v):
+    """The winner and its activity; range(lo, hi) runs over (node, sample) pairs."""
+    lists = Lists(*lists)
+    below, strengths = codes
+    work = scratch(lists.S.shape[1])
+    for i in range(lo, hi):
+        n, t = i // k.shape[1], i % k.shape[1]
+        heard = hear(children[n], below, strengths, t, heard_only)
+        k[n, t], v[n, t] = decide(n, grown[n], heard, lists, work, i)
+
+
+# -- learning --------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def learn(lo, hi, children, codes, lists, kept, rules, times, heard_only, sent):
+    """A chunk of online steps at nodes lo..hi."""
+    lists, kept, rules, times = Lists(*lists), Kept(*kept), Rules(*rules), Times(*times)
+    below, strengths = codes
+    k, v, a, grew, wrote = sent
+    work, batch = scratch(lists.S.shape[1]), k.shape[1]
+    for n in range(lo, hi):
+        for t in range(batch):
+            heard = hear(children[n], below, strengths, t, heard_only)
+            G = kept.grown[n]
+            j, h = -1, -np.inf
+            if G:
+                j, h = decide(n, G, heard, lists, work, n * batch + t)
+            j, new, writes = fate(j, h, times.eps[t], n, G, kept, rules)
+            if writes:
+                if new and j < G:
+                    erase(n, j, lists)
+                neurons.count(n, j, new, h, times.first + t, kept, rules)
+                for q in range(children.shape[1]):
+                    add(n, j, q, below[children[n, q], t], 1, lists)
+            k[n, t], a[n, t], grew[n, t], wrote[n, t] = j, h, new, writes
+            if rules.top:
+                v[n, t] = 1.0 if new else h
+            else:
+                v[n, t] = activity_at(n, j, heard, lists)
+    if lo == 0:
+        kept.steps[0] += batch
+
+
+@compiled
+def hold(lo, hi, children, k, times, winner, wrote, lists, kept, step):
+    """Count the values k (child nodes,) again, `times` times, for the neurons that the first sample wrote."""
+    lists, kept = Lists(*lists), Kept(*kept)
+    for n in range(lo, hi):
+        if wrote[n]:
+            kept.c[n, winner[n]] += times
+            kept.written[n, winner[n]] = step
+            for q in range(children.shape[1]):
+                add(n, winner[n], q, k[children[n, q]], times, lists)
+
+
+# -- top-down --------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def support_sizes(lo, hi, children, j, lists, start):
+    """start[child * batch + t + 1] = how many values of the child the neuron j[n, t] knows."""
+    lists = Lists(*lists)
+    batch = j.shape[1]
+    for n in range(lo, hi):
+        for q in range(children.shape[1]):
+            for t in range(batch):
+                size = 0
+                e = lists.by_neuron[n, j[n, t], q]
+                while e != NONE:
+                    size += 1
+                    e = lists.pool[n, e, NEXT_BY_NEURON]
+                start[children[n, q] * batch + t + 1] = size
+
+
+@compiled
+def support_entries(lo, hi, children, j, lists, c, start, value, probability):
+    """Those values and the probabilities that the neuron gives them."""
+    lists = Lists(*lists)
+    pool, batch = lists.pool, j.shape[1]
+    for n in range(lo, hi):
+        for q in range(children.shape[1]):
+            for t in range(batch):
+                i = start[children[n, q] * batch + t]
+                e = lists.by_neuron[n, j[n, t], q]
+                while e != NONE:
+                    value[i], probability[i] = pool[n, e, VALUE], pool[n, e, COUNT] / c[n, j[n, t]]
+                    i += 1
+                    e = pool[n, e, NEXT_BY_NEURON]
+
+
+@compiled
+def at(lo, hi, children, codes, start, candidate, lists, heard_only, h):
+    """h of the candidates start[n, t] .. start[n, t + 1] of each node and sample."""
+    lists = Lists(*lists)
+    k, v = codes
+    batch = k.shape[1]
+    for n in range(lo, hi):
+        for t in range(batch):
+            heard = hear(children[n], k, v, t, heard_only)
+            for i in range(start[n * batch + t], start[n * batch + t + 1]):
+                h[i] = activity_at(n, candidate[i], heard, lists)
+
+
+@compiled
+def probability_of(lo, hi, children, j, k, lists, c, p):
+    """p[child, t] = the probability that the neuron j[n, t] gives to the value k[child, t] of its child."""
+    lists = Lists(*lists)
+    for n in range(lo, hi):
+        for q in range(children.shape[1]):
+            child = children[n, q]
+            for t in range(j.shape[1]):
+                p[child, t] = count(lists.pool[n], lists.by_neuron[n, j[n, t], q], k[child, t]) / c[n, j[n, t]]
+
+
+@compiled
+def max_sum(lo, hi, children, u, top, lists, c, grown, out):
+    """out[n, t, j] = sum over children of max over values of (probability under j + u of the value).
+
+    u (child nodes, batch, values) and its maximum top (child nodes, batch). range(lo, hi) runs over (node, sample).
+    """
+    lists = Lists(*lists)
+    pool, batch = lists.pool, u.shape[1]
+    for i in range(lo, hi):
+        n, t = i // batch, i % batch
+        for j in range(grown[n]):
+            total = 0.0
+            for q in range(children.shape[1]):
+                child = children[n, q]
+                reach = top[child, t]
+                e = lists.by_neuron[n, j, q]
+                while e != NONE:
+                    reach = max(reach, pool[n, e, COUNT] / c[n, j] + u[child, t, pool[n, e, VALUE]])
+                    e = pool[n, e, NEXT_BY_NEURON]
+                total += reach
+            out[n, t, j] = total
+        for j in range(grown[n], out.shape[2]):
+            out[n, t, j] = -np.inf
+
+
+# -- persistence -----------------------------------------------------------------------------------------------------
+
+
+@compiled
+def dump(lists, grown, rows):
+    """All entries as rows (node, neuron, child, value, count); returns how many (rows may be empty to ask)."""
+    lists = Lists(*lists)
+    pool, by_neuron = lists.pool, lists.by_neuron
+    many = 0
+    for n in range(by_neuron.shape[0]):
+        for j in range(grown[n]):
+            for q in range(by_neuron.shape[2]):
+                e = by_neuron[n, j, q]
+                while e != NONE:
+                    if many < rows.shape[0]:
+                        rows[many, 0], rows[many, 1], rows[many, 2] = n, j, q
+                        rows[many, 3], rows[many, 4] = pool[n, e, VALUE], pool[n, e, COUNT]
+                    many += 1
+                    e = pool[n, e, NEXT_BY_NEURON]
+    return many
+
+
+@compiled
+def fill(rows, lists):
+    """The inverse of `dump`, into empty lists."""
+    lists = Lists(*lists)
+    for i in range(rows.shape[0]):
+        n, j, q, value, times = rows[i]
+        add(n, j, q, value, times, lists)

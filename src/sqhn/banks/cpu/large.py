@@ -1,0 +1,145 @@
+"""Nodes with many values: a whole chunk meets their prototypes in two matrix products.
+
+The products of the samples with the neurons, and among themselves, are taken in a coarse view where that pays. A walk
+over scalars keeps them true while neurons change. Cost per sample: its share of the products, plus O(grown + chunk).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks import bounds
+from sqhn.banks.cpu.kernels import large as kernels
+from sqhn.banks.cpu.kernels.large import STALE, TRIAL, UNSEEN
+from sqhn.banks.cpu.threads import split_range
+from sqhn.banks.cpu.view import CoarseView
+from sqhn.banks.interface import Patches, Sent
+from sqhn.door import parts
+
+if TYPE_CHECKING:
+    from sqhn.banks.cpu.prototypes import Prototypes
+
+__all__ = ["LargeNodes"]
+
+SCRATCH = 1 << 23  # float32 products held at once
+NEURON_BLOCK = 1024
+NO_GRAM = np.empty((0, 0), np.float32)
+
+
+class LargeNodes:
+    """How a bank of large nodes learns and answers."""
+
+    def __init__(self, bank: Prototypes, shape: tuple[int, ...]) -> None:
+        self.bank = bank
+        self.coarse = CoarseView(bank.nodes, shape, bank.centre)
+
+    def chunk_size(self, limit: int) -> int:
+        width = self.bank.nodes * min(self.bank.level.capacity, self.bank.neurons.most + limit)
+        return max(1, min(limit, SCRATCH // max(1, width)))
+
+    def reserve(self, room: int) -> None:
+        self.coarse.reserve(room)
+
+    def changed(self, n: Any, j: Any) -> None:
+        """Note that the prototypes j of the nodes n are new to the view."""
+        self.coarse.moved[n, j] = STALE
+
+    def settle(self) -> None:
+        self.coarse.keep(self.bank.m)
+
+    # -- learning ------------------------------------------------------------------------------------------------
+
+    def learn(self, x: NDArray[np.float32], sent: Sent) -> None:
+        bank, neurons, batch = self.bank, self.bank.neurons, x.shape[1]
+        evaluated = np.zeros(bank.nodes, np.int64)
+        split_range(
+            kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x, self.products(x), self.coarse.arrays,
+            bank.prototypes, neurons.kept, bank.rules, neurons.times(batch), bank.centre, tuple(sent), evaluated,
+        )  # fmt: skip
+        self.coarse.judge(int(evaluated.sum()) / batch / bank.nodes, neurons.most, bank.m)
+
+    def products(self, x: NDArray[np.float32]) -> tuple[Any, ...]:
+        """Of samples with neurons and among samples, at every node (`Products`)."""
+        bank, batch, whole = self.bank, x.shape[1], bool(self.coarse.blind)
+        seen = np.empty((bank.nodes, batch, bank.size if whole else self.coarse.view.size), np.float32)
+        gram = np.empty((bank.nodes, batch, batch), np.float32)
+        P = np.empty((bank.nodes, batch, min(bank.neurons.room, bank.neurons.most + batch)), np.float32)
+        error = 0.0
+        for n in range(bank.nodes):
+            seen[n] = self.see(x[n], whole)
+            np.matmul(seen[n], seen[n].T, out=gram[n])
+            error = max(error, self.multiply(n, seen[n], whole, P[n]))
+        return P, gram, seen, error, whole
+
+    def see(self, x: NDArray[np.float32], whole: bool) -> NDArray[np.float32]:
+        """Samples (batch, size) less the centre, whole or through the coarse view."""
+        return x - np.float32(self.bank.centre) if whole else self.coarse.view(x, self.bank.centre)
+
+    def multiply(self, n: int, seen: NDArray[np.float32], whole: bool, P: NDArray[np.float32]) -> float:
+        """Products of samples with the neurons of node n, into P; returns a bound of their relative error."""
+        bank, centre = self.bank, self.bank.centre
+        G = int(bank.grown[n])
+        if not whole:
+            np.matmul(seen, self.coarse.features[n, :G].T, out=P[:, :G])
+            return self.coarse.view.error
+        np.matmul(seen, bank.m[n, :G].T, out=P[:, :G])
+        P[:, :G] -= (centre * seen.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
+        return bounds.uncentred_product(bank.size, centre, float(np.fmax.reduce(bank.inv[n, :G], initial=0)))
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def best(self, evidence: Patches, k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
+        x, seen = evidence
+        for n in range(self.bank.nodes):
+            for part in parts(x.shape[1], max(1, SCRATCH // self.bank.neurons.most)):
+                if seen is None:
+                    self.best_of_whole(n, x[n, part], k[n, part], v[n, part])
+                else:
+                    self.best_of_observed(n, x[n, part], seen[n, part], k[n, part], v[n, part])
+
+    def best_of_whole(self, n: int, x: NDArray[np.float32], k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
+        """The winners k at one node and their similarities v, for whole samples."""
+        evaluated = self.look(n, x, bool(self.coarse.blind), k, v)
+        if len(x) > TRIAL and evaluated.min() == UNSEEN:  # the coarse view does not pay for these samples
+            rest = np.flatnonzero(evaluated == UNSEEN)
+            others = np.empty(len(rest), np.int32), np.empty(len(rest))
+            self.look(n, x[rest], True, *others)
+            k[rest], v[rest] = others
+
+    def look(
+        self, n: int, x: NDArray[np.float32], whole: bool, k: NDArray[np.int32], v: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """The same, by whole products or through the view; returns how many neurons were evaluated for each sample."""
+        bank, batch = self.bank, len(x)
+        G = int(bank.grown[n])
+        P, evaluated = np.empty((batch, G), np.float32), np.empty(batch, np.int64)
+        seen = self.see(x, whole)
+        products = (P, NO_GRAM, seen, self.multiply(n, seen, whole, P), whole)
+        most = math.inf if whole else self.coarse.too_many(bank.neurons.most)
+        split_range(
+            kernels.best, batch, float(batch) * G + x.size, x, products, self.coarse.of_node(n), bank.of_node(n), G,
+            bank.centre, most, k, v, evaluated,
+        )  # fmt: skip
+        return evaluated
+
+    def best_of_observed(
+        self, n: int, x: NDArray[np.float32], seen: NDArray[np.bool_], k: NDArray[np.int32], v: NDArray[np.float64]
+    ) -> None:
+        """The same where values are missing."""
+        bank, batch = self.bank, len(x)
+        G, centre = int(bank.grown[n]), np.float32(bank.centre)
+        P, squares = np.empty((batch, G), np.float32), np.empty((batch, G), np.float32)
+        mask = seen.astype(np.float32)
+        y = (x - centre) * mask
+        for block in parts(G, NEURON_BLOCK):
+            u = bank.m[n, block] - centre
+            np.matmul(y, u.T, out=P[:, block])
+            np.matmul(mask, np.square(u).T, out=squares[:, block])
+        split_range(
+            kernels.best_observed, batch, float(x.size) + float(batch) * G, x, seen, P, squares,
+            bounds.masked_product(bank.size), bank.of_node(n), G, bank.centre, k, v,
+        )  # fmt: skip

@@ -1,0 +1,98 @@
+"""What every bank in main memory keeps about its neurons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks.interface import State
+from sqhn.banks.saved import KINDS, check_growth
+from sqhn.level import Level
+
+__all__ = ["Neurons", "enlarge"]
+
+
+class Neurons:
+    """Counts, mean activities, last writes and growth of the neurons of a level.
+
+    Arrays (nodes, room), room grows as needed. A write is known by its step, counted from 1; 0 is before all.
+    """
+
+    def __init__(self, nodes: int, level: Level) -> None:
+        self.level = level
+        self.c = np.zeros((nodes, 0), np.int64)
+        self.mu = np.zeros((nodes, 0))
+        self.written = np.zeros((nodes, 0), np.int64)
+        self.grown = np.zeros(nodes, np.int64)
+        self.steps = np.zeros(1, np.int64)  # an array, so that learning and counting are one call
+
+    @property
+    def step(self) -> int:
+        """How many samples were learned."""
+        return int(self.steps[0])
+
+    @property
+    def room(self) -> int:
+        return self.c.shape[1]
+
+    @property
+    def most(self) -> int:
+        """How many neurons the node has that has most of them."""
+        return int(self.grown[0] if len(self.grown) == 1 else self.grown.max())  # of one, that is quicker
+
+    def wanted(self, more: int) -> int:
+        """How much room `more` samples may need: geometric growth, never beyond the capacity."""
+        need = min(self.most + more, self.level.capacity)
+        return self.room if need <= self.room else min(max(need, 2 * self.room), self.level.capacity)
+
+    def reserve(self, room: int) -> None:
+        self.mu, self.written = enlarge(self.mu, 1, room), enlarge(self.written, 1, room)
+        self.c = enlarge(self.c, 1, room)  # last: `room` is its length
+
+    @property
+    def kept(self) -> tuple[NDArray[Any], ...]:
+        """As kernels take it (`Kept`)."""
+        return self.c, self.mu, self.written, self.grown, self.steps
+
+    def times(self, batch: int) -> tuple[int, NDArray[np.float64]]:
+        """The first of the next steps and the growth thresholds of all of them (`Times`)."""
+        eps: NDArray[np.float64] = self.level.threshold(np.arange(self.step, self.step + batch))
+        return self.step + 1, eps
+
+    def append(self, count: int) -> NDArray[np.int64]:
+        """Count `count` new neurons at every node; their indices (nodes, count)."""
+        new = self.grown[:, None] + np.arange(count)
+        np.put_along_axis(self.c, new, 1, axis=1)
+        np.put_along_axis(self.mu, new, 1.0, axis=1)
+        np.put_along_axis(self.written, new, self.step + 1 + np.arange(count)[None], axis=1)
+        self.grown += count
+        self.steps += count
+        return new
+
+    def state(self) -> State:
+        """What must be saved, as copies: growth, and what is known of the grown, one node after another."""
+        there = np.arange(self.room) < self.grown[:, None]
+        return {"grown": self.grown.copy(), **{name: getattr(self, name)[:, : self.room][there] for name in KINDS}}
+
+    def restore(self, state: State, step: int) -> None:
+        """Take over a saved state, into new neurons."""
+        grown = check_growth(state, len(self.grown), self.level)
+        self.grown[:] = grown
+        self.steps[0] = step
+        self.reserve(int(grown.max()))
+        there = np.arange(self.room) < grown[:, None]
+        for name in KINDS:
+            getattr(self, name)[there] = state[name]
+
+
+def enlarge(array: NDArray[Any], axis: int, length: int, fill: int = 0) -> NDArray[Any]:
+    """A copy that is longer along an axis, or the array itself if it is long enough."""
+    if array.shape[axis] >= length:
+        return array
+    shape = list(array.shape)
+    shape[axis] = length
+    larger = np.zeros(shape, array.dtype) if fill == 0 else np.full(shape, fill, array.dtype)
+    larger[tuple(slice(n) for n in array.shape)] = array
+    return larger

@@ -1,0 +1,51 @@
+"""Nodes with few values: every sample meets their prototypes in the cache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks.cpu.kernels import small as kernels
+from sqhn.banks.cpu.threads import split_range
+from sqhn.banks.interface import Patches, Sent
+
+if TYPE_CHECKING:
+    from sqhn.banks.cpu.prototypes import Prototypes
+
+__all__ = ["SmallNodes"]
+
+
+class SmallNodes:
+    """How a bank of small nodes learns and answers."""
+
+    def __init__(self, bank: Prototypes) -> None:
+        self.bank = bank
+
+    @staticmethod
+    def chunk_size(limit: int) -> int:
+        return limit
+
+    def reserve(self, room: int) -> None:
+        """Nothing is kept here."""
+
+    def changed(self, n: Any, j: Any) -> None:
+        """Nothing is derived here from the prototypes j of the nodes n."""
+
+    def settle(self) -> None:
+        """Nothing waits here to be put in order."""
+
+    def learn(self, x: NDArray[np.float32], sent: Sent) -> None:
+        bank, neurons = self.bank, self.bank.neurons
+        split_range(
+            kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x, bank.prototypes, neurons.kept,
+            bank.rules, neurons.times(x.shape[1]), bank.centre, tuple(sent),
+        )  # fmt: skip
+
+    def best(self, evidence: Patches, k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
+        bank = self.bank
+        split_range(
+            kernels.best, bank.nodes, float(evidence.x.size) * bank.neurons.most, evidence.x, *bank.mask(evidence),
+            bank.prototypes, bank.grown, bank.centre, k, v,
+        )  # fmt: skip

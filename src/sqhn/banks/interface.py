@@ -1,0 +1,255 @@
+"""Banks, the one page to read: what passes between levels, and what a bank can do, on any device.
+
+A level of the tree is a bank, and a bank holds the neurons of all nodes of its level. Level 1 is a `PatternBank`, whose
+neurons are prototypes of patches; the levels above are `CodeBank`s, whose neurons count the values of their children.
+The network knows nothing else of them. Arrays are those of a `Device`: NumPy's, or torch's on a GPU.
+
+Everywhere: `k` is the number of a neuron, `v` how strongly it won, `h` an activity; arrays of a level have nodes first,
+then samples; an activity is float64, a tie is decided for the lowest number (`TIE`). Who only asks changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.level import Level, Options
+
+__all__ = [
+    "Array",
+    "Bank",
+    "CodeBank",
+    "Codes",
+    "Device",
+    "Neurons",
+    "Patches",
+    "PatternBank",
+    "Sent",
+    "State",
+    "Support",
+]
+
+Array = Any
+"""Of NumPy, or of torch on a device: indexing and arithmetic mean the same."""
+
+State = dict[str, NDArray[Any]]
+"""What is saved of a bank: arrays by name, of the grown neurons of all nodes, one node after another."""
+
+
+# -- messages --------------------------------------------------------------------------------------------------------
+
+
+class Patches(NamedTuple):
+    """What level 1 looks at: values, and which of them were observed (None: all); both (nodes, batch, size)."""
+
+    x: Array
+    seen: Array = None
+
+
+class Codes(NamedTuple):
+    """What a level above looks at: its children's values and strengths; both (child nodes, batch)."""
+
+    k: Array
+    v: Array
+
+
+class Sent(NamedTuple):
+    """What a chunk of learning did at every node, all (nodes, batch).
+
+    k and v are what the parents hear; score is the best match before the update; grew: the sample became a neuron;
+    wrote: it changed one.
+    """
+
+    k: Array
+    v: Array
+    score: Array
+    grew: Array
+    wrote: Array
+
+
+class Support(NamedTuple):
+    """What parents expect of their children.
+
+    The values that a parent gives to a (node, sample) of the level below are the entries from start[node * batch + t]
+    up to the next start: which values, and with which probability.
+    """
+
+    start: Array
+    value: Array
+    probability: Array
+
+
+# -- banks -----------------------------------------------------------------------------------------------------------
+
+
+class Neurons(Protocol):
+    """What is kept of every neuron, (nodes, room): counts, mean activities, steps of the last writes.
+
+    grown: how many neurons each node has; step: how many samples were learned; most: no node has more neurons.
+    """
+
+    c: Array
+    mu: Array
+    written: Array
+    grown: Array
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def room(self) -> int: ...
+    @property
+    def most(self) -> int: ...
+
+    def state(self) -> State:
+        """Copies of all of it."""
+
+    def restore(self, state: State, step: int) -> None:
+        """Take over a saved state, into new neurons."""
+
+
+class Bank(Protocol):
+    """What banks of both kinds have in common."""
+
+    nodes: int
+    level: Level
+
+    @property
+    def device(self) -> Device: ...
+    @property
+    def neurons(self) -> Neurons: ...
+    @property
+    def grown(self) -> Array: ...
+
+    def chunk_size(self, limit: int) -> int:
+        """How many samples to learn at once."""
+
+    def settle(self) -> None:
+        """Put in order what those want who only ask; after the last chunk of a call that learns."""
+
+    def state(self) -> State:
+        """What must be saved besides the neurons' own, as copies."""
+
+    def restore(self, state: State, values: int) -> None:
+        """Take over a saved state, with child values below `values`; the neurons' own must be in place."""
+
+
+class PatternBank(Bank, Protocol):
+    """Level 1: neurons are prototypes, and an activity is the similarity of a patch and a prototype."""
+
+    def reserve(self, more: int) -> None:
+        """Make room for what `more` samples may grow; where learning may run out of memory."""
+
+    def learn(self, evidence: Patches) -> Sent:
+        """Online steps, one sample after another; room must have been reserved."""
+
+    def hold(self, evidence: Patches, k: Array, wrote: Array) -> None:
+        """Average further samples of one thing into the neurons k (nodes,) that its first sample wrote."""
+
+    def store(self, evidence: Patches) -> None:
+        """Make every sample a new neuron at every node; room must have been reserved."""
+
+    def best(self, evidence: Patches) -> tuple[Array, Array]:
+        """The winner and its similarity at every node, for every sample."""
+
+    def activity(self, evidence: Patches) -> Array:
+        """The similarity of every neuron: (nodes, batch, most grown), minus infinity where a node has fewer."""
+
+    def at(self, evidence: Patches, support: Support) -> Array:
+        """The similarities of the neurons that a parent expects."""
+
+    def similarity(self, evidence: Patches, k: Array) -> Array:
+        """The similarity of neurons k (nodes, batch), one for each sample."""
+
+    def vectors(self, k: Array) -> Array:
+        """The prototypes of neurons k (nodes, batch): (nodes, batch, size)."""
+
+
+class CodeBank(Bank, Protocol):
+    """A level above: neurons count their children's values, and an activity compares those with what is sent up."""
+
+    def reserve(self, more: int, values: int) -> None:
+        """Make room for what `more` samples may grow and count, with child values below `values`."""
+
+    def learn(self, evidence: Codes) -> Sent:
+        """Online steps, one sample after another; room must have been reserved."""
+
+    def hold(self, evidence: Codes, times: int, k: Array, wrote: Array) -> None:
+        """Count the children's values (child nodes, 1) again for the neurons k (nodes,) that the first sample wrote."""
+
+    def store(self, evidence: Codes) -> None:
+        """Make every sample's values a new neuron at every node; room must have been reserved."""
+
+    def best(self, evidence: Codes) -> tuple[Array, Array]:
+        """The winner and its activity at every node, for every sample."""
+
+    def at(self, evidence: Codes, support: Support) -> Array:
+        """The activities of the neurons that a parent expects."""
+
+    def max_sum(self, u: Array) -> Array:
+        """The best sum that each neuron can reach with its children; u (child nodes, batch, values)."""
+
+    def support(self, j: Array) -> Support:
+        """What the neurons j (nodes, batch) expect of every child."""
+
+    def probability(self, j: Array, k: Array) -> Array:
+        """The probability that the neurons j (nodes, batch) give to their children's values k (child nodes, batch)."""
+
+
+# -- devices ---------------------------------------------------------------------------------------------------------
+
+
+class Device(Protocol):
+    """Where a memory lives: its arrays, its banks, and choices among the values of neurons, whoever computed them."""
+
+    name: str
+    tensors: bool  # whether samples that come as torch tensors stay so
+    at_once: bool  # whether a bank learns a chunk in one call, that nothing interrupts
+    chunk: int  # how many samples to learn at once, if there is memory for it
+    breadth: int  # how many times as many samples as on a CPU to answer at once
+
+    def patterns(self, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool) -> PatternBank:
+        """A bank for level 1; top: nobody is above it."""
+
+    def codes(self, children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int) -> CodeBank:
+        """A bank for a level above; children (nodes, children each) below its nodes, which may have `values` each."""
+
+    def choose(self, k: Array, h: Array, support: Support, value: Array, blend: float) -> Array:
+        """The value of every node on the way down.
+
+        It is the best of what the parent expects, by blend * value + (1 - blend) * probability, and of the node's own
+        winner k with its activity h, which stands for all that the parent does not expect.
+        """
+
+    def first_best(self, u: Array) -> tuple[Array, Array]:
+        """The first neuron whose value is the maximum, rounding apart, and its value; u (nodes, batch, neurons)."""
+
+    def pick(self, u: Array, support: Support) -> Array:
+        """The values of the neurons that a parent expects."""
+
+    def values(self, samples: Array) -> Array:
+        """Samples as float32; uint8 is read as /255."""
+
+    def bring(self, array: Array) -> Array:
+        """An array from wherever it is."""
+
+    def own(self, array: Array) -> Array:
+        """An array that kernels can take."""
+
+    def stream(self) -> AbstractContextManager[None]:
+        """Where a device works one thing after another: whatever concerns one memory happens within."""
+
+    def count(self, first: int, many: int) -> Array:
+        """Whole numbers from a first one on."""
+
+    def full(self, shape: Sequence[int], value: float) -> Array:
+        """A new float64 array."""
+
+    def concatenate(self, arrays: Sequence[Array], axis: int) -> Array:
+        """Arrays one after another."""
+
+    def give(self, array: Array, x: object) -> Any:
+        """An answer as the one who asked with x expects it: NumPy for NumPy, a tensor on its device for a tensor."""
