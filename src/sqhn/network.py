@@ -50,7 +50,7 @@ class SQHN:
 
     learn: O(capacity * values) per sample at each node; recall the same. Memory grows with what is stored.
 
-    Threads may share a memory: see "What you can rely on" in the README.
+    Threads may share a memory: see docs/guarantees.md.
 
     >>> import numpy as np
     >>> pictures = np.random.default_rng(0).random((10, 8, 8))

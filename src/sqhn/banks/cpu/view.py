@@ -41,9 +41,17 @@ class View:
     """The coarse view of vectors with the given shape; `size` features each."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
+        self.height, self.width = shape[0], math.prod(shape[1:])
+        self.paired = self.height >= 2 * SHORT and self.height % 2 == 0
+        self.lengths, self.exact = self.plan(shape)
+        self.factors = [np.ascontiguousarray(f, np.float32) for f in self.exact]
+        self.size = math.prod(n // len(f) * f.shape[1] for n, f in zip(self.lengths, self.exact))
+        self.error = bounds.view_product(self.size, bounds.features([len(f) for f in self.exact]))
+        """Bound of the relative error of products in the view."""
+
+    def plan(self, shape: tuple[int, ...]) -> tuple[list[int], list[NDArray[np.float64]]]:
+        """The lengths of axes, the last one first, and what each is multiplied with."""
         first, *rest = shape
-        self.height, self.width = first, math.prod(rest)
-        self.paired = first >= 2 * SHORT and first % 2 == 0
         axes = [(first // 2, 2 * KEPT) if self.paired else (first, KEPT), *((n, KEPT) for n in rest)]
         factors: list[NDArray[np.float64]] = []
         lengths: list[int] = []
@@ -57,11 +65,16 @@ class View:
             else:
                 factors.append(basis)
                 lengths.append(n)
-        self.factors = [np.ascontiguousarray(f, np.float32) for f in factors]
-        self.lengths = lengths
-        self.size = math.prod(n // len(f) * f.shape[1] for n, f in zip(lengths, factors))
-        self.error = bounds.view_product(self.size, bounds.features([len(f) for f in factors]))
-        """Bound of the relative error of products in the view."""
+        return lengths, factors
+
+    def transform(self, z: NDArray[Any], factors: list[NDArray[Any]]) -> NDArray[Any]:
+        """Multiply axis after axis, the last one first; z has a row for each vector, its rows paired if they are."""
+        count, after = len(z), 1  # features of the axes already transformed
+        for n, basis in zip(self.lengths, factors):
+            block, kept = basis.shape
+            z = z.reshape(-1, block) @ basis if after == 1 else np.matmul(basis.T, z.reshape(-1, block, after))
+            after *= n // block * kept
+        return z.reshape(count, -1)
 
     def __call__(self, x: NDArray[np.float32], centre: float) -> NDArray[np.float32]:
         """`(count, values)` to `(count, size)`: the features of x - centre."""
@@ -70,12 +83,7 @@ class View:
             pair_rows(x.reshape(len(x), self.height, self.width), centre, z)
         else:
             z = x - np.float32(centre)
-        after = 1  # features of the axes already transformed
-        for n, basis in zip(self.lengths, self.factors):
-            block, kept = basis.shape
-            z = z.reshape(-1, block) @ basis if after == 1 else np.matmul(basis.T, z.reshape(-1, block, after))
-            after *= n // block * kept
-        return z.reshape(len(x), -1)
+        return self.transform(z, self.factors)
 
 
 class CoarseView:

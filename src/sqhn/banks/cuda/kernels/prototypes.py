@@ -18,6 +18,8 @@ numbered as in `visit`, are a list: `first` and `last` (nodes, room), -1 before;
 # mypy: ignore-errors
 from __future__ import annotations
 
+from types import FunctionType
+
 import triton
 import triton.language as tl
 
@@ -33,7 +35,13 @@ _KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.const
 _TIE, _U, _BRIEF = tl.constexpr(TIE), tl.constexpr(U), tl.constexpr(BRIEF * BRIEF)
 _LAST, _OVERWRITE = tl.constexpr(2**31 - 1), tl.constexpr(OVERWRITE)
 
-rough_of, lost = triton.jit(bounds.rough), triton.jit(bounds.lost)
+
+def in_triton(bound):
+    """A bound as Triton takes functions: its language must be among what they know."""
+    return triton.jit(FunctionType(bound.__code__, {**bound.__globals__, "tl": tl}, bound.__name__))
+
+
+rough_of, lost = in_triton(bounds.rough), in_triton(bounds.lost)
 
 
 @triton.jit
