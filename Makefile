@@ -32,5 +32,5 @@ $(VENV)/.experiments,torch $(VENV)/.dev: $(VENV)/.%: pyproject.toml constraints.
 	touch $@
 
 clean:
-	rm -rf $(VENV) out .mypy_cache .numba_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -exec rm -rf {} +

@@ -260,3 +260,25 @@ def test_newer_files(saved: Path) -> None:
     save_file(load_file(saved), saved, {"sqhn": json.dumps({"format": FORMAT + 1})})
     with pytest.raises(MemoryFileError, match=f"format {FORMAT + 1}.*upgrade"):
         SQHN.load(saved)
+
+
+def with_options(path: Path, **options: object) -> None:
+    """Save a memory of today as one that had other options."""
+    header, tensors = parts(SQHN.load(path))
+    header["options"] |= options
+    save(path, header, tensors)
+
+
+def test_options_that_there_were_load_at_their_defaults(saved: Path) -> None:
+    before = fingerprint(SQHN.load(saved))
+    with_options(saved, hidden_similarity="cosine", update_order="layerwise")
+    assert fingerprint(SQHN.load(saved)) == before
+    assert set(describe(saved)["options"]) == {"similarity", "blend", "rho", "propagation", "mu", "norm"}
+
+
+@pytest.mark.parametrize(("name", "value"), [("hidden_similarity", "weighted_mean"), ("update_order", "after")])
+def test_other_values_of_options_that_there_were_are_refused_by_name(saved: Path, name: str, value: str) -> None:
+    with_options(saved, **{name: value})
+    for read in (SQHN.load, describe):
+        with pytest.raises(MemoryFileError, match=f"{name}='{value}'"):
+            read(saved)

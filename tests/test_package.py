@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import subprocess
 import sys
@@ -11,9 +13,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from sqhn import bench
+from sqhn import SQHN, bench
 from sqhn.cli import app
 from sqhn.data import builtin, digits, photos, random_crops
+from sqhn.level import Options
 
 
 def test_importing_is_light() -> None:
@@ -74,3 +77,11 @@ def test_photos_do_not_overlap(size: int, count: int) -> None:
 def test_random_crops_are_seeded() -> None:
     np.testing.assert_array_equal(random_crops(5, seed=1), random_crops(5, seed=1))
     assert not np.array_equal(random_crops(5, seed=1), random_crops(5, seed=2))
+
+
+def test_the_options_of_a_memory_are_those_of_options() -> None:
+    """The list is written twice, so that editors and `help` show it: here, both are one."""
+    given = inspect.signature(SQHN).parameters
+    wanted = {field.name: field.default for field in dataclasses.fields(Options)}
+    assert {name: given[name].default for name in given if name in wanted} == wanted
+    assert set(given) - set(wanted) == {"input_shape", "levels", "capacity", "device"}

@@ -238,14 +238,31 @@ def test_recognition_by_the_error_of_recall() -> None:
     assert not reference.recognize_by_error(x[0] + 3).old
 
 
-def test_theorem_3_the_chosen_value_minimizes_what_is_left() -> None:
-    """kappa less the energy of the children is least at the value of largest activity."""
-    node = Node(Level(capacity=6), [4, 4], False, Options())
-    for _ in range(6):
-        y = np.zeros(8)
-        y[[RNG.integers(4), 4 + RNG.integers(4)]] = 1
-        node.learn(y, y, "none")
-    y = np.zeros(8)
-    y[[1, 6]] = 1
-    h = node.activity(y)
-    assert winner(h) == int(np.argmin(np.round(1.0 - h, 12)))
+def test_theorem_3_the_column_that_is_updated_is_the_one_that_an_update_changes_least() -> None:
+    """Every column in turn takes the same step toward the sample; the energy of the children grows least at the winner.
+
+    That energy is the mean probability of their values, so the theorem is about `weighted_mean`.
+    """
+    rng = np.random.default_rng(0)
+    node = Node(Level(capacity=6), [4, 4, 4], False, Options(), Reading(hidden_similarity="weighted_mean"))
+    node.m[:] = rng.dirichlet(np.ones(4), (6, 3)).reshape(6, 12)
+    node.grown = 6
+    for values in product(range(4), repeat=3):
+        places = np.arange(0, 12, 4) + values
+        sample = np.zeros(12)
+        sample[places] = 1
+        updated = node.m + 0.3 * (sample - node.m)
+        changes = updated[:, places].mean(axis=1) - node.m[:, places].mean(axis=1)
+        assert winner(node.activity(sample)) == np.argmin(changes)
+
+
+def test_strengths_before_or_after_the_update_are_the_same_to_a_root_that_is_not_full(
+    distinct: NDArray[np.float32],
+) -> None:
+    levels = [Level(4, 20), Level(capacity=20)]
+    usual, other = (
+        ReferenceSQHN((32, 32, 3), levels, reading=one) for one in (Reading(), Reading(update_order="after"))
+    )
+    for x in distinct[:12]:
+        assert usual.learn(x).index == other.learn(x).index
+    assert usual.root.grown == other.root.grown == 12

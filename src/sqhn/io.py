@@ -13,9 +13,7 @@ import hashlib
 import json
 import math
 import os
-import secrets
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,13 +26,14 @@ from safetensors.numpy import save as serialize
 
 from sqhn.banks.interface import Bank
 from sqhn.checks import as_shape
+from sqhn.files import write_whole
 from sqhn.level import Level, Options
 from sqhn.memory import MemoryFileError
 
 if TYPE_CHECKING:
     from sqhn.network import SQHN
 
-__all__ = ["FORMAT", "Header", "Tensors", "describe", "fill", "load", "parts", "save", "settings", "write_whole"]
+__all__ = ["FORMAT", "Header", "Tensors", "describe", "fill", "load", "parts", "save", "settings"]
 
 FORMAT = 2
 FIRST = 1  # without features, and without the steps of last writes, which count as 0
@@ -94,32 +93,6 @@ def fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
         bank.neurons.restore(state, step)
         bank.restore(state, values)
         values = bank.neurons.room
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file beside its place, then move it there: an old file of that name is replaced or as it was.
-
-    A link stays one: what it leads to is replaced.
-    """
-    path = Path(os.path.realpath(path))
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # new each time: a crash may have left one
-    try:
-        with draft.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError as error:  # it names the draft, which nobody asked for
-        _remove(draft)
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    except BaseException:
-        _remove(draft)
-        raise
-
-
-def _remove(draft: Path) -> None:
-    with suppress(OSError):  # the folder is not one, say; what went wrong first is what counts
-        draft.unlink(missing_ok=True)
 
 
 def load(path: str | os.PathLike[str], build: Callable[[Header, Tensors], None]) -> None:

@@ -14,14 +14,14 @@ triton = pytest.importorskip("triton")
 
 from triton import language as tl  # noqa: E402
 
-from sqhn.banks.cuda.kernels.neurons import fate  # noqa: E402
+from sqhn.banks.cuda.kernels.neurons import written_to  # noqa: E402
 
 
 @triton.jit
 def one(below, c, written, out, capacity, when_full: tl.constexpr):
     """Where a sample goes that resembles neuron 2 of 5 most, and what becomes of it."""
     j = tl.load(out)
-    to, kind = fate(tl.load(below) != 0, j, j + 3, c, written, capacity, when_full, 8)
+    to, kind = written_to(tl.load(below) != 0, j, j + 3, c, written, capacity, when_full, 8)
     tl.store(out, to)
     tl.store(out + 1, kind)
 

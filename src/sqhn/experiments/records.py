@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import sqhn
-from sqhn.io import write_whole
+from sqhn.files import write_whole
 
 __all__ = ["FILE", "Record", "append", "key_of", "provenance", "read", "write"]
 

@@ -212,16 +212,25 @@ def t1_7(results: Results) -> Finding:
 def online_claims(prefix: str, experiment: str, bar: float, bar_code: float, domain: str) -> None:
     """The same claims for one level and for three."""
     model = "SQHN L1" if experiment == "OC-L1" else "SQHN L3"
+    online_recall(prefix, experiment, model, bar, bar_code)
+    online_rivals(prefix, experiment, model, domain)
+    online_sizes(prefix, experiment, model)
 
-    def groups(results: Results) -> list[tuple[str, int, Results]]:
-        found = results.of(experiment, model=model)
-        return [(name, J, one) for name, some in found.each("set") for J, one in some.each("size")]
+
+def runs_of(results: Results, experiment: str, model: str) -> list[tuple[str, int, Results]]:
+    """Of every stream and size."""
+    found = results.of(experiment, model=model)
+    return [(name, J, one) for name, some in found.each("set") for J, one in some.each("size")]
+
+
+def online_recall(prefix: str, experiment: str, model: str, bar: float, bar_code: float) -> None:
+    """Before and past capacity."""
 
     @claim(f"{prefix}.1", experiment, "all pictures are recalled from noise until the memory is full", "1.0",
            f">= {bar} ({bar_code} with the code's alphas) at every test point up to J")  # fmt: skip
     def until_full(results: Results) -> Finding:
         lows = {}
-        for name, J, one in groups(results):
+        for name, J, one in runs_of(results, experiment, model):
             before = one.t + 1 <= J
             lows[f"{name} J={J}"] = float(one.curve("noisy_accuracy")[:, before].min())
         where = min(lows, key=lambda key: lows[key])
@@ -232,7 +241,7 @@ def online_claims(prefix: str, experiment: str, bar: float, bar_code: float, dom
            ">= line - .02, no rise > .02 (clean recall)")  # fmt: skip
     def above_line(results: Results) -> Finding:
         gaps, rises = {}, []
-        for name, J, one in groups(results):
+        for name, J, one in runs_of(results, experiment, model):
             after = one.t + 1 > J
             if after.any():
                 accuracy = one.mean("accuracy")[after]
@@ -241,6 +250,10 @@ def online_claims(prefix: str, experiment: str, bar: float, bar_code: float, dom
         where = min(gaps, key=lambda key: gaps[key])
         holds = gaps[where] >= -0.02 and max(rises) <= 0.02
         return Finding(holds, f"least distance {gaps[where]:+.3f} ({where}), largest rise {max(rises):.3f}")
+
+
+def online_rivals(prefix: str, experiment: str, model: str, domain: str) -> None:
+    """Against networks that are trained."""
 
     @claim(f"{prefix}.3", experiment, "no MHN trained online recalls anything", "0", "accuracy < .05 at t >= 100")
     def mhn_fails(results: Results) -> Finding:
@@ -254,13 +267,13 @@ def online_claims(prefix: str, experiment: str, bar: float, bar_code: float, dom
            "cumulative accuracy higher, cumulative error lower")  # fmt: skip
     def ahead(results: Results) -> Finding:
         holds = True
-        for name, J, one in groups(results):
+        for name, J, one in runs_of(results, experiment, model):
             for mhn in MHNS:
                 other = results.where(experiment, model=mhn, set=name, size=J)
                 if other:
                     holds &= bool(one.curve("noisy_accuracy").mean() > other.curve("noisy_accuracy").mean())
                     holds &= bool(one.curve("noisy_mse").mean() < other.curve("noisy_mse").mean())
-        accuracy = [one.curve("noisy_accuracy").mean() for _, _, one in groups(results)]
+        accuracy = [one.curve("noisy_accuracy").mean() for _, _, one in runs_of(results, experiment, model)]
         ours = f"SQHN cumulative accuracy {min(accuracy):.3f} to {max(accuracy):.3f}"
         return partly(holds, ours, results, experiment, MHNS)
 
@@ -276,6 +289,10 @@ def online_claims(prefix: str, experiment: str, bar: float, bar_code: float, dom
                 shared = [key for key in theirs if key.startswith(domain) and key in ours]
                 holds &= all(ours[key] < theirs[key] for key in shared)
         return partly(holds, f"SQHN at most {number(ours[where])} ({where})", results, experiment, MHNS)
+
+
+def online_sizes(prefix: str, experiment: str, model: str) -> None:
+    """More neurons."""
 
     @claim(f"{prefix}.6", experiment, "more neurons recall more, with less error", "", "for every stream, by means")
     def larger(results: Results) -> Finding:

@@ -197,6 +197,12 @@ def order_of(results: Results, experiment: str, model: str) -> list[tuple[str, i
 
 
 def online_figures(experiment: str, levels: str) -> None:
+    online_curves(experiment, levels)
+    online_cumulative(experiment, levels)
+    online_pictures(experiment, levels)
+
+
+def online_curves(experiment: str, levels: str) -> None:
     @drawing(
         f"{experiment}-curves".lower(), experiment,
         f"Online-continual learning with {levels}, medium size: recall of all pictures so far from noise "
@@ -223,6 +229,8 @@ def online_figures(experiment: str, levels: str) -> None:
         outside(figure, axes[0, 0])
         return figure
 
+
+def online_cumulative(experiment: str, levels: str) -> None:
     @drawing(
         f"{experiment}-cumulative".lower(), experiment,
         f"{levels.capitalize()}: recall from noise and its error, averaged over the test points of every stream (ON: "
@@ -254,6 +262,8 @@ def online_figures(experiment: str, levels: str) -> None:
         outside(figure, axes[2, 0])
         return figure
 
+
+def online_pictures(experiment: str, levels: str) -> None:
     @drawing(
         f"{experiment}-pictures".lower(), experiment,
         f"{levels.capitalize()}, medium size, at the end of a stream of classes: some of the pictures learned, first "

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.samples.common import PICTURES, SampleError, Write, check_places, chunk_of, named_after, written_whole
+from sqhn.files import written_whole
+from sqhn.samples.common import PICTURES, SampleError, Write, check_places, chunk_of, named_after
 
 __all__ = ["Arrays", "check_array", "open_array"]
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import secrets
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PICTURES", "SampleError", "Write", "check_file", "check_places", "chunk_of", "named_after", "written_whole"]
+__all__ = ["PICTURES", "SampleError", "Write", "check_file", "check_places", "chunk_of", "named_after"]
 
 PICTURES = (".png", ".jpg", ".jpeg")
 CHUNK = 256
@@ -54,21 +51,3 @@ def check_places(sources: list[Path], places: list[Path]) -> None:
         if place in taken:
             raise SampleError(f"{taken[place]} and {source} would both be written to {place}: rename one")
         taken[place] = source
-
-
-@contextmanager
-def written_whole(place: Path) -> Iterator[BinaryIO]:
-    """A file to write piece by piece, which gets its name when the block ends well.
-
-    For what may be larger than the memory of the machine; `io.write_whole` takes the whole content.
-    """
-    draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with draft.open("xb") as file:
-            yield file
-        draft.replace(place)
-    except BaseException as error:
-        draft.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, str(draft)):
-            error.filename = str(place)
-        raise

@@ -16,7 +16,7 @@ import numpy as np
 
 from sqhn.banks.cpu.compiled import compiled
 from sqhn.banks.cpu.kernels import neurons
-from sqhn.banks.cpu.kernels.neurons import Kept, Times, fate
+from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
 from sqhn.banks.rule import Rules
 from sqhn.level import TIE
 
@@ -260,7 +260,7 @@ def learn(lo, hi, children, codes, lists, kept, rules, times, heard_only, sent):
             j, h = -1, -np.inf
             if G:
                 j, h = decide(n, G, heard, lists, work, n * batch + t)
-            j, new, writes = fate(j, h, times.eps[t], n, G, kept, rules)
+            j, new, writes = written_to(j, h, times.eps[t], n, G, kept, rules)
             if writes:
                 if new and j < G:
                     erase(n, j, lists)

@@ -21,7 +21,7 @@ from sqhn.banks.cpu.kernels.decision import (
     squared,
     tighten,
 )
-from sqhn.banks.cpu.kernels.neurons import Kept, Times, fate
+from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
 from sqhn.banks.cpu.kernels.prototypes import strength, write
 from sqhn.banks.rule import Rules
 
@@ -125,7 +125,7 @@ def learn(lo, hi, x, products, look, prototypes, kept, rules, times, centre, sen
                 slack = error * length * spread
                 evaluated[n] += tighten(y, length, own, G, slack, centre, work)
                 j, s = decide(sample, own, G, slack, centre, work)
-            j, new, writes = fate(j, s, times.eps[t], n, G, kept, rules)
+            j, new, writes = written_to(j, s, times.eps[t], n, G, kept, rules)
             if writes:
                 write(n, j, new, s, sample.x, times.first + t, prototypes, kept, rules, centre)
                 step = 1.0 if new else 1.0 / kept.c[n, j]

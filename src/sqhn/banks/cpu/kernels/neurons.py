@@ -41,7 +41,7 @@ def least_used(c, written, G):
 
 
 @compiled
-def fate(j, a, eps, n, G, kept, rules):
+def written_to(j, a, eps, n, G, kept, rules):
     """Which neuron of node n a sample is written to that matches j best, whether as a new one, and whether at all."""
     full = rules.capacity <= G
     what = outcome(a < eps - TIE, full, rules.when_full)

@@ -18,7 +18,7 @@ from sqhn.banks.cpu.kernels.decision import (
     shift,
     shift_observed,
 )
-from sqhn.banks.cpu.kernels.neurons import Kept, Times, fate
+from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
 from sqhn.banks.cpu.kernels.prototypes import strength, write
 from sqhn.banks.rule import Rules
 
@@ -82,7 +82,7 @@ def learn(lo, hi, x, prototypes, kept, rules, times, centre, sent):
             if G:
                 cosines(ut, y, own.inv, G, work.upper)
                 j, s = decide(sample, own, G, error * np.sqrt(sample.xx), centre, work)
-            j, new, writes = fate(j, s, times.eps[t], n, G, kept, rules)
+            j, new, writes = written_to(j, s, times.eps[t], n, G, kept, rules)
             if writes:
                 write(n, j, new, s, sample.x, times.first + t, prototypes, kept, rules, centre)
                 for i in range(d):

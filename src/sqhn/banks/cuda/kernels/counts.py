@@ -16,7 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sqhn.banks.cuda.kernels.neurons import fate
+from sqhn.banks.cuda.kernels.neurons import written_to
 from sqhn.banks.rule import AVERAGED, BECAME, KEPT
 from sqhn.level import TIE
 
@@ -208,7 +208,7 @@ def walk(
         if G == 0:
             j = G * 0
             h = long * 0 - float("inf")
-        to, what = fate(h < threshold, j, G, c_n, written_n, capacity, when_full, J)
+        to, what = written_to(h < threshold, j, G, c_n, written_n, capacity, when_full, J)
         # What is known about the neuron, what it shares with the samples to come, and the next sample.
         soon = tl.minimum(t + 1, batch - 1)
         ahead = (later > t) & (later < tl.where(what == _KEPT, 0, batch))

@@ -9,7 +9,7 @@ import triton.language as tl
 
 from sqhn.banks.rule import AVERAGED, BECAME, FREEZE, KEPT, OVERWRITE
 
-__all__ = ["fate"]
+__all__ = ["written_to"]
 
 _KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
 _FREEZE, _OVERWRITE = tl.constexpr(FREEZE), tl.constexpr(OVERWRITE)
@@ -17,7 +17,7 @@ _NEVER = tl.constexpr(2**63 - 1)
 
 
 @triton.jit
-def fate(below, j, G, c_n, written_n, capacity, when_full: tl.constexpr, J: tl.constexpr):
+def written_to(below, j, G, c_n, written_n, capacity, when_full: tl.constexpr, J: tl.constexpr):
     """Where a sample goes that resembles neuron j most, `below` the threshold or not, and what becomes of it."""
     to = j
     kind = tl.where((capacity == G) & (when_full == _FREEZE), _KEPT, _AVERAGED)

@@ -25,7 +25,7 @@ import triton.language as tl
 
 from sqhn.banks import bounds
 from sqhn.banks.bounds import BRIEF, U
-from sqhn.banks.cuda.kernels.neurons import fate
+from sqhn.banks.cuda.kernels.neurons import written_to
 from sqhn.banks.rule import AVERAGED, BECAME, KEPT, OVERWRITE
 from sqhn.level import TIE
 
@@ -268,7 +268,7 @@ def walk(
                     earliest = tl.minimum(earliest, tl.where(s >= best_ - _TIE, i, _LAST))
                 j = tl.minimum(tl.min(earliest), G - 1).to(tl.int32)
                 below = tl.load(value_n + j) < tl.load(eps + t) - _TIE
-        to, what = fate(below | (G == 0), j, G, c_n, written_n, capacity, when_full, J)
+        to, what = written_to(below | (G == 0), j, G, c_n, written_n, capacity, when_full, J)
         # What is known about the neuron, its products with the samples to come, and the next sample.
         ahead = (later > t) & (later < tl.where(what == _KEPT, 0, batch))
         old = tl.load(A_n + cell(later, to, width, Q), mask=ahead, other=0.0)

@@ -1,0 +1,40 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["write_whole", "written_whole"]
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write piece by piece, beside its place; moved there when the block ends well.
+
+    An old file of that name is replaced or as it was. A link stays one: what it leads to is replaced.
+    """
+    place = Path(os.path.realpath(path))
+    draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")  # new each time: a crash may have left one
+    try:
+        with draft.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(place)
+    except BaseException as error:
+        with suppress(OSError):  # the folder is not one, say; what went wrong first is what counts
+            draft.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(draft)):  # a draft, which nobody asked for
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file from what is in memory."""
+    with written_whole(path) as file:
+        file.write(content)
