@@ -77,10 +77,10 @@ def as_samples(
 
 
 def as_floats(samples: NDArray[Any]) -> NDArray[np.float32]:
-    """Samples as float32; uint8 is read as /255."""
+    """Samples as float32, one row after another; uint8 is read as /255."""
     if samples.dtype == np.uint8:
-        return samples.astype(np.float32) / np.float32(255)
-    return samples.astype(np.float32, copy=False)
+        return samples.astype(np.float32, order="C") / np.float32(255)
+    return np.ascontiguousarray(samples, np.float32)
 
 
 def parts(count: int, size: int) -> Iterator[slice]:

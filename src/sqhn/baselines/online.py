@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -80,7 +80,7 @@ class OneLayer:
     """
 
     def __init__(self, matrix: Tensor, beta: float) -> None:
-        self.parameters, self.beta, self._torch = [matrix], beta, load_torch()
+        self.parameters, self.beta = [matrix], beta
 
     def forward(self, x: Tensor) -> Pass:
         (W,) = self.parameters
@@ -88,7 +88,7 @@ class OneLayer:
         return Pass(z @ W.T, z)
 
     def learning(self, x: Tensor, target: Tensor) -> Learning:
-        torch = self._torch
+        torch = load_torch()
         (W,) = self.parameters
         n = len(x)
         left, right = x.new_empty((2 * n, W.shape[0])), x.new_empty((2 * n, W.shape[1]))
@@ -255,6 +255,12 @@ class Trainer:
 class _Online(ABC):
     """The verbs around a model and its trainer; subclasses say which model."""
 
+    cannot: ClassVar[Mapping[str, str]] = {  # see `sqhn.testing`
+        "one shot": "one gradient step comes closer to a sample, but does not store it",
+        "from half": "it has no notion of missing values: they are black",
+        "len": "it counts its neurons, all there from the beginning",
+    }
+
     def __init__(
         self,
         input_shape: Sequence[int],
@@ -374,6 +380,11 @@ class OnlineMHN(_Online):
     learn: four products of `capacity * values` for each sample, `replay + 1` times that with replay.
     """
 
+    cannot: ClassVar[Mapping[str, str]] = {
+        **_Online.cannot,
+        "old and new": "it tells them apart only after many samples",
+    }
+
     def __init__(
         self,
         input_shape: Sequence[int],
@@ -446,6 +457,11 @@ class OnlineMHNTree(_Online):
 
     beta, rate, optimizer, consolidation, replay: as in `OnlineMHN`.
     """
+
+    cannot: ClassVar[Mapping[str, str]] = {
+        **_Online.cannot,
+        "recognize": "it is defined for one layer only, OnlineMHN",
+    }
 
     def __init__(
         self,

@@ -12,10 +12,10 @@ Yoo & Wood (BayesPCN, NeurIPS 2022), whose figures the SQHN paper's Table 1 repo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -207,6 +207,13 @@ class PredictiveMemory:
     at every call: it does not depend on what was asked before, and never changes the memory.
     """
 
+    cannot: ClassVar[Mapping[str, str]] = {  # see `sqhn.testing`
+        "recognize": "no rule for it was published",
+        "one shot": "what comes back is a prediction, close to the sample",
+        "from half": "what comes back is a prediction, close to the sample",
+        "answers one by one": "each sample of a batch starts from random hidden values of its own",
+        "len": "it has no neurons to count",
+    }
     particles = 1
 
     def __init__(
@@ -287,7 +294,7 @@ class PredictiveMemory:
     def _complete(self, pixels: Tensor, seen: NDArray[np.bool_], random: torch.Generator) -> tuple[Tensor, Tensor]:
         import torch
 
-        known = torch.tensor(seen, device=self.device)
+        known = torch.tensor(np.ascontiguousarray(seen), device=self.device)
         x = [torch.where(known, pixels, BLACK), *self._hidden(len(pixels), random)]
         energy, _ = descend(self._energy, x, ALL, self.steps * self.repeats, self.rate, known)
         return x[0], energy
@@ -379,6 +386,11 @@ class GPCN(PredictiveMemory):
     A step of learning costs 2 * width**2 multiply-adds per sample and layer; one of filling in missing pixels costs
     2 * values * width more.
     """
+
+    cannot: ClassVar[Mapping[str, str]] = {
+        **PredictiveMemory.cannot,
+        "batch equals loop": "it trains on the whole of a batch, again and again",
+    }
 
     def __init__(
         self,

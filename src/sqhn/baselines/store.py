@@ -8,8 +8,9 @@ torch; `NearestNeighbor` needs only NumPy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -100,6 +101,8 @@ class Rule(Protocol):
 
 class StoredSamples:
     """The verbs, for a store and a rule."""
+
+    cannot: ClassVar[Mapping[str, str]] = {"recognize": "it is defined for recall only"}  # see `sqhn.testing`
 
     def __init__(self, input_shape: Sequence[int], rule: Rule, capacity: int | None = None, **keep: Any) -> None:
         self.input_shape = as_shape(input_shape)
@@ -213,6 +216,12 @@ class GradInfMHN(StoredSamples):
         for sigma = 1/2); "euclidean" gives all the same.
     """
 
+    cannot: ClassVar[Mapping[str, str]] = {
+        **StoredSamples.cannot,
+        "from half": "missing values start black and come close to a row",
+        "answers one by one": "a batch stops together, when its last query is calm",
+    }
+
     def __init__(
         self,
         input_shape: Sequence[int],
@@ -244,6 +253,8 @@ class NearestNeighbor(StoredSamples):
     >>> memory.recognize(np.array([0.2, 0.7])).old, memory.recognize(np.array([0.1, 0.9])).old
     (True, False)
     """
+
+    cannot: ClassVar[Mapping[str, str]] = {}
 
     def __init__(
         self,
@@ -500,10 +511,12 @@ def _rounding(terms: int) -> float:
 
 def _loader(device: str) -> Callable[[NDArray[Any]], Tensor]:
     """Arrays to tensors on a device."""
-    torch = load_torch()
+    return partial(_tensor, load_torch().device(device))
 
-    where = torch.device(device)
-    return lambda array: torch.as_tensor(array if array.flags.writeable else array.copy(), device=where)
+
+def _tensor(device: Any, array: NDArray[Any]) -> Tensor:
+    tensor: Tensor = load_torch().as_tensor(array if array.flags.writeable else array.copy(), device=device)
+    return tensor
 
 
 def _numpy(tensor: Tensor) -> NDArray[Any]:

@@ -85,13 +85,12 @@ class Adam:
     def __init__(self, parameters: Sequence[Tensor], rate: float) -> None:
         torch = load_torch()
         self.parameters = parameters
-        for parameter in parameters:
-            parameter.grad = torch.empty_like(parameter)
         self._adam = torch.optim.Adam(parameters, lr=rate, fused=True)
 
     def step(self, terms: Sequence[Sequence[Gradient]]) -> None:
         for parameter, gradients in zip(self.parameters, terms):
-            assert parameter.grad is not None
+            if parameter.grad is None:  # at first, and in a copy
+                parameter.grad = parameter.new_empty(parameter.shape)
             dense(gradients, parameter.grad)
         self._adam.step()
 

@@ -138,8 +138,10 @@ class Cuda:
         """An array from wherever it is."""
         import torch
 
-        x: Tensor = array if is_tensor(array) else torch.from_numpy(np.require(array, requirements=["C", "W"]))
-        return x.to(self.place)
+        if not is_tensor(array):  # which torch takes only plain, and in the byte order of the machine
+            array = torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
+        x: Tensor = array.to(self.place)
+        return x
 
     @staticmethod
     def own(array: Tensor) -> Tensor:
