@@ -214,3 +214,16 @@ def test_the_options_are_those_that_there_are(heading: str, kind: type, more: se
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {f.name for f in fields(kind)} | more
     for hint in get_type_hints(kind).values():
         assert all(f'"{word}"' in section for word in get_args(hint) if isinstance(word, str))
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_what_is_said_about_the_code_is_there(name: str) -> None:
+    """Links lead somewhere, and files and folders that are named exist."""
+    page, package = ROOT / name, ROOT / "src" / "sqhn"
+    for link in re.findall(r"\]\(([^)#]+)\)", prose(page)):
+        assert (ROOT / link).exists(), link
+    paths = [code for code in inline(page) if re.fullmatch(r"[\w./-]+(\.py|\.md|/)", code)]
+    assert len(paths) > 5
+    for path in paths:
+        places = (ROOT / path, package / path, package / "banks" / path, package / "banks" / "cpu" / path)
+        assert any(place.exists() for place in places), path
