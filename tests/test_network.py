@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any
@@ -312,3 +314,18 @@ def test_pretraining_needs_levels_below_and_comes_first() -> None:
     assert (len(tree), tree.step) == (0, 0)
     tree.learn(x, root_only=True)
     assert (len(tree), tree.step, tree.banks[0].neurons.step) == (3, 3, 3)
+
+
+@pytest.mark.parametrize("levels", [[Level(capacity=5)], [Level(4, 5), Level(capacity=5)]])
+def test_a_memory_that_nobody_holds_gives_its_arrays_back_at_once(levels: list[Level]) -> None:
+    """Not when the garbage collector comes round: they may be most of what the machine has."""
+    memory = SQHN((32, 32), levels)
+    memory.learn(np.random.default_rng(0).random((8, 32, 32)))
+    memory.recall(np.zeros((32, 32)))
+    banks = [weakref.ref(bank) for bank in memory.banks]
+    gc.disable()
+    try:
+        del memory
+        assert [bank() for bank in banks] == [None] * len(levels)
+    finally:
+        gc.enable()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sqhn import SQHN, Level
 from sqhn.banks.cpu import prototypes
 from sqhn.banks.cpu.large import LargeNodes
+from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.level import TIE, Options
 from sqhn.reference import ReferenceSQHN
 from tests.helpers import assert_same_state, scaled_copies, ties_in_a_row, without_view
@@ -130,11 +131,11 @@ def test_products_may_be_as_wrong_as_they_admit(seed: int, coarse: bool, monkeyp
     rng = np.random.default_rng(seed)
     wrong = 0.2
 
-    def sloppy(self: LargeNodes, x: NDArray[np.float32]) -> tuple[Any, ...]:
-        P, gram, seen, error, whole = honest(self, x)
-        lengths = np.linalg.norm(x[0] - np.float32(self.bank.centre), axis=1)
-        G = int(self.bank.grown[0])
-        neurons = np.sqrt(self.bank.m2[0, :G])
+    def sloppy(self: LargeNodes, bank: Prototypes, x: NDArray[np.float32]) -> tuple[Any, ...]:
+        P, gram, seen, error, whole = honest(self, bank, x)
+        lengths = np.linalg.norm(x[0] - np.float32(bank.centre), axis=1)
+        G = int(bank.grown[0])
+        neurons = np.sqrt(bank.m2[0, :G])
         P[0, :, :G] += wrong * rng.choice([-1, 1], (len(lengths), G)) * lengths[:, None] * neurons
         gram[0] += wrong * rng.choice([-1, 1], gram[0].shape) * lengths[:, None] * lengths
         return P, gram, seen, error + wrong, whole
@@ -157,9 +158,9 @@ def test_errors_do_not_shrink_with_a_neuron_that_cancels(monkeypatch: pytest.Mon
     honest = LargeNodes.products
     wrong = 0.03
 
-    def pessimistic(self: LargeNodes, x: NDArray[np.float32]) -> tuple[Any, ...]:
-        P, gram, seen, error, whole = honest(self, x)
-        lengths = np.linalg.norm(x[0] - np.float32(self.bank.centre), axis=1)
+    def pessimistic(self: LargeNodes, bank: Prototypes, x: NDArray[np.float32]) -> tuple[Any, ...]:
+        P, gram, seen, error, whole = honest(self, bank, x)
+        lengths = np.linalg.norm(x[0] - np.float32(bank.centre), axis=1)
         gram[0] -= wrong * lengths[:, None] * lengths * (1 - np.eye(len(lengths), dtype=np.float32))
         return P, gram, seen, error + wrong, whole
 

@@ -16,7 +16,7 @@ from numba.core import config as numba_config
 
 config: Any = numba_config  # its settings are attributes that nobody declared
 
-__all__ = ["compiled", "fused", "summing"]
+__all__ = ["compiled", "fused", "inlined", "summing"]
 
 
 def _folder() -> str:
@@ -50,3 +50,8 @@ def summing(function: Callable[..., Any]) -> Any:
 def fused(function: Callable[..., Any]) -> Any:
     """As `compiled`; a product and a sum may be rounded once, where a bound covers both."""
     return compiled(function, fastmath={"contract", "nsz"})
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """As `compiled`, for a part of a loop: a call would count references to every array of the groups it takes."""
+    return compiled(function, forceinline=True)

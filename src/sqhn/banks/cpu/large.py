@@ -31,14 +31,14 @@ NO_GRAM = np.empty((0, 0), np.float32)
 
 
 class LargeNodes:
-    """How a bank of large nodes learns and answers."""
+    """How a bank of large nodes learns and answers; it holds no bank, which would keep itself alive."""
 
-    def __init__(self, bank: Prototypes, shape: tuple[int, ...]) -> None:
-        self.bank = bank
-        self.coarse = CoarseView(bank.nodes, shape, bank.centre)
+    def __init__(self, nodes: int, shape: tuple[int, ...], centre: float) -> None:
+        self.coarse = CoarseView(nodes, shape, centre)
 
-    def chunk_size(self, limit: int) -> int:
-        width = self.bank.nodes * min(self.bank.level.capacity, self.bank.neurons.most + limit)
+    @staticmethod
+    def chunk_size(bank: Prototypes, limit: int) -> int:
+        width = bank.nodes * min(bank.level.capacity, bank.neurons.most + limit)
         return max(1, min(limit, SCRATCH // max(1, width)))
 
     def reserve(self, room: int) -> None:
@@ -48,41 +48,43 @@ class LargeNodes:
         """Note that the prototypes j of the nodes n are new to the view."""
         self.coarse.moved[n, j] = STALE
 
-    def settle(self) -> None:
-        self.coarse.keep(self.bank.m)
+    def settle(self, bank: Prototypes) -> None:
+        self.coarse.keep(bank.m)
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def learn(self, x: NDArray[np.float32], sent: Sent) -> None:
-        bank, neurons, batch = self.bank, self.bank.neurons, x.shape[1]
+    def learn(self, bank: Prototypes, x: NDArray[np.float32], sent: Sent) -> None:
+        neurons, batch = bank.neurons, x.shape[1]
         evaluated = np.zeros(bank.nodes, np.int64)
         split_range(
-            kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x, self.products(x), self.coarse.arrays,
-            bank.prototypes, neurons.kept, bank.rules, neurons.times(batch), bank.centre, tuple(sent), evaluated,
+            kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x, self.products(bank, x),
+            self.coarse.arrays, bank.prototypes, neurons.kept, bank.rules, neurons.times(batch), bank.centre,
+            tuple(sent), evaluated,
         )  # fmt: skip
         self.coarse.judge(int(evaluated.sum()) / batch / bank.nodes, neurons.most, bank.m)
 
-    def products(self, x: NDArray[np.float32]) -> tuple[Any, ...]:
+    def products(self, bank: Prototypes, x: NDArray[np.float32]) -> tuple[Any, ...]:
         """Of samples with neurons and among samples, at every node (`Products`)."""
-        bank, batch, whole = self.bank, x.shape[1], bool(self.coarse.blind)
+        batch, whole = x.shape[1], bool(self.coarse.blind)
         seen = np.empty((bank.nodes, batch, bank.size if whole else self.coarse.view.size), np.float32)
         gram = np.empty((bank.nodes, batch, batch), np.float32)
         P = np.empty((bank.nodes, batch, min(bank.neurons.room, bank.neurons.most + batch)), np.float32)
         error = 0.0
         for n in range(bank.nodes):
-            seen[n] = self.see(x[n], whole)
+            seen[n] = self.see(bank, x[n], whole)
             np.matmul(seen[n], seen[n].T, out=gram[n])
-            error = max(error, self.multiply(n, seen[n], whole, P[n]))
+            error = max(error, self.multiply(bank, n, seen[n], whole, P[n]))
         return P, gram, seen, error, whole
 
-    def see(self, x: NDArray[np.float32], whole: bool) -> NDArray[np.float32]:
+    def see(self, bank: Prototypes, x: NDArray[np.float32], whole: bool) -> NDArray[np.float32]:
         """Samples (batch, size) less the centre, whole or through the coarse view."""
-        return x - np.float32(self.bank.centre) if whole else self.coarse.view(x, self.bank.centre)
+        return x - np.float32(bank.centre) if whole else self.coarse.view(x, bank.centre)
 
-    def multiply(self, n: int, seen: NDArray[np.float32], whole: bool, P: NDArray[np.float32]) -> float:
+    def multiply(
+        self, bank: Prototypes, n: int, seen: NDArray[np.float32], whole: bool, P: NDArray[np.float32]
+    ) -> float:
         """Products of samples with the neurons of node n, into P; returns a bound of their relative error."""
-        bank, centre = self.bank, self.bank.centre
-        G = int(bank.grown[n])
+        centre, G = bank.centre, int(bank.grown[n])
         if not whole:
             np.matmul(seen, self.coarse.features[n, :G].T, out=P[:, :G])
             return self.coarse.view.error
@@ -92,33 +94,40 @@ class LargeNodes:
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def best(self, evidence: Patches, k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
+    def best(self, bank: Prototypes, evidence: Patches, k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
         x, seen = evidence
-        for n in range(self.bank.nodes):
-            for part in parts(x.shape[1], max(1, SCRATCH // self.bank.neurons.most)):
+        for n in range(bank.nodes):
+            for part in parts(x.shape[1], max(1, SCRATCH // bank.neurons.most)):
                 if seen is None:
-                    self.best_of_whole(n, x[n, part], k[n, part], v[n, part])
+                    self.best_of_whole(bank, n, x[n, part], k[n, part], v[n, part])
                 else:
-                    self.best_of_observed(n, x[n, part], seen[n, part], k[n, part], v[n, part])
+                    self.best_of_observed(bank, n, x[n, part], seen[n, part], k[n, part], v[n, part])
 
-    def best_of_whole(self, n: int, x: NDArray[np.float32], k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
+    def best_of_whole(
+        self, bank: Prototypes, n: int, x: NDArray[np.float32], k: NDArray[np.int32], v: NDArray[np.float64]
+    ) -> None:
         """The winners k at one node and their similarities v, for whole samples."""
-        evaluated = self.look(n, x, bool(self.coarse.blind), k, v)
+        evaluated = self.look(bank, n, x, bool(self.coarse.blind), k, v)
         if len(x) > TRIAL and evaluated.min() == UNSEEN:  # the coarse view does not pay for these samples
             rest = np.flatnonzero(evaluated == UNSEEN)
             others = np.empty(len(rest), np.int32), np.empty(len(rest))
-            self.look(n, x[rest], True, *others)
+            self.look(bank, n, x[rest], True, *others)
             k[rest], v[rest] = others
 
     def look(
-        self, n: int, x: NDArray[np.float32], whole: bool, k: NDArray[np.int32], v: NDArray[np.float64]
+        self,
+        bank: Prototypes,
+        n: int,
+        x: NDArray[np.float32],
+        whole: bool,
+        k: NDArray[np.int32],
+        v: NDArray[np.float64],
     ) -> NDArray[np.int64]:
         """The same, by whole products or through the view; returns how many neurons were evaluated for each sample."""
-        bank, batch = self.bank, len(x)
-        G = int(bank.grown[n])
+        batch, G = len(x), int(bank.grown[n])
         P, evaluated = np.empty((batch, G), np.float32), np.empty(batch, np.int64)
-        seen = self.see(x, whole)
-        products = (P, NO_GRAM, seen, self.multiply(n, seen, whole, P), whole)
+        seen = self.see(bank, x, whole)
+        products = (P, NO_GRAM, seen, self.multiply(bank, n, seen, whole, P), whole)
         most = math.inf if whole else self.coarse.too_many(bank.neurons.most)
         split_range(
             kernels.best, batch, float(batch) * G + x.size, x, products, self.coarse.of_node(n), bank.of_node(n), G,
@@ -126,11 +135,17 @@ class LargeNodes:
         )  # fmt: skip
         return evaluated
 
+    @staticmethod
     def best_of_observed(
-        self, n: int, x: NDArray[np.float32], seen: NDArray[np.bool_], k: NDArray[np.int32], v: NDArray[np.float64]
+        bank: Prototypes,
+        n: int,
+        x: NDArray[np.float32],
+        seen: NDArray[np.bool_],
+        k: NDArray[np.int32],
+        v: NDArray[np.float64],
     ) -> None:
         """The same where values are missing."""
-        bank, batch = self.bank, len(x)
+        batch = len(x)
         G, centre = int(bank.grown[n]), np.float32(bank.centre)
         P, squares = np.empty((batch, G), np.float32), np.empty((batch, G), np.float32)
         mask = seen.astype(np.float32)

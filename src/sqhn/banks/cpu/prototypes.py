@@ -48,7 +48,9 @@ class Prototypes:
         self.m = np.zeros((nodes, 0, self.size), np.float32)
         self.m2 = np.zeros((nodes, 0))
         self.inv = np.zeros((nodes, 0), np.float32)
-        self.way: SmallNodes | LargeNodes = SmallNodes(self) if self.size <= SMALL else LargeNodes(self, shape)
+        self.way: SmallNodes | LargeNodes = (
+            SmallNodes() if self.size <= SMALL else LargeNodes(nodes, shape, self.centre)
+        )
 
     @property
     def grown(self) -> NDArray[np.int64]:
@@ -64,7 +66,7 @@ class Prototypes:
         return self.m[n], self.m2[n], self.inv[n]
 
     def chunk_size(self, limit: int) -> int:
-        return self.way.chunk_size(limit)
+        return self.way.chunk_size(self, limit)
 
     def reserve(self, more: int) -> None:
         room = self.neurons.wanted(more)
@@ -84,7 +86,7 @@ class Prototypes:
 
     def learn(self, evidence: Patches) -> Sent:
         sent = outcomes(self.nodes, evidence.x.shape[1])
-        self.way.learn(evidence.x, sent)
+        self.way.learn(self, evidence.x, sent)
         return sent
 
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
@@ -93,7 +95,7 @@ class Prototypes:
             kernels.hold, self.nodes, x.size, x, k, wrote, self.prototypes, self.neurons.kept, last, self.centre
         )
         self.way.changed(np.arange(self.nodes), k)
-        self.way.settle()
+        self.way.settle(self)
         self.neurons.steps += x.shape[1]
 
     def store(self, evidence: Patches) -> None:
@@ -106,13 +108,13 @@ class Prototypes:
     def derive(self) -> None:
         """Compute what is derived from the prototypes."""
         split_range(kernels.refresh_all, self.nodes, self.m.size, self.prototypes, self.grown, self.centre)
-        self.way.settle()
+        self.way.settle(self)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
     def best(self, evidence: Patches) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         k, v = np.empty(evidence.x.shape[:2], np.int32), np.empty(evidence.x.shape[:2])
-        self.way.best(evidence, k, v)
+        self.way.best(self, evidence, k, v)
         return k, v
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:

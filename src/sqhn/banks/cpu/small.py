@@ -18,13 +18,10 @@ __all__ = ["SmallNodes"]
 
 
 class SmallNodes:
-    """How a bank of small nodes learns and answers."""
-
-    def __init__(self, bank: Prototypes) -> None:
-        self.bank = bank
+    """How a bank of small nodes learns and answers; it holds no bank, which would keep itself alive."""
 
     @staticmethod
-    def chunk_size(limit: int) -> int:
+    def chunk_size(bank: Prototypes, limit: int) -> int:  # noqa: ARG004
         return limit
 
     def reserve(self, room: int) -> None:
@@ -33,18 +30,19 @@ class SmallNodes:
     def changed(self, n: Any, j: Any) -> None:
         """Nothing is derived here from the prototypes j of the nodes n."""
 
-    def settle(self) -> None:
+    def settle(self, bank: Prototypes) -> None:
         """Nothing waits here to be put in order."""
 
-    def learn(self, x: NDArray[np.float32], sent: Sent) -> None:
-        bank, neurons = self.bank, self.bank.neurons
+    @staticmethod
+    def learn(bank: Prototypes, x: NDArray[np.float32], sent: Sent) -> None:
+        neurons = bank.neurons
         split_range(
             kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x, bank.prototypes, neurons.kept,
             bank.rules, neurons.times(x.shape[1]), bank.centre, tuple(sent),
         )  # fmt: skip
 
-    def best(self, evidence: Patches, k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
-        bank = self.bank
+    @staticmethod
+    def best(bank: Prototypes, evidence: Patches, k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
         split_range(
             kernels.best, bank.nodes, float(evidence.x.size) * bank.neurons.most, evidence.x, *bank.mask(evidence),
             bank.prototypes, bank.grown, bank.centre, k, v,

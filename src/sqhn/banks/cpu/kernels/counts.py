@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sqhn.banks.cpu.compiled import compiled
+from sqhn.banks.cpu.compiled import compiled, inlined
 from sqhn.banks.cpu.kernels import neurons
 from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
 from sqhn.banks.rule import Rules
@@ -86,7 +86,7 @@ def count(pool, head, value):
     return pool[e, COUNT] if e != NONE else 0
 
 
-@compiled
+@inlined
 def add(n, j, q, value, times, lists):
     """Count a value of child q for neuron j."""
     pool, used, free, by_value, by_neuron, S = lists
@@ -137,7 +137,7 @@ def loud(s):
     return s if abs(s) > TIE else 0.0
 
 
-@compiled
+@inlined
 def hear(children, k, v, t, heard_only):
     """What a node with these children hears of sample t."""
     square = 0.0
@@ -149,7 +149,7 @@ def hear(children, k, v, t, heard_only):
     return Heard(children, k, v, t, np.sqrt(square), heard_only and silent)
 
 
-@compiled
+@inlined
 def squares_of(n, j, heard, lists):
     """The sum of squared counts of neuron j; if the norm asks for it, over the children that are not silent."""
     if not heard.partly:
@@ -170,7 +170,7 @@ def normalize(overlap, squares, length):
     return overlap / (length * np.sqrt(np.float64(squares))) if length > 0 else 0.0
 
 
-@compiled
+@inlined
 def activity_at(n, j, heard, lists):
     """h of one neuron."""
     overlap = 0.0
@@ -181,7 +181,7 @@ def activity_at(n, j, heard, lists):
     return normalize(overlap, squares_of(n, j, heard, lists), heard.length)
 
 
-@compiled
+@inlined
 def decide(n, G, heard, lists, scratch, stamp):
     """The winning neuron and its activity; stamp is a number that scratch.mark does not hold yet."""
     overlap, touched, mark = scratch
@@ -218,7 +218,7 @@ def decide(n, G, heard, lists, scratch, stamp):
     return first_of_all(n, G, heard, lists)
 
 
-@compiled
+@inlined
 def first_of_all(n, G, heard, lists):
     """The winner when no neuron agrees with the children (strengths may be negative): those at 0 count too."""
     best = -np.inf

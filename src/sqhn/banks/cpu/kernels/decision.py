@@ -12,7 +12,7 @@ import numpy as np
 
 from sqhn.banks import bounds
 from sqhn.banks.bounds import BRIEF
-from sqhn.banks.cpu.compiled import compiled, summing
+from sqhn.banks.cpu.compiled import compiled, inlined, summing
 from sqhn.level import TIE
 
 BLOCK = 128
@@ -57,7 +57,7 @@ def scratch(room):
     return Scratch(np.empty(room, np.float32), np.empty(room, np.int64), np.empty(room, np.float64))
 
 
-@compiled
+@inlined
 def of_node(prototypes, n):
     """Those of one node."""
     return Prototypes(prototypes.m[n], prototypes.m2[n], prototypes.inv[n])
@@ -105,7 +105,7 @@ def inner_single(y, m, centre):
     return total
 
 
-@compiled
+@inlined
 def similarity(sample, own, j, centre):
     """s of a sample and neuron j of a node."""
     if sample.masked:
@@ -173,7 +173,7 @@ def reaching(upper, G, bar):
     return many
 
 
-@compiled
+@inlined
 def decide(sample, own, G, slack, centre, scratch):
     """The winning neuron of a node and its similarity.
 
@@ -250,7 +250,7 @@ def next_best(upper, index, done, n, reached):
     return (index[done] if done < n else NOBODY), n
 
 
-@compiled
+@inlined
 def tighten(y, length, own, G, slack, centre, scratch):
     """Tight upper bounds, by whole products in float32, for the neurons that may be best; returns how many.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sqhn.banks import bounds
 from sqhn.banks.bounds import BRIEF
-from sqhn.banks.cpu.compiled import compiled, fused
+from sqhn.banks.cpu.compiled import compiled, fused, inlined
 from sqhn.banks.cpu.kernels.decision import (
     NOTHING,
     Prototypes,
@@ -75,7 +75,7 @@ def widths(room):
     return Widths(np.empty(room, np.float32), np.empty(room, np.float32), np.empty(room))
 
 
-@compiled
+@inlined
 def measure(lo, hi, moved, own, v2, error, whole, centre, widths):
     """How far the products of neurons lo..hi may be wrong, which moved so often."""
     ratio, loose, scale = widths

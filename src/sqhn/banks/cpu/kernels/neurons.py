@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from sqhn.banks import rule
-from sqhn.banks.cpu.compiled import compiled
+from sqhn.banks.cpu.compiled import compiled, inlined
 from sqhn.banks.rule import BECAME, KEPT
 from sqhn.level import TIE
 
@@ -40,7 +40,7 @@ def least_used(c, written, G):
     return least
 
 
-@compiled
+@inlined
 def written_to(j, a, eps, n, G, kept, rules):
     """Which neuron of node n a sample is written to that matches j best, whether as a new one, and whether at all."""
     full = rules.capacity <= G
@@ -50,7 +50,7 @@ def written_to(j, a, eps, n, G, kept, rules):
     return j, False, what != KEPT
 
 
-@compiled
+@inlined
 def count(n, j, new, a, step, kept, rules):
     """Note that neuron j of node n was written, as a new one or by averaging a sample that matched with a."""
     kept.written[n, j] = step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sqhn.banks.bounds import BRIEF
-from sqhn.banks.cpu.compiled import compiled
+from sqhn.banks.cpu.compiled import compiled, inlined
 from sqhn.banks.cpu.kernels.decision import NOTHING, Prototypes, Sample, observed, of_node, similarity, squared
 from sqhn.banks.cpu.kernels.neurons import Kept, count
 
@@ -18,7 +18,7 @@ def average_into(m, x, count):
         m[i] += (x[i] - m[i]) / step
 
 
-@compiled
+@inlined
 def write(n, j, new, s, x, step, prototypes, kept, rules, centre):
     """Grow or average neuron j of node n."""
     count(n, j, new, s, step, kept, rules)
@@ -29,7 +29,7 @@ def write(n, j, new, s, x, step, prototypes, kept, rules, centre):
     refresh(of_node(prototypes, n), j, centre)
 
 
-@compiled
+@inlined
 def refresh(own, j, centre):
     """What is derived from the prototype of neuron j of a node."""
     own.m2[j] = squared(own.m[j], centre)
@@ -44,7 +44,7 @@ def inverse(mm):
     return np.float32(1.0 / np.sqrt(mm))
 
 
-@compiled
+@inlined
 def strength(sample, own, j, new, before, centre, rules):
     """What a node sends up: its match after the update; if nobody hears it, the one before."""
     if rules.top:
@@ -75,7 +75,7 @@ def hold(lo, hi, x, k, wrote, prototypes, kept, step, centre):
             refresh(of_node(own, n), j, centre)
 
 
-@compiled
+@inlined
 def regard(x, seen, masked, centre):
     """A patch as it was seen, and whether nothing of it was."""
     if masked and not seen.all():
