@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sqhn.banks.cuda.arrays import full_precision
 from sqhn.banks.cuda.device import Cuda
-from sqhn.banks.cuda.neurons import full_precision
 from sqhn.bench import COLOUR, TREE, Result, fastest, pictures
 from sqhn.level import Level
 from sqhn.network import SQHN

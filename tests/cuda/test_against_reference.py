@@ -175,7 +175,7 @@ def test_samples_of_one_thing_a_batch_at_once_and_the_root_alone(device: str) ->
 @pytest.mark.parametrize("tree", ["one level", "two levels"])
 def test_an_interrupt_waits_for_the_end_of_a_chunk(tree: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from sqhn.banks.cuda import prototypes
-    from sqhn.banks.cuda.neurons import full_precision
+    from sqhn.banks.cuda.arrays import full_precision
 
     shape, levels = TREES[tree]
     x = stream(shape, "different", 12)

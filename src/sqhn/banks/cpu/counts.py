@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.kernels import counts as kernels
-from sqhn.banks.cpu.neurons import Neurons, enlarge
-from sqhn.banks.cpu.prototypes import outcomes
+from sqhn.banks.cpu.neurons import Neurons, enlarge, outcomes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Codes, Device, Sent, State, Support
 from sqhn.banks.rule import rules

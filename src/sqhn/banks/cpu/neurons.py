@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.interface import State
+from sqhn.banks.interface import Sent, State
 from sqhn.banks.saved import KINDS, check_growth
 from sqhn.level import Level
 
-__all__ = ["Neurons", "enlarge"]
+__all__ = ["Neurons", "enlarge", "outcomes"]
 
 
 class Neurons:
@@ -96,3 +96,11 @@ def enlarge(array: NDArray[Any], axis: int, length: int, fill: int = 0) -> NDArr
     larger = np.zeros(shape, array.dtype) if fill == 0 else np.full(shape, fill, array.dtype)
     larger[tuple(slice(n) for n in array.shape)] = array
     return larger
+
+
+def outcomes(nodes: int, batch: int) -> Sent:
+    """Room for what learning does."""
+    shape = (nodes, batch)
+    return Sent(
+        np.empty(shape, np.int32), np.empty(shape), np.empty(shape), np.empty(shape, bool), np.empty(shape, bool)
+    )

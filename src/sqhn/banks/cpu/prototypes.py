@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks.cpu.kernels import prototypes as kernels
 from sqhn.banks.cpu.large import LargeNodes
-from sqhn.banks.cpu.neurons import Neurons, enlarge
+from sqhn.banks.cpu.neurons import Neurons, enlarge, outcomes
 from sqhn.banks.cpu.small import SmallNodes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Device, Patches, Sent, State, Support
@@ -22,18 +22,10 @@ from sqhn.banks.rule import rules
 from sqhn.banks.saved import check_prototypes
 from sqhn.level import Level, Options
 
-__all__ = ["Prototypes", "outcomes"]
+__all__ = ["Prototypes"]
 
 SMALL = 64  # values per node up to which prototypes are met one sample at a time
 NOTHING = np.ones((1, 1, 1), bool)
-
-
-def outcomes(nodes: int, batch: int) -> Sent:
-    """Room for what learning does."""
-    shape = (nodes, batch)
-    return Sent(
-        np.empty(shape, np.int32), np.empty(shape), np.empty(shape), np.empty(shape, bool), np.empty(shape, bool)
-    )
 
 
 class Prototypes:

@@ -22,9 +22,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sqhn.banks.cuda.arrays import WALKERS, enlarge, power, spare, together
 from sqhn.banks.cuda.device import Cuda, owners
 from sqhn.banks.cuda.kernels import counts as kernels
-from sqhn.banks.cuda.neurons import WALKERS, Neurons, enlarge, power, spare, together
+from sqhn.banks.cuda.neurons import Neurons
 from sqhn.banks.interface import Codes, Sent, State, Support
 from sqhn.banks.rule import BECAME, KEPT, OVERWRITE, rules
 from sqhn.banks.saved import check_counts

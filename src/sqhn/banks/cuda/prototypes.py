@@ -12,18 +12,10 @@ import torch
 from torch import Tensor
 
 from sqhn.banks import bounds
+from sqhn.banks.cuda.arrays import WALKERS, enlarge, exact_products, full_precision, power, spare, together
 from sqhn.banks.cuda.device import Cuda
 from sqhn.banks.cuda.kernels import prototypes as kernels
-from sqhn.banks.cuda.neurons import (
-    WALKERS,
-    Neurons,
-    enlarge,
-    exact_products,
-    full_precision,
-    power,
-    spare,
-    together,
-)
+from sqhn.banks.cuda.neurons import Neurons
 from sqhn.banks.interface import Patches, Sent, State, Support
 from sqhn.banks.rule import BECAME, KEPT, rules
 from sqhn.banks.saved import check_prototypes
