@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from sqhn import io
 from sqhn.banks.devices import device_of
 from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Patches, Sent
+from sqhn.banks.rule import AVERAGED, BECAME, KEPT
 from sqhn.checks import as_shape
 from sqhn.door import answers, as_samples, parts, together
 from sqhn.inference import INFERENCES, LEARNING, MEMORIZING, RECOGNITION, Carrier, Inference, Message, by_name
@@ -201,7 +202,7 @@ class SQHN:
             raise ValueError("hold=True averages samples at level 1, and root_only=True leaves that as it is")
         sent, first = self._write(self._learn, samples, hold, root_only)
         step = first + 1 if single else self._device.give(self._device.count(first + 1, len(samples)), x)
-        index, grew, score = self._answers(x, single, sent.k[0], sent.grew[0], sent.score[0])
+        index, grew, score = self._answers(x, single, sent.k[0], sent.kind[0] == BECAME, sent.score[0])
         return Written(index, grew, score, step)
 
     def pretrain(self, x: ArrayLike) -> None:
@@ -260,12 +261,12 @@ class SQHN:
         others = self._split(samples[1:])
         sent = self._learn_chunk(samples[:1], last=False)
         more = len(samples) - 1
-        self._patterns.hold(others, sent[0].k[:, 0], sent[0].wrote[:, 0])
+        self._patterns.hold(others, sent[0].k[:, 0], sent[0].kind[:, 0] != KEPT)
         for below, bank, own in zip(sent, self._codes, sent[1:]):
-            bank.hold(Codes(below.k, below.v), more, own.k[:, 0], own.wrote[:, 0])
+            bank.hold(Codes(below.k, below.v), more, own.k[:, 0], own.kind[:, 0] != KEPT)
         self._settle()
         held = Sent(*(field[:, [0] * len(samples)] for field in sent[-1]))
-        held.grew[:, 1:] = False
+        held.kind[:, 1:] = held.kind[:, 1:].clip(max=AVERAGED)  # none of these became another neuron
         return held
 
     def memorize(self, x: ArrayLike) -> None:

@@ -141,6 +141,21 @@ def test_more_than_a_program_or_a_cache_holds(widest: int, device: str, monkeypa
         assert_same_answers(memory, reference, x[-3:])
 
 
+def test_so_many_values_that_entries_need_more_bits(device: str) -> None:
+    x = np.concatenate([stream((8, 8), "of few values", 30), stream((8, 8), "different", 20)])
+    few, many = (
+        SQHN((8, 8), [Level(4, values), Level(capacity=9, when_full="overwrite")], device=device)
+        for values in (100, 10**9)
+    )
+    for memory in (few, many):
+        memory._chunk = 16
+        memory.learn(x)
+    banks: list[Any] = [few.banks[1], many.banks[1]]
+    assert [bank.old.key.dtype.itemsize for bank in banks] == [4, 8]
+    assert fingerprint(few) == fingerprint(many)
+    np.testing.assert_array_equal(few.recall(x).x, many.recall(x).x)
+
+
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_tree_any_stream(data: st.DataObject, device: str) -> None:

@@ -60,15 +60,14 @@ class Codes(NamedTuple):
 class Sent(NamedTuple):
     """What a chunk of learning did at every node, all (nodes, batch).
 
-    k and v are what the parents hear; score is the best match before the update; grew: the sample became a neuron;
-    wrote: it changed one.
+    k and v are what the parents hear; score is the best match before the update; kind is what became of the sample
+    (`rule`).
     """
 
     k: Array
     v: Array
     score: Array
-    grew: Array
-    wrote: Array
+    kind: Array
 
 
 class Support(NamedTuple):

@@ -101,6 +101,4 @@ def enlarge(array: NDArray[Any], axis: int, length: int, fill: int = 0) -> NDArr
 def outcomes(nodes: int, batch: int) -> Sent:
     """Room for what learning does."""
     shape = (nodes, batch)
-    return Sent(
-        np.empty(shape, np.int32), np.empty(shape), np.empty(shape), np.empty(shape, bool), np.empty(shape, bool)
-    )
+    return Sent(np.empty(shape, np.int32), np.empty(shape), np.empty(shape), np.empty(shape, np.int32))

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-__all__ = ["WALKERS", "enlarge", "exact_products", "full_precision", "power", "spare", "together"]
+__all__ = ["enlarge", "exact_products", "full_precision", "power", "spare", "together"]
 
 PRODUCTS = threading.Lock()
-WALKERS = 8  # warps of a program that takes a chunk's decisions
 
 
 def enlarge(array: Tensor, axis: int, length: int, fill: float = 0) -> Tensor:

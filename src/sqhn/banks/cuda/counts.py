@@ -6,10 +6,9 @@ sorted by neuron, so do the values that a neuron expects. What was learned latel
 with every chunk and merged into the large one when it has grown to a share of it, and at the end of a call. Whoever
 asks in between merges for himself.
 
-Memory: 12 bytes per entry and order, where the least that could say the same,
-a value, a neuron and a count, is about 8; some 80 more for a moment while lists are merged. An entry is a child of a
-sample, or several that agree; it never takes children x values x neurons. For a chunk, its overlaps with all neurons
-and among its samples.
+Memory: 8 bytes per entry and order, or 12 where there are more than 2^31 that could be; some 80 more for a moment while
+lists are merged. An entry is a child of a sample, or several that agree; it never takes children x values x neurons.
+For a chunk, its overlaps with all neurons and among its samples.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sqhn.banks.cuda.arrays import WALKERS, enlarge, power, spare, together
+from sqhn.banks.cuda.arrays import enlarge, power, spare, together
 from sqhn.banks.cuda.device import Cuda, owners
 from sqhn.banks.cuda.kernels import counts as kernels
 from sqhn.banks.cuda.neurons import Neurons
 from sqhn.banks.interface import Codes, Sent, State, Support
-from sqhn.banks.rule import BECAME, KEPT, OVERWRITE, rules
+from sqhn.banks.rule import OVERWRITE, rules
 from sqhn.banks.saved import check_counts
 from sqhn.level import TIE, Level, Options
 
@@ -35,6 +34,7 @@ __all__ = ["Counts"]
 
 SCRATCH = 1 << 26  # overlaps held at once
 WIDEST = 4096  # neurons that one program looks at at once
+WALKERS = 16  # warps of a program that takes a chunk's decisions
 LATELY = 8  # chunks that wait at least before they are merged; and the share of what is stored that may wait
 
 
@@ -54,15 +54,21 @@ class Entries:
         """The keys of entries; sorted, they are in the order (node, child, value, neuron)."""
         _, children, values, neurons = self.limits
         packed: Tensor = ((n * children + q) * values + k) * neurons + j
-        return packed
+        return packed.to(self.key.dtype)
+
+    @property
+    def never(self) -> int:
+        """A key that sorts after all others."""
+        return torch.iinfo(self.key.dtype).max
 
     @property
     def fields(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Node, child, value and neuron of every entry."""
         _, children, values, neurons = self.limits
-        rest = self.key // neurons
+        key = self.key.long()
+        rest = key // neurons
         first = rest // values
-        return first // children, first % children, rest % values, self.key % neurons
+        return first // children, first % children, rest % values, key % neurons
 
     def by_neuron(self) -> tuple[Tensor, Tensor]:
         """Keys in the order (node, neuron, child, value), and counts."""
@@ -78,7 +84,7 @@ class Entries:
     def pack_by_neuron(self, n: Any, q: Any, k: Any, j: Any) -> Tensor:
         _, children, values, neurons = self.limits
         packed: Tensor = ((n * neurons + j) * children + q) * values + k
-        return packed
+        return packed.to(self.key.dtype)
 
     def lookup(self, n: Any, q: Any, k: Any, j: Any) -> Tensor:
         """The counts of entries, 0 where there is none."""
@@ -119,7 +125,8 @@ class Counts:
             )
         self._n = torch.arange(self.nodes, device=self.place)[:, None, None]  # for what is (nodes, children, batch)
         self._q = torch.arange(self.family, device=self.place)[None, :, None]
-        self.old = self.lately = self.none = Entries(limits, self._ints(0, torch.int64), self._ints(0, torch.int32))
+        number = torch.int32 if math.prod(limits) < 2**31 else torch.int64  # half of the work of sorting
+        self.old = self.lately = self.none = Entries(limits, self._ints(0, number), self._ints(0, torch.int32))
 
     @property
     def grown(self) -> Tensor:
@@ -192,15 +199,15 @@ class Counts:
             heard_shared, hearing, sides = self.overlaps(k, loud, width)[0], loud.sum(1), heard.sqrt()
         born = torch.full((self.nodes, neurons.room), -1, dtype=torch.int32, device=self.place)
         kernels.walk[(self.nodes,)](
-            overlap, shared, M, same, length, total, sides, heard, heard_shared, hearing, neurons.thresholds(batch),
-            self.S, neurons.c, neurons.mu, neurons.written, neurons.grown, born, winner, sent, a, kind, self.family,
-            batch, width, neurons.room, self.rules.capacity, self.rules.pseudo, neurons.step + 1,
-            when_full=self.rules.when_full, top=self.rules.top, partial=partial, ONE=width <= J, J=J, B=B,
-            num_warps=WALKERS,
+            (overlap, shared), (M, same), (length, total, neurons.thresholds(batch)), sides,
+            (heard, heard_shared, hearing), (self.S, neurons.c, neurons.mu, neurons.written, neurons.grown), born,
+            (winner, sent, a, kind), (self.family, batch, width, neurons.room), self.rules.capacity,
+            self.rules.pseudo, neurons.step + 1, when_full=self.rules.when_full, top=self.rules.top, partial=partial,
+            ONE=width <= J, J=J, B=B, num_warps=WALKERS,
         )  # fmt: skip
         self.write(k, winner, kind, born)
         neurons.learned(batch)
-        return Sent(winner, sent, a, kind == BECAME, kind != KEPT)
+        return Sent(winner, sent, a, kind)
 
     def overlaps(self, k: Tensor, v: Tensor, width: int) -> tuple[Tensor, Tensor]:
         """What samples share with neurons, weighed by strengths and plainly; both (nodes, batch, width)."""
@@ -208,14 +215,14 @@ class Counts:
         _, _, values, neurons = old.limits
         overlap = torch.empty((self.nodes, batch, width), dtype=torch.float64, device=self.place)
         shared = torch.empty((self.nodes, batch, width), dtype=torch.int32, device=self.place)
-        where = torch.empty((4, *k.shape), dtype=torch.int32, device=self.place)
+        where = tuple(torch.empty((4, *k.shape), dtype=torch.int32, device=self.place))
+        keys, counts = (old.key, lately.key), (old.count, lately.count)
         kernels.ranges[(-(-k.numel() // 256),)](
-            old.key, len(old.key), lately.key, len(lately.key), k, *where, k.numel(), batch, values, neurons, E=256
+            keys, (len(old.key), len(lately.key)), k, where, k.numel(), batch, values, neurons, E=256
         )
         kernels.overlaps[(batch, self.nodes)](
-            old.key, old.count, lately.key, lately.count, *where, k, v, overlap, shared, self.family, batch, width,
-            values, neurons, E=64, num_warps=2,
-        )  # fmt: skip
+            keys, counts, where, k, v, overlap, shared, self.family, batch, width, values, neurons, E=64, num_warps=2
+        )
         return overlap, shared
 
     def write(self, k: Tensor, winner: Tensor, kind: Tensor, born: Tensor) -> None:
@@ -227,16 +234,16 @@ class Counts:
                 if some := len(part.key):
                     kernels.forget[(-(-some // 256),)](
                         part.key, part.count, born, some, room, self.family * values * neurons, neurons,
-                        lately=part is self.lately, E=256,
+                        lately=part is self.lately, NEVER=part.never, E=256,
                     )  # fmt: skip
-        key = torch.empty(k.shape, dtype=torch.int64, device=self.place)
+        key = torch.empty(k.shape, dtype=self.old.key.dtype, device=self.place)
         B = power(batch, 16, 1024)
         kernels.enter[(self.family, self.nodes)](
-            k, winner, kind, born, key, self.family, batch, values, neurons, room, B=B
+            k, winner, kind, born, key, self.family, batch, values, neurons, room, NEVER=self.old.never, B=B
         )
         keys = torch.cat([self.lately.key, key.reshape(-1)]).sort().values
         count = self._ints(len(keys), torch.int32)
-        kernels.repeats[(-(-len(keys) // 256),)](keys, count, len(keys), E=256)
+        kernels.repeats[(-(-len(keys) // 256),)](keys, count, len(keys), NEVER=self.old.never, E=256)
         self.lately = Entries(self.old.limits, keys, count)
         if len(keys) >= max(LATELY * key.numel(), len(self.old.key) // LATELY):
             self.old, self.lately = self.entries, self.none

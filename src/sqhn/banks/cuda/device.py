@@ -53,15 +53,15 @@ def queue(place: Any) -> Any:
     """The stream of a device's memories; none where there is only Triton's interpreter."""
     import torch
 
-    return torch.cuda.Stream(place) if place.type == "cuda" else None  # type: ignore[no-untyped-call]
+    return torch.cuda.default_stream(place) if place.type == "cuda" else None
 
 
 class Cuda:
     """Arrays of torch on a device.
 
-    The memories of a device have a stream of their own, on which all their work is queued: what one thread changes and
-    what others ask is done in the order in which they had their turns, and arrays that are given back are used again in
-    that order too. The stream of whoever calls waits for it, and it for that one.
+    All work of a device's memories is queued on its default stream: what one thread changes and what others ask is done
+    in the order in which they had their turns, and arrays that are given back are used again in that order too. Whoever
+    calls from another stream: that one waits for it, and it for that one.
     """
 
     tensors = True
@@ -79,7 +79,7 @@ class Cuda:
         import torch
 
         caller = torch.cuda.current_stream(self.place) if self.queue else None
-        if caller is None or caller == self.queue:  # the interpreter; or a question within a question
+        if caller is None or caller == self.queue:
             yield
             return
         self.queue.wait_stream(caller)
@@ -171,7 +171,7 @@ class Cuda:
         if array.is_cuda:
             import torch
 
-            array.record_stream(torch.cuda.current_stream(array.device))  # it was made on another
+            array.record_stream(torch.cuda.current_stream(array.device))  # where it may have been made on another
         return array.to(x.device)  # type: ignore[attr-defined]
 
 

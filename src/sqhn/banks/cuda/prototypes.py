@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from sqhn.banks import bounds
-from sqhn.banks.cuda.arrays import WALKERS, enlarge, exact_products, full_precision, power, spare, together
+from sqhn.banks.cuda.arrays import enlarge, exact_products, full_precision, power, spare, together
 from sqhn.banks.cuda.device import Cuda
 from sqhn.banks.cuda.kernels import prototypes as kernels
 from sqhn.banks.cuda.neurons import Neurons
 from sqhn.banks.interface import Patches, Sent, State, Support
-from sqhn.banks.rule import BECAME, KEPT, rules
+from sqhn.banks.rule import rules
 from sqhn.banks.saved import check_prototypes
 from sqhn.level import Level, Options
 
@@ -29,6 +29,7 @@ CACHED = 1 << 23  # products that the cache of a large GPU can hold
 ABREAST = 4  # samples of a neuron that lie side by side where there are more
 ALIGNED = 16  # numbers that a row of products is a multiple of, so that several are read at once
 PART = 1 << 25  # products computed at once
+WALKERS = 8  # warps of a program that takes a chunk's decisions
 PLAIN = 256  # values per node up to which float32 products are near enough
 
 
@@ -110,24 +111,23 @@ class Prototypes:
         with full_precision():
             gram = torch.bmm(y, y.mT).float()
         k, looked, kind = torch.empty((3, *shape), dtype=torch.int32, device=self.place)
-        count = torch.empty(shape, dtype=torch.int64, device=self.place)
+        outcome = (k, looked, kind, torch.empty(shape, dtype=torch.int64, device=self.place))
         first, last = torch.full((2, self.nodes, neurons.room), -1, dtype=torch.int32, device=self.place)
         visits = torch.empty((self.nodes, 2 * batch), dtype=torch.int32, device=self.place)
         sums = torch.empty((*shape, 4), dtype=torch.float64, device=self.place)
         kernels.walk[(self.nodes,)](
-            A, top, gram, x, xx, facts, eps, self.m, norm, self.scale, self.moved, neurons.c, neurons.written,
-            neurons.grown, value, first, last, visits, k, looked, kind, count, batch, A.shape[2], tiles, neurons.room,
-            self.size, math.sqrt(self.size), self.rules.capacity, self.error + bounds.gamma(8), neurons.step + 1,
-            when_full=self.rules.when_full, Q=Q, J=J, T=power(tiles, 1, 1 << 20), B=power(batch, 16, 1 << 20),
-            num_warps=WALKERS, **rest,
+            (A, top, gram), (x, xx, facts, eps), (self.m, norm, self.scale, self.moved),
+            (neurons.c, neurons.written, neurons.grown), (first, last, visits), outcome, value,
+            (batch, A.shape[2], tiles, neurons.room, self.size), self.rules.capacity, math.sqrt(self.size),
+            self.error + bounds.gamma(8), neurons.step + 1, when_full=self.rules.when_full, Q=Q, J=J,
+            T=power(tiles, 1, 1 << 20), B=power(batch, 16, 1 << 20), num_warps=WALKERS, **rest,
         )  # fmt: skip
         kernels.replay[(2 * batch, self.nodes)](
-            x, xx, self.m, self.m2, self.unit, self.scale, self.moved, neurons.mu, first, visits, k, looked, kind,
-            count, sums, a, v, batch, neurons.room, self.size, self.rules.pseudo, top=self.rules.top,
-            num_warps=self.warps, **rest,
+            (x, xx), (self.m, self.m2, self.unit, self.scale, self.moved), neurons.mu, (first, visits), outcome, sums,
+            a, v, (batch, neurons.room, self.size), self.rules.pseudo, top=self.rules.top, num_warps=self.warps, **rest,
         )  # fmt: skip
         neurons.learned(batch)
-        return Sent(k, v, a, kind == BECAME, kind != KEPT)
+        return Sent(k, v, a, kind)
 
     def products(
         self, y: Tensor, facts: Tensor, norm: Tensor, width: int, tiles: int, J: int
@@ -229,9 +229,8 @@ class Prototypes:
             A = torch.bmm(y, unit.mT)
         value = torch.empty(A.shape, dtype=torch.float64, device=self.place)
         kernels.best[(batch, self.nodes)](
-            A, squares if masked else A, x, seen.byte() if seen is not None else x, xx, self.m, self.grown, value, k, v,
-            batch, width, self.neurons.room, self.size, self.masked_error if masked else self.error,
-            masked=masked,
+            A, squares if masked else A, (x, x if seen is None else seen.byte(), xx), self.m, self.grown, value, k, v,
+            (batch, width, self.neurons.room, self.size), self.masked_error if masked else self.error, masked=masked,
             J=power(width, 16, 1024), num_warps=max(4, self.warps), **self.blocks,
         )  # fmt: skip
         return k, v
@@ -263,8 +262,8 @@ class Prototypes:
         seen = evidence.seen
         s = torch.empty(len(support.value), dtype=torch.float64, device=self.place)
         kernels.at[(x.shape[1], self.nodes)](
-            x, x if seen is None else seen.byte(), self.measured(x, seen)[1], self.m, support.start, support.value, s,
-            x.shape[1], self.neurons.room, self.size, masked=seen is not None, num_warps=self.warps, **self.blocks,
+            (x, x if seen is None else seen.byte(), self.measured(x, seen)[1]), self.m, support.start, support.value,
+            s, x.shape[1], self.neurons.room, self.size, masked=seen is not None, num_warps=self.warps, **self.blocks,
         )  # fmt: skip
         return s
 

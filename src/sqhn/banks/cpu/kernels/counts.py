@@ -17,7 +17,7 @@ import numpy as np
 from sqhn.banks.cpu.compiled import compiled, inlined
 from sqhn.banks.cpu.kernels import neurons
 from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
-from sqhn.banks.rule import Rules
+from sqhn.banks.rule import BECAME, KEPT, Rules
 from sqhn.level import TIE
 
 NEURON, VALUE, COUNT, NEXT_BY_VALUE, NEXT_BY_NEURON = 0, 1, 2, 3, 4
@@ -251,7 +251,7 @@ def learn(lo, hi, children, codes, lists, kept, rules, times, heard_only, sent):
     """A chunk of online steps at nodes lo..hi."""
     lists, kept, rules, times = Lists(*lists), Kept(*kept), Rules(*rules), Times(*times)
     below, strengths = codes
-    k, v, a, grew, wrote = sent
+    k, v, a, kind = sent
     work, batch = scratch(lists.S.shape[1]), k.shape[1]
     for n in range(lo, hi):
         for t in range(batch):
@@ -260,14 +260,15 @@ def learn(lo, hi, children, codes, lists, kept, rules, times, heard_only, sent):
             j, h = -1, -np.inf
             if G:
                 j, h = decide(n, G, heard, lists, work, n * batch + t)
-            j, new, writes = written_to(j, h, times.eps[t], n, G, kept, rules)
-            if writes:
+            j, what = written_to(j, h, times.eps[t], n, G, kept, rules)
+            new = what == BECAME
+            if what != KEPT:
                 if new and j < G:
                     erase(n, j, lists)
                 neurons.count(n, j, new, h, times.first + t, kept, rules)
                 for q in range(children.shape[1]):
                     add(n, j, q, below[children[n, q], t], 1, lists)
-            k[n, t], a[n, t], grew[n, t], wrote[n, t] = j, h, new, writes
+            k[n, t], a[n, t], kind[n, t] = j, h, what
             if rules.top:
                 v[n, t] = 1.0 if new else h
             else:

@@ -23,7 +23,7 @@ from sqhn.banks.cpu.kernels.decision import (
 )
 from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
 from sqhn.banks.cpu.kernels.prototypes import strength, write
-from sqhn.banks.rule import Rules
+from sqhn.banks.rule import BECAME, KEPT, Rules
 
 STALE = 64  # updates after which the features of a neuron are computed anew
 TRIAL = 16  # samples of a question after which the coarse view is judged
@@ -104,7 +104,7 @@ def learn(lo, hi, x, products, look, prototypes, kept, rules, times, centre, sen
     prototypes, kept, rules, times = Prototypes(*prototypes), Kept(*kept), Rules(*rules), Times(*times)
     P, gram, seen, error, whole = products
     look = Features(*look)
-    k, v, a, grew, wrote = sent
+    k, v, a, kind = sent
     room, d = prototypes.m.shape[1], prototypes.m.shape[2]
     y, work, width, moved = np.empty(d, np.float32), scratch(room), widths(room), np.empty(room)
     for n in range(lo, hi):
@@ -125,8 +125,9 @@ def learn(lo, hi, x, products, look, prototypes, kept, rules, times, centre, sen
                 slack = error * length * spread
                 evaluated[n] += tighten(y, length, own, G, slack, centre, work)
                 j, s = decide(sample, own, G, slack, centre, work)
-            j, new, writes = written_to(j, s, times.eps[t], n, G, kept, rules)
-            if writes:
+            j, what = written_to(j, s, times.eps[t], n, G, kept, rules)
+            new = what == BECAME
+            if what != KEPT:
                 write(n, j, new, s, sample.x, times.first + t, prototypes, kept, rules, centre)
                 step = 1.0 if new else 1.0 / kept.c[n, j]
                 width.scale[j] = length if new else (1 - step) * width.scale[j] + step * length
@@ -140,7 +141,7 @@ def learn(lo, hi, x, products, look, prototypes, kept, rules, times, centre, sen
                     sight.moved[j] = moved[j]
                 measure(j, j + 1, moved, own, sight.v2, error, whole, centre, width)
                 spread = max(spread, width.scale[j] * own.inv[j])
-            k[n, t], a[n, t], grew[n, t], wrote[n, t] = j, s, new, writes
+            k[n, t], a[n, t], kind[n, t] = j, s, what
             v[n, t] = strength(sample, own, j, new, s, centre, rules)
     if lo == 0:
         kept.steps[0] += x.shape[1]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from sqhn.banks import rule
 from sqhn.banks.cpu.compiled import compiled, inlined
-from sqhn.banks.rule import BECAME, KEPT
+from sqhn.banks.rule import BECAME
 from sqhn.level import TIE
 
 
@@ -42,12 +42,12 @@ def least_used(c, written, G):
 
 @inlined
 def written_to(j, a, eps, n, G, kept, rules):
-    """Which neuron of node n a sample is written to that matches j best, whether as a new one, and whether at all."""
+    """Which neuron of node n a sample goes to that matches j best, and what becomes of it there."""
     full = rules.capacity <= G
     what = outcome(a < eps - TIE, full, rules.when_full)
     if what == BECAME:
-        return (least_used(kept.c[n], kept.written[n], G) if full else G), True, True
-    return j, False, what != KEPT
+        return (least_used(kept.c[n], kept.written[n], G) if full else G), what
+    return j, what
 
 
 @inlined

@@ -20,7 +20,7 @@ from sqhn.banks.cpu.kernels.decision import (
 )
 from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
 from sqhn.banks.cpu.kernels.prototypes import strength, write
-from sqhn.banks.rule import Rules
+from sqhn.banks.rule import BECAME, KEPT, Rules
 
 masked_product = compiled(bounds.masked_product)
 
@@ -67,7 +67,7 @@ def cosines(ut, y, inv, G, upper):
 def learn(lo, hi, x, prototypes, kept, rules, times, centre, sent):
     """A chunk of online steps at nodes lo..hi."""
     prototypes, kept, rules, times = Prototypes(*prototypes), Kept(*kept), Rules(*rules), Times(*times)
-    k, v, a, grew, wrote = sent
+    k, v, a, kind = sent
     room, d = prototypes.m.shape[1], prototypes.m.shape[2]
     ut, y = np.empty((d + -d % 4, room), np.float32), np.zeros(d + -d % 4, np.float32)
     work = scratch(room)
@@ -82,12 +82,13 @@ def learn(lo, hi, x, prototypes, kept, rules, times, centre, sent):
             if G:
                 cosines(ut, y, own.inv, G, work.upper)
                 j, s = decide(sample, own, G, error * np.sqrt(sample.xx), centre, work)
-            j, new, writes = written_to(j, s, times.eps[t], n, G, kept, rules)
-            if writes:
+            j, what = written_to(j, s, times.eps[t], n, G, kept, rules)
+            new = what == BECAME
+            if what != KEPT:
                 write(n, j, new, s, sample.x, times.first + t, prototypes, kept, rules, centre)
                 for i in range(d):
                     ut[i, j] = own.m[j, i] - np.float32(centre)
-            k[n, t], a[n, t], grew[n, t], wrote[n, t] = j, s, new, writes
+            k[n, t], a[n, t], kind[n, t] = j, s, what
             v[n, t] = strength(sample, own, j, new, s, centre, rules)
     if lo == 0:
         kept.steps[0] += x.shape[1]

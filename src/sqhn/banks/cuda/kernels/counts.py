@@ -6,7 +6,7 @@ after another and corrects the overlaps as neurons change. All of it is exact: c
 
 In all kernels: `overlap` (nodes, batch, width) sums of strengths times counts of the values that a sample and a neuron
 share, `shared` the same without strengths; `v` (nodes, children, batch) strengths and `k` values of the children; `S`
-sums of squared counts.
+sums of squared counts. What belongs together comes as a tuple, which the first lines of a kernel take apart.
 """
 
 # Triton reads these functions as its own language.
@@ -23,7 +23,7 @@ from sqhn.level import TIE
 __all__ = ["agreements", "best", "enter", "forget", "overlaps", "ranges", "repeats", "walk"]
 
 _TIE = tl.constexpr(TIE)
-_LAST, _NEVER = tl.constexpr(2**31 - 1), tl.constexpr(2**63 - 1)
+_LAST = tl.constexpr(2**31 - 1)
 _KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
 
 
@@ -61,9 +61,11 @@ def find(key, length, wanted, inside):
 
 
 @triton.jit
-def ranges(key, length, recent, recent_length, k, low, high, recent_low, recent_high, some, batch, values, neurons,
-           E: tl.constexpr):  # fmt: skip
+def ranges(keys, lengths, k, where, some, batch, values, neurons, E: tl.constexpr):
     """Where the entries of the children's values are in either list; all (nodes, children, batch), `some` of them."""
+    key, recent = keys
+    length, recent_length = lengths
+    low, high, recent_low, recent_high = where
     e = tl.program_id(0) * E + tl.arange(0, E)
     inside = e < some
     first = ((e // batch).to(tl.int64) * values + tl.load(k + e, mask=inside, other=0)) * neurons
@@ -89,9 +91,11 @@ def add(key, count, begin, end, first, strength, row, shared_row, E: tl.constexp
 
 
 @triton.jit
-def overlaps(key, count, recent, recent_count, low, high, recent_low, recent_high, k, v, overlap, shared,
-             family, batch, width, values, neurons, E: tl.constexpr):  # fmt: skip
+def overlaps(keys, counts, where, k, v, overlap, shared, family, batch, width, values, neurons, E: tl.constexpr):
     """Add up what one sample shares with the neurons of one node, child by child."""
+    key, recent = keys
+    count, recent_count = counts
+    low, high, recent_low, recent_high = where
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     row, shared_row = overlap + (n * batch + t) * width, shared + (n * batch + t) * width
     for b in range(0, width, E):
@@ -158,8 +162,7 @@ def first_best(h, i, best):
 
 @triton.jit(do_not_specialize=["step"])
 def walk(
-    overlap, shared, M, same, length, total, sides, heard, heard_shared, hearing, eps, S, c, mu, written, grown,
-    born, k, v, a, kind, family, batch, width, room, capacity, pseudo, step,
+    with_neurons, among, samples, sides, partly, neurons, born, outcome, sizes, capacity, pseudo, step,
     when_full: tl.constexpr, top: tl.constexpr, partial: tl.constexpr, ONE: tl.constexpr,
     J: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
@@ -173,6 +176,13 @@ def walk(
     A step waits for memory once: what the next one needs is loaded together with what is known about the neuron. If
     ONE, J neurons are all there are, and their counts are kept at hand.
     """
+    overlap, shared = with_neurons
+    M, same = among
+    length, total, eps = samples
+    heard, heard_shared, hearing = partly
+    S, c, mu, written, grown = neurons
+    k, v, a, kind = outcome
+    family, batch, width, room = sizes
     n = tl.program_id(0).to(tl.int64)
     overlap_n, shared_n = overlap + n * batch * width, shared + n * batch * width
     M_n, same_n = M + n * batch * batch, same + n * batch * batch
@@ -313,8 +323,8 @@ def activities(overlap, sides, i, G, length):
 
 
 @triton.jit
-def enter(k, winner, kind, born, key, family, batch, values, neurons, room, B: tl.constexpr):
-    """The keys of what the samples of a chunk wrote at one node by one child; the last of all where it was nothing.
+def enter(k, winner, kind, born, key, family, batch, values, neurons, room, NEVER: tl.constexpr, B: tl.constexpr):
+    """The keys of what the samples of a chunk wrote at one node by one child; NEVER where it was nothing.
 
     What a sample wrote before its neuron began anew is nothing. key (nodes, children, batch).
     """
@@ -327,31 +337,32 @@ def enter(k, winner, kind, born, key, family, batch, values, neurons, room, B: t
         wrote = wrote & (t >= tl.load(born + n * room + j, mask=inside, other=0))
         place = (n * family + q) * batch + t
         one = ((n * family + q) * values + tl.load(k + place, mask=inside, other=0)) * neurons + j
-        tl.store(key + place, tl.where(wrote, one, _NEVER), mask=inside)
+        tl.store(key + place, tl.where(wrote, one, NEVER), mask=inside)
 
 
 @triton.jit
-def repeats(key, count, length, E: tl.constexpr):
-    """How often each key of a sorted list comes, counted where it comes first; 0 elsewhere, and for `enter`'s last."""
+def repeats(key, count, length, NEVER: tl.constexpr, E: tl.constexpr):
+    """How often each key of a sorted list comes, counted where it comes first; 0 elsewhere, and for NEVER."""
     e = tl.program_id(0) * E + tl.arange(0, E)
     inside = e < length
-    own = tl.load(key + e, mask=inside, other=_NEVER)
-    first = inside & (own < _NEVER) & ((e == 0) | (tl.load(key + e - 1, mask=inside & (e > 0), other=0) != own))
+    own = tl.load(key + e, mask=inside, other=NEVER)
+    first = inside & (own < NEVER) & ((e == 0) | (tl.load(key + e - 1, mask=inside & (e > 0), other=0) != own))
     end = find(key, length, tl.where(first, own + 1, 0), first)
     tl.store(count + e, tl.where(first, end - e, 0), mask=inside)
 
 
 @triton.jit
-def forget(key, count, born, length, room, per_node, neurons, lately: tl.constexpr, E: tl.constexpr):
+def forget(key, count, born, length, room, per_node, neurons,
+           lately: tl.constexpr, NEVER: tl.constexpr, E: tl.constexpr):  # fmt: skip
     """Let the entries of neurons that began anew count nothing; those learned lately, which will be counted again, go.
 
     born (nodes, room) is not negative where a neuron did.
     """
     e = tl.program_id(0) * E + tl.arange(0, E)
-    own = tl.load(key + e, mask=e < length, other=_NEVER)
-    inside = (e < length) & (own < _NEVER)
+    own = tl.load(key + e, mask=e < length, other=NEVER)
+    inside = (e < length) & (own < NEVER)
     again = inside & (tl.load(born + own // per_node * room + own % neurons, mask=inside, other=-1) >= 0)
     if lately:
-        tl.store(key + e, tl.full([E], _NEVER, tl.int64), mask=again)
+        tl.store(key + e, tl.full([E], NEVER, key.dtype.element_ty), mask=again)
     else:
         tl.store(count + e, tl.zeros([E], tl.int32), mask=again)

@@ -11,7 +11,8 @@ order of `cell` and 1 where both have no length; `gram` products among samples; 
 |x - centre|^2; `m` prototypes (nodes, room, size), `m2` their squared lengths after the shift, `norm` the roots of
 those. What happened to sample t: `looked` is the neuron that it resembled most (-1: there was none), `k` the one it
 ended at, `kind` what became of it (`rule`), `count` the neuron's count after that. The visits to a neuron,
-numbered as in `visit`, are a list: `first` and `last` (nodes, room), -1 before; `next_` (nodes, 2 batch).
+numbered as in `visit`, are a list: `first` and `last` (nodes, room), -1 before; `next_` (nodes, 2 batch). What belongs
+together comes as a tuple, which the first lines of a kernel take apart.
 """
 
 # Triton reads these functions as its own language.
@@ -180,8 +181,7 @@ def measure(
 
 @triton.jit(do_not_specialize=["step"])
 def walk(
-    A, top, gram, x, xx, facts, eps, m, norm, scale, moved, c, written, grown, value, first, last, next_, k, looked,
-    kind, count, batch, width, tiles, room, size, root_size, capacity, error, step,
+    products, samples, prototypes, neurons, visits, outcome, value, sizes, capacity, root_size, error, step,
     when_full: tl.constexpr, centre: tl.constexpr, Q: tl.constexpr, J: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
     D: tl.constexpr,
 ):  # fmt: skip
@@ -196,6 +196,13 @@ def walk(
     before. All of it is float32, whose errors `slack` covers: that of the products, of this arithmetic, and of what the
     float32 prototypes lose when they move.
     """
+    A, top, gram = products
+    x, xx, facts, eps = samples
+    m, norm, scale, moved = prototypes
+    c, written, grown = neurons
+    first, last, next_ = visits
+    k, looked, kind, count = outcome
+    batch, width, tiles, room, size = sizes
     n = tl.program_id(0).to(tl.int64)
     A_n, gram_n = A + n * ((batch + Q - 1) // Q * Q) * width, gram + n * batch * batch
     x_n, top_n = x + n * batch * size, top + n * batch * tiles
@@ -291,14 +298,14 @@ def walk(
             anew, still = what == _BECAME, add == 0  # what has no length moves nothing
             of_old = tl.where(anew, 0.0, tl.where(still, 1.0, keep * unit))
             of_new = tl.where(anew, 1.0, tl.where(still, 0.0, add * unit))
-            products = of_old * old + of_new * (g + flats * tl.where(flat, 1.0, 0.0))  # both flat: 1
-            tl.store(A_n + cell(later, to, width, Q), products, mask=ahead)
+            corrected = of_old * old + of_new * (g + flats * tl.where(flat, 1.0, 0.0))  # both flat: 1
+            tl.store(A_n + cell(later, to, width, Q), corrected, mask=ahead)
             if T == 1:
                 g_soon = tl.where(flat & (long_soon < 0), 1.0, g_soon)
                 next_row = tl.where(lane == to, of_old * old_soon + of_new * g_soon, next_row)
             else:
                 bounds = top_n + later * tiles + to // J
-                tl.store(bounds, tl.maximum(tl.load(bounds, mask=ahead, other=0.0), products), mask=ahead)
+                tl.store(bounds, tl.maximum(tl.load(bounds, mask=ahead, other=0.0), corrected), mask=ahead)
             tl.store(c_n + to, used)
             tl.store(written_n + to, step.to(tl.int64) + t)
             tl.store(norm_n + to, tl.where(anew, add, square * unit))
@@ -341,11 +348,15 @@ def visit(e, j, before, first_n, last_n, next_n, batch):
 
 @triton.jit
 def replay(
-    x, xx, m, m2, unit, scale, moved, mu, first, next_, k, looked, kind, count, sums, a, v,
-    batch, room, size, pseudo,
+    samples, prototypes, mu, visits, outcome, sums, a, v, sizes, pseudo,
     top: tl.constexpr, centre: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """What happened in a chunk to one neuron, on its vector. sums (nodes, batch, 4) is scratch."""
+    x, xx = samples
+    m, m2, unit, scale, moved = prototypes
+    first, next_ = visits
+    k, looked, kind, count = outcome
+    batch, room, size = sizes
     n = tl.program_id(1).to(tl.int64)
     begin = tl.program_id(0)
     x_n, xx_n, sums_n = x + n * batch * size, xx + n * batch, sums + n * batch * 4
@@ -452,8 +463,7 @@ def evaluate(j, x_t, seen_t, xx, m_n, size, masked: tl.constexpr, centre: tl.con
 
 @triton.jit
 def best(
-    A, squares, x, seen, xx, m, grown, value, k, v,
-    batch, width, room, size, error,
+    A, squares, samples, m, grown, value, k, v, sizes, error,
     masked: tl.constexpr, centre: tl.constexpr, J: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The winner and its similarity for one sample at one node; value (nodes, batch, width) is scratch.
@@ -461,6 +471,8 @@ def best(
     If masked, xx and A run over what was observed (xx is negative where nothing was), and squares (nodes, batch, width)
     are the squared lengths of the neurons' unit vectors there.
     """
+    x, seen, xx = samples
+    batch, width, room, size = sizes
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
     row, value_t = A + place * width, value + place * width
@@ -529,9 +541,10 @@ def products(row, squares, b, G, masked: tl.constexpr, J: tl.constexpr):
 
 
 @triton.jit
-def at(x, seen, xx, m, start, candidate, s, batch, room, size,
+def at(samples, m, start, candidate, s, batch, room, size,
        masked: tl.constexpr, centre: tl.constexpr, D: tl.constexpr):  # fmt: skip
     """The similarities of the candidates of one sample at one node."""
+    x, seen, xx = samples
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
     own = tl.load(xx + place)
