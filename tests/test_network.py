@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import pickle
-import weakref
 from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any
@@ -322,10 +321,14 @@ def test_a_memory_that_nobody_holds_gives_its_arrays_back_at_once(levels: list[L
     memory = SQHN((32, 32), levels)
     memory.learn(np.random.default_rng(0).random((8, 32, 32)))
     memory.recall(np.zeros((32, 32)))
-    banks = [weakref.ref(bank) for bank in memory.banks]
+    gc.collect()
     gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         del memory
-        assert [bank() for bank in banks] == [None] * len(levels)
+        gc.collect()
+        assert [one for one in gc.garbage if type(one).__module__.startswith("sqhn")] == []
     finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
         gc.enable()

@@ -19,17 +19,17 @@ config: Any = numba_config  # its settings are attributes that nobody declared
 __all__ = ["compiled", "fused", "inlined", "summing"]
 
 
-def _folder() -> str:
+def folder_of(package: Path) -> str:
     """Beside the code if that can be written to, else in the user's cache; or where NUMBA_CACHE_DIR says."""
-    banks = Path(__file__).parents[1]
+    banks = package / "banks"
     beside = banks / "cpu" / "__pycache__"
     base = beside if os.access(beside.parent, os.W_OK) else Path.home() / ".cache" / "sqhn"
-    files = [*banks.glob("*.py"), *(banks / "cpu").rglob("*.py"), banks.parent / "level.py"]
+    files = [*banks.glob("*.py"), *(banks / "cpu").rglob("*.py"), package / "level.py"]
     sources = b"".join(path.read_bytes() for path in sorted(files)) + str(config.BOUNDSCHECK).encode()
     return str(Path(config.CACHE_DIR or base) / hashlib.sha256(sources).hexdigest()[:16])
 
 
-FOLDER = _folder()
+FOLDER = folder_of(Path(__file__).parents[2])
 
 
 def compiled(function: Callable[..., Any], **how: Any) -> Any:
