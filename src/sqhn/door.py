@@ -20,6 +20,8 @@ LARGEST = 1e15
 
 def is_tensor(x: object) -> bool:
     """Whether x is a torch tensor; torch need not be there."""
+    if isinstance(x, np.ndarray):  # mostly
+        return False
     return type(x).__module__.partition(".")[0] == "torch" and hasattr(x, "detach")
 
 
@@ -129,7 +131,8 @@ def _within(batch: Any) -> bool:
     if not isinstance(batch, np.ndarray):
         low, high = batch.aminmax()
         return bool((low >= -LARGEST) & (high <= LARGEST))  # one answer to wait for
-    return bool(batch.min() >= -LARGEST and batch.max() <= LARGEST)
+    low, high = np.minimum.reduce(batch, None), np.maximum.reduce(batch, None)  # as min() and max(), sooner
+    return bool(low >= -LARGEST and high <= LARGEST)
 
 
 def _kind(array: Any) -> tuple[bool, bool]:

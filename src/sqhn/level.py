@@ -73,7 +73,7 @@ class Level:
         0.5
         """
         if math.isinf(self.alpha):
-            return self.gamma * np.ones(np.shape(t))[()]
+            return np.full(np.shape(t), self.gamma)[()]
         return self.gamma * self.alpha / (t + self.alpha)
 
 

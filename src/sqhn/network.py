@@ -36,7 +36,18 @@ Found = TypeVar("Found")
 Part = Literal["all", "below", "root"]
 """Which levels learn: all, those below the memory node, or it alone."""
 
-OWN = {"_input_shape", "_levels", "_options", "_tilings", "_device", "_chunk", "_turns", "_patterns", "_codes"}
+OWN = {
+    "_input_shape",
+    "_levels",
+    "_options",
+    "_tilings",
+    "_terms",
+    "_device",
+    "_chunk",
+    "_turns",
+    "_patterns",
+    "_codes",
+}
 """The attributes of a memory; others are a subclass's."""
 
 
@@ -83,6 +94,8 @@ class SQHN:
         self._levels = as_levels(levels, capacity)
         self._options = Options(similarity, blend, rho, propagation, mu, norm)
         self._tilings = plan(self._input_shape, self._levels)
+        # The number of terms of the energy: nodes of level 1, plus hidden nodes other than the root.
+        self._terms = self._tilings[0].nodes + sum(tiling.nodes for tiling in self._tilings) - 1
         self._device = device_of(device)
         self._chunk = self._device.chunk
         self._turns = Turns()
@@ -349,11 +362,6 @@ class SQHN:
         return together(done, self._device.concatenate)
 
     # -- energy and recognition ----------------------------------------------------------------------------------
-
-    @property
-    def _terms(self) -> int:
-        """The number of terms of the energy: nodes of level 1, plus hidden nodes other than the root."""
-        return self._tilings[0].nodes + sum(tiling.nodes for tiling in self._tilings) - 1
 
     def energy(self, x: ArrayLike, *, inference: str | Inference = "paper") -> Score:
         """The energy of the recalled state, in [0, 1]: how well the tree explains x."""

@@ -58,8 +58,9 @@ class Neurons:
 
     def times(self, batch: int) -> tuple[int, NDArray[np.float64]]:
         """The first of the next steps and the growth thresholds of all of them (`Times`)."""
-        eps: NDArray[np.float64] = self.level.threshold(np.arange(self.step, self.step + batch))
-        return self.step + 1, eps
+        step = self.step
+        eps: NDArray[np.float64] = self.level.threshold(np.arange(step, step + batch))
+        return step + 1, eps
 
     def append(self, count: int) -> NDArray[np.int64]:
         """Count `count` new neurons at every node; their indices (nodes, count)."""
