@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -970,6 +971,15 @@ class TestExtras:
         with pytest.raises(typer.Exit), failing(ImportError):
             load_torch()
         assert capsys.readouterr().err == "this memory needs PyTorch: pip install 'sqhn[torch]'\n"
+
+
+@pytest.mark.parametrize("words", [[], ["learn"], ["recall"], ["recognize"], ["info"], ["bench"], ["data", "get"]])
+def test_help_has_a_short_name(words: list[str]) -> None:
+    assert well(*words, "-h") == well(*words, "--help")
+
+
+def test_the_version() -> None:
+    assert well("--version") == f"sqhn {version('sqhn')}\n"
 
 
 def test_a_progress_bar_is_for_terminals_and_never_on_stdout(

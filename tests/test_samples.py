@@ -64,6 +64,23 @@ class TestPictures:
             assert read(path).shape == shape
             np.testing.assert_allclose(everything(read(path)), 100, atol=2)
 
+    @pytest.mark.parametrize("name", ["a.webp", "a.bmp", "a.gif"])
+    def test_other_formats(self, name: str, tmp_path: Path) -> None:
+        colors = np.repeat(pixels(1, 6, 3), 4, axis=0)  # few enough for a palette
+        found = read(put(tmp_path / name, colors, **({"lossless": True} if name == "a.webp" else {})))
+        assert (found.names, found.shape) == ([name], (4, 6, 3))
+        np.testing.assert_array_equal(everything(found)[0], colors)
+
+    @pytest.mark.parametrize(("name", "shape"), [("a.webp", (4, 6, 3)), ("a.bmp", (4, 6)), ("a.gif", (4, 6, 3))])
+    def test_which_formats_are_grey(self, name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+        assert read(put(tmp_path / name, pixels(4, 6))).shape == shape
+
+    @pytest.mark.parametrize("name", ["a.webp", "a.gif", "a.png"])
+    def test_of_what_moves_the_first_frame_is_taken(self, name: str, tmp_path: Path) -> None:
+        black, *later = [Image.fromarray(np.full((4, 6, 3), value, np.uint8)) for value in (0, 100, 255)]
+        black.save(tmp_path / name, save_all=True, append_images=later)
+        np.testing.assert_array_equal(everything(read(tmp_path / name)), np.zeros((1, 4, 6, 3)))
+
     def test_a_mixed_folder_is_color(self, tmp_path: Path) -> None:
         grey, color = pixels(4, 4), pixels(4, 4, 3)
         put(tmp_path / "a.png", grey)

@@ -21,7 +21,8 @@ __all__ = ["info", "learn", "recall", "recognize"]
 WRONG = (OSError, ValueError, MemoryError)  # with a file, with a sample, with the machine
 
 Source = Annotated[
-    Path, typer.Argument(help="A folder of pictures (.png, .jpg, .jpeg), one picture, or a .npy file of samples.")
+    Path,
+    typer.Argument(help="A folder of pictures (png, jpg, webp, bmp, gif), one picture, or a .npy file of samples."),
 ]
 MemoryFile = Annotated[Path, typer.Option("--memory", help="The file of the memory.")]
 Resize = Annotated[

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 __all__ = ["PICTURES", "SampleError", "Write", "check_file", "check_places", "chunk_of", "named_after"]
 
-PICTURES = (".png", ".jpg", ".jpeg")
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
 CHUNK = 256
 CHUNK_BYTES = 1 << 24
 

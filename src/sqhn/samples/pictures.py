@@ -1,8 +1,9 @@
 """Pictures in files, uint8 all the way: grey ones have shape (height, width), color ones (height, width, 3).
 
-Palettes and transparency count as color, and the transparency is dropped; an EXIF orientation is ignored. Every header
-is read before the first picture is decoded, so what does not fit is named at once. Then chunks are decoded a little
-ahead of whoever asks for them: millions of pictures need little memory, and decoding overlaps with learning.
+Palettes and transparency count as color (a .webp is always in color, a .gif nearly always), and the transparency is
+dropped; an EXIF orientation is ignored; of what moves, the first frame is taken. Every header is read before the first
+picture is decoded, so what does not fit is named at once. Then chunks are decoded a little ahead of whoever asks for
+them: millions of pictures need little memory, and decoding overlaps with learning.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ __all__ = ["Pictures", "Size", "check_pictures", "decode", "find"]
 
 SMALL = 64 * 64  # pixels up to which one thread decodes faster than several: they would wait for each other
 THREADS = 4
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 
 Size = tuple[int, int]  # width, height: as everybody writes the sizes of pictures
 
@@ -148,7 +150,7 @@ def check_pictures(root: Path, names: Sequence[str], shape: tuple[int, ...] | No
     if shape is None:
         shape = (size[1], size[0]) if colored is None else (size[1], size[0], 3)
     elif len(shape) == 2 and colored is not None:
-        raise SampleError(f"{colored} is a color picture, but the memory holds grey ones: convert it to grey")
+        raise SampleError(f"{colored} is a color picture, but the memory holds grey ones: convert it to a grey .png")
     threads = 1 if pixels <= SMALL else min(THREADS, get_num_threads())
     return Pictures(root, names, shape, resize, threads)
 
@@ -177,7 +179,7 @@ def _picture(path: Path) -> Iterator[Image]:
     from PIL import Image
 
     try:
-        with Image.open(path, formats=("PNG", "JPEG")) as picture:
+        with Image.open(path, formats=FORMATS) as picture:
             yield picture
     except Exception as error:  # damaged files make decoders raise all kinds
         if isinstance(error, OSError) and error.filename is not None:  # it cannot be opened, and says so itself
