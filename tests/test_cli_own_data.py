@@ -374,6 +374,75 @@ class TestLevels:
         well("learn", source, "--memory", file, "--levels", "2:5,4:6,7")
 
 
+class TestSettings:
+    GIVEN = ("--when-full", "overwrite", "--alpha", "50", "--gamma", "0.9", "--similarity", "cosine", "--rho", "0.5")
+
+    def test_of_a_new_memory(self, tmp_path: Path, file: Path) -> None:
+        source = array(tmp_path / "x.npy", COLOR)
+        for _ in range(2):  # said again: the same
+            well("learn", source, "--memory", file, "--levels", "4:5,6", *self.GIVEN)
+        levels = [Level(4, 5, 50, 0.9, "overwrite"), Level(None, 6, 50, 0.9, "overwrite")]
+        expected = SQHN(COLOR.shape[1:], levels, similarity="cosine", rho=0.5)
+        for _ in range(2):
+            expected.learn(COLOR)
+        memory = SQHN.load(file)
+        assert (memory.levels, memory.options) == (expected.levels, expected.options)
+        assert fingerprint(memory) == fingerprint(expected)
+
+    def test_for_ever(self, tmp_path: Path, file: Path) -> None:
+        well("learn", array(tmp_path / "x.npy", GREY), "--memory", file, "--capacity", 9, "--alpha", "inf")
+        assert SQHN.load(file).levels == (Level(None, 9, np.inf),)
+
+    @pytest.mark.parametrize(
+        ("option", "value", "there"),
+        [
+            ("--similarity", "cosine", "similarity shifted_cosine"),
+            ("--when-full", "freeze", "when full overwrite, average"),
+            ("--when-full", "average", "when full overwrite, average"),
+            ("--alpha", "50.0", "alpha 10000000.0"),
+            ("--gamma", "0.5", "gamma 0.9"),
+        ],
+    )
+    def test_others_than_those_of_the_file(
+        self, option: str, value: str, there: str, tmp_path: Path, file: Path
+    ) -> None:
+        taught(file, COLOR, Level(4, 5, 1e7, 0.9, "overwrite"), Level(None, 6, 1e7, 0.9))
+        before = file.read_bytes()
+        error = wrong("learn", array(tmp_path / "x.npy", COLOR), "--memory", file, option, value)
+        assert f"{file} has {there}, but the options say {value}: leave out {option} " in error
+        assert file.read_bytes() == before
+
+    def test_rho_can_be_changed(self, tmp_path: Path, file: Path) -> None:
+        taught(file, GREY)
+        well("learn", array(tmp_path / "x.npy", GREY), "--memory", file, "--rho", "0.25")
+        assert (SQHN.load(file).rho, SQHN.load(file).step) == (0.25, 60)
+        well("learn", array(tmp_path / "x.npy", GREY), "--memory", file)
+        assert SQHN.load(file).rho == 0.25
+
+    @pytest.mark.parametrize("old", [True, False])
+    @pytest.mark.parametrize(
+        ("option", "value", "reason"),
+        [
+            ("--alpha", "0", "got 0.0"),
+            ("--alpha", "nan", "got nan"),
+            ("--gamma", "inf", "got inf"),
+            ("--rho", "-1", "got -1.0"),
+            ("--rho", "soon", "number"),
+            ("--when-full", "forget", "'forget'"),
+            ("--similarity", "dot", "'dot'"),
+        ],
+    )
+    def test_malformed(self, old: bool, option: str, value: str, reason: str, tmp_path: Path, file: Path) -> None:
+        if old:
+            taught(file, GREY)
+        before = file.read_bytes() if old else None
+        words = ("learn", array(tmp_path / "x.npy", GREY), "--memory", file, "--capacity", 20)
+        error = wrong(*words, option, value, code=2)
+        assert option in error
+        assert reason in error
+        assert (file.read_bytes() if file.exists() else None) == before
+
+
 class TestInterrupted:
     @pytest.fixture
     def ctrl_c(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:

@@ -9,16 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
-
 from sqhn.cli.common import progress, say
-from sqhn.cli.levels import spell_levels
+from sqhn.cli.settings import Settings
 from sqhn.cli.stopping import Stop
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sqhn.level import Level
     from sqhn.network import SQHN
     from sqhn.samples import Arrays, Pictures
 
@@ -73,9 +70,7 @@ class Learned:
     grown: int
 
 
-def learn_into(
-    memory: Path, source: Path, levels: list[Level] | None, size: tuple[int, int] | None, stop: Stop
-) -> Learned:
+def learn_into(memory: Path, source: Path, settings: Settings, size: tuple[int, int] | None, stop: Stop) -> Learned:
     """Learn and save, alone: others wait from before the memory is read until it is written.
 
     Links are followed, and stay: what they lead to is replaced.
@@ -89,7 +84,7 @@ def learn_into(
     if memory.exists():
         check_there(memory)
     with held(memory, say):
-        network, samples = _open_to_learn(memory, source, levels, size)
+        network, samples = _open_to_learn(memory, source, settings, size)
         step, neurons = network.step, len(network)
         try:
             for _ in ask(samples, "learning", network.learn):
@@ -106,22 +101,15 @@ def learn_into(
 
 
 def _open_to_learn(
-    memory: Path, source: Path, levels: list[Level] | None, size: tuple[int, int] | None
+    memory: Path, source: Path, settings: Settings, size: tuple[int, int] | None
 ) -> tuple[SQHN, Pictures | Arrays]:
     """The memory, loaded or new, and the samples it is going to learn."""
-    from sqhn.network import SQHN
     from sqhn.samples import read
 
     if memory.exists():
         network = load(memory)
-        wanted, there = spell_levels(levels or network.levels), spell_levels(network.levels)
-        if wanted != there:
-            raise ValueError(
-                f"{memory} has levels {there}, but the options say {wanted}: "
-                "leave out --capacity and --levels to go on with it, or name a new file"
-            )
+        settings.apply(memory, network)
         return network, read(source, network.input_shape, size)
-    if levels is None:
-        raise typer.BadParameter(f"there is no {memory} yet: give --capacity, or --levels with capacities")
+    settings.check_new(memory)
     samples = read(source, None, size)
-    return SQHN(samples.shape, levels), samples
+    return settings.make(samples.shape), samples

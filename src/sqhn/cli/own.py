@@ -7,42 +7,47 @@ import math
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from sqhn.cli.common import failing, say
-from sqhn.cli.levels import parse_levels, spell_kernel
+from sqhn.cli.levels import spell_kernel
 from sqhn.cli.memory_file import Learned, ask, check_there, learn_into, load
+from sqhn.cli.options import (
+    Alpha,
+    AsJson,
+    Capacity,
+    Gamma,
+    Inference,
+    Levels,
+    MemoryFile,
+    Observed,
+    Out,
+    Resize,
+    Rho,
+    Similarity,
+    Source,
+    WhenFull,
+)
+from sqhn.cli.settings import parse_settings
 from sqhn.cli.stopping import stoppable
 
 __all__ = ["info", "learn", "recall", "recognize"]
 
 WRONG = (OSError, ValueError, MemoryError)  # with a file, with a sample, with the machine
 
-Source = Annotated[
-    Path,
-    typer.Argument(help="A folder of pictures (png, jpg, webp, bmp, gif), one picture, or a .npy file of samples."),
-]
-MemoryFile = Annotated[Path, typer.Option("--memory", help="The file of the memory.")]
-Resize = Annotated[
-    str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Scale all pictures to this size; 64x48 is 64 wide.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
 
 def learn(
     source: Source,
     memory: MemoryFile,
-    capacity: Annotated[int | None, typer.Option(min=1, help="The most neurons of a node of a new memory.")] = None,
-    levels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPEC",
-            help="A new memory as a tree, from the input up: 2:600,4:600,600 are KERNEL:CAPACITY and the memory "
-            "node's CAPACITY; with --capacity just kernels, as 2,4. A kernel 4x2 has 4 rows and 2 columns.",
-        ),
-    ] = None,
+    capacity: Capacity = None,
+    levels: Levels = None,
+    similarity: Similarity = None,
+    when_full: WhenFull = None,
+    alpha: Alpha = None,
+    gamma: Gamma = None,
+    rho: Rho = None,
     resize: Resize = None,
     as_json: AsJson = False,
 ) -> None:
@@ -52,10 +57,12 @@ def learn(
     another process learns into the same file, this one waits.
     """
     done: Learned | None = None
-    started, size = parse_levels(levels, capacity), _size(resize)
+    common = {"when_full": when_full, "alpha": alpha, "gamma": gamma}
+    settings = parse_settings(levels, capacity, common, {"similarity": similarity, "rho": rho})
+    size = _size(resize)
     with stoppable() as stop:
         with failing(*WRONG, tell=say), suppress(KeyboardInterrupt):
-            done = learn_into(memory, source, started, size, stop)
+            done = learn_into(memory, source, settings, size, stop)
         if done is None:
             say(f"stopped before anything was learned: {memory} is as it was")
             raise typer.Exit(stop.status)
@@ -83,20 +90,9 @@ def learn(
 def recall(
     source: Source,
     memory: MemoryFile,
-    out: Annotated[
-        Path, typer.Option(help="Where to write: a folder, or for one picture or array a .png or .npy file.")
-    ],
-    observed: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="MASK",
-            help="What was seen of every sample: a picture, black where it is missing (PNG, for JPEG blurs black), "
-            "or a boolean .npy file.",
-        ),
-    ] = None,
-    inference: Annotated[
-        Literal["paper", "exact"], typer.Option(help="The paper's one sweep, or the true maximum of the energy.")
-    ] = "paper",
+    out: Out,
+    observed: Observed = None,
+    inference: Inference = "paper",
     resize: Resize = None,
     as_json: AsJson = False,
 ) -> None:

@@ -1,0 +1,81 @@
+"""The arguments and options of the commands on one's own data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+__all__ = [
+    "Alpha",
+    "AsJson",
+    "Capacity",
+    "Gamma",
+    "Inference",
+    "Levels",
+    "MemoryFile",
+    "Observed",
+    "Out",
+    "Resize",
+    "Rho",
+    "Similarity",
+    "Source",
+    "WhenFull",
+]
+
+Source = Annotated[
+    Path,
+    typer.Argument(help="A folder of pictures (png, jpg, webp, bmp, gif), one picture, or a .npy file of samples."),
+]
+MemoryFile = Annotated[Path, typer.Option("--memory", help="The file of the memory.")]
+Resize = Annotated[
+    str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Scale all pictures to this size; 64x48 is 64 wide.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+Capacity = Annotated[int | None, typer.Option(min=1, help="The most neurons of a node of a new memory.")]
+Levels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEC",
+        help="A new memory as a tree, from the input up: 2:600,4:600,600 are KERNEL:CAPACITY and the memory "
+        "node's CAPACITY; with --capacity just kernels, as 2,4. A kernel 4x2 has 4 rows and 2 columns.",
+    ),
+]
+Similarity = Annotated[
+    Literal["shifted_cosine", "cosine"] | None,
+    typer.Option(
+        help="How a new memory compares: after subtracting one half, for values from 0 to 1, which is the default; "
+        "or as they are."
+    ),
+]
+WhenFull = Annotated[
+    Literal["average", "overwrite", "freeze"] | None,
+    typer.Option(help="What full nodes of a new memory do with a sample; average by default."),
+]
+Alpha = Annotated[
+    float | None,
+    typer.Option(help="How long nodes of a new memory keep growing neurons; 1e7 samples by default, or inf."),
+]
+Gamma = Annotated[
+    float | None,
+    typer.Option(help="The match below which nodes of a new memory grow a neuron at first; 1 by default."),
+]
+Rho = Annotated[
+    float | None,
+    typer.Option(help="The tolerance of `recognize`; of a memory that exists it is changed."),
+]
+
+Out = Annotated[Path, typer.Option(help="Where to write: a folder, or for one picture or array a .png or .npy file.")]
+Observed = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="MASK",
+        help="What was seen of every sample: a picture, black where it is missing (PNG, for JPEG blurs black), "
+        "or a boolean .npy file.",
+    ),
+]
+Inference = Annotated[
+    Literal["paper", "exact"], typer.Option(help="The paper's one sweep, or the true maximum of the energy.")
+]
