@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,7 @@ class TestLearn:
             "capacity": 20,
             "step": 30,
             "interrupted": False,
+            "skipped": [],
         }
         assert "learned 30 samples" in well("learn", pictures, "--memory", file)
         assert document("info", file)["step"] == 60
@@ -877,6 +879,119 @@ def test_halves(bad: float, tmp_path: Path, file: Path) -> None:
         assert "counting from sample 0: the value at (3, 2, 1)" in error
         assert f"{bad}: not finite" in error
     assert not (tmp_path / "z.npy").exists()
+
+
+class TestSources:
+    def test_several(self, tmp_path: Path, file: Path) -> None:
+        sources = (array(tmp_path / "z.npy", GREY[:9]), folder(tmp_path / "b", GREY[9:15]), f"{tmp_path}/a/**/*.png")
+        folder(tmp_path / "a" / "deep", GREY[15:])
+        well("learn", *sources, "--memory", file, "--capacity", 30)
+        memory = taught(tmp_path / "expected", GREY, Level(capacity=30))
+        assert fingerprint(SQHN.load(file)) == fingerprint(memory)
+        names = [f"z.npy[{n}]" for n in range(9)] + [f"b/{n:03}.png" for n in range(6)]
+        names += [f"a/deep/{n:03}.png" for n in range(15)]
+        found = document("recognize", *sources, "--memory", file)
+        assert [row["name"] for row in found["samples"]] == names
+        assert found["old"] == 30
+        found = document("recall", *sources, "--memory", file, "--out", tmp_path / "out")
+        assert [(row["name"], row["index"]) for row in found["samples"]] == [*zip(names, memory.recall(GREY).index)]
+        np.testing.assert_array_equal(np.load(tmp_path / "out" / "z.npy"), memory.recall(GREY[:9]).x)
+        for n in range(6):
+            np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "out" / "b" / f"{n:03}.png")), GREY[9 + n])
+
+    def test_patterns_without_a_match_are_named(self, tmp_path: Path, file: Path) -> None:
+        taught(file, GREY)
+        pattern = tmp_path / "nowhere" / "*.jpg"
+        for words in (("learn",), ("recognize",), ("recall", "--out", tmp_path / "out")):
+            error = wrong(words[0], array(tmp_path / "x.npy", GREY), pattern, "--memory", file, *words[1:])
+            assert f"matches {pattern}" in error
+        assert SQHN.load(file).step == 30
+
+    def test_shapes_that_differ(self, tmp_path: Path, file: Path) -> None:
+        sources = array(tmp_path / "x.npy", GREY), folder(tmp_path / "in", COLOR[:1])
+        error = wrong("learn", *sources, "--memory", file, "--capacity", 3)
+        assert f"{tmp_path / 'in' / '000.png'} has 16x16 pixels, but {tmp_path / 'x.npy'} holds 20x24" in error
+        assert not file.exists()
+
+    @pytest.mark.parametrize("old", [True, False])
+    def test_bad_files_can_be_skipped(self, old: bool, tmp_path: Path, file: Path) -> None:
+        pictures = folder(tmp_path / "in", GREY)
+        cut, text = pictures / "015.png", pictures / "notes.png"
+        cut.write_bytes(cut.read_bytes()[:-40])
+        text.write_text("no picture")
+        if old:
+            taught(file, GREY[:3])
+        before = file.read_bytes() if old else None
+        words = ("learn", pictures, "--memory", file, "--capacity", 20)
+        assert f"{text} cannot be read" in wrong(*words)
+        assert (file.read_bytes() if file.exists() else None) == before
+        result = sqhn(*words, "--skip-bad", "--json")
+        assert result.exit_code == 0
+        assert json.loads(result.stdout)["skipped"] == [str(text), str(cut)]
+        assert [line.split()[:2] for line in result.stderr.splitlines()] == [
+            ["skipped:", f"{bad}"] for bad in (text, cut)
+        ]
+        expected = taught(tmp_path / "expected", GREY[:3] if old else GREY[:0])
+        expected.learn(np.delete(GREY, 15, axis=0))
+        assert fingerprint(SQHN.load(file)) == fingerprint(expected)
+        found = document("recognize", pictures, "--memory", file, "--skip-bad")
+        assert found["skipped"] == [str(text), str(cut)]
+        assert len(found["samples"]) == 29
+        found = document("recall", pictures, "--memory", file, "--out", tmp_path / "out", "--skip-bad")
+        assert found["skipped"] == [str(text), str(cut)]
+        assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [row["name"] for row in found["samples"]]
+
+
+class TestStandardInput:
+    def feed(self, content: bytes | NDArray[Any], *words: object) -> Result:
+        if not isinstance(content, bytes):
+            stream = BytesIO()
+            np.save(stream, content)
+            content = stream.getvalue()
+        return CliRunner().invoke(app, [str(word) for word in words], input=content)
+
+    def test_is_an_array(self, tmp_path: Path, file: Path) -> None:
+        result = self.feed(GREY, "learn", "-", "--memory", file, "--capacity", 20)
+        assert result.exit_code == 0, result.output
+        memory = taught(tmp_path / "expected", GREY)
+        assert fingerprint(SQHN.load(file)) == fingerprint(memory)
+        result = self.feed(GREY, "recognize", "-", "--memory", file, "--json")
+        rows = json.loads(result.stdout)["samples"]
+        assert [row["name"] for row in rows] == [str(n) for n in range(30)]
+        assert [row["score"] for row in rows] == memory.recognize(GREY).score.tolist()
+        for out, place in (("y.npy", "y.npy"), ("out", "out/stdin.npy")):
+            result = self.feed(GREY, "recall", "-", "--memory", file, "--out", tmp_path / out)
+            assert result.exit_code == 0, result.output
+            np.testing.assert_array_equal(np.load(tmp_path / place), memory.recall(GREY).x)
+
+    def test_beside_others(self, tmp_path: Path, file: Path) -> None:
+        source = array(tmp_path / "x.npy", GREY[:10])
+        result = self.feed(GREY[10:], "learn", source, "-", "--memory", file, "--capacity", 20)
+        assert result.exit_code == 0, result.output
+        assert fingerprint(SQHN.load(file)) == fingerprint(taught(tmp_path / "expected", GREY))
+
+    def test_of_a_process(self, tmp_path: Path, file: Path) -> None:
+        """From a pipe, in which nobody can go back."""
+        command = [sys.executable, "-m", "sqhn.cli", "learn", "-", "--memory", str(file), "--capacity", "20"]
+        content = array(tmp_path / "x.npy", GREY).read_bytes()
+        subprocess.run(command, input=content, check=True, capture_output=True)
+        assert SQHN.load(file).step == 30
+
+    def test_what_is_no_array(self, tmp_path: Path, file: Path) -> None:
+        whole = array(tmp_path / "x.npy", GREY).read_bytes()
+        for content, reason in (
+            (b"", "standard input cannot be read as a .npy file"),
+            (b"no array at all", "standard input cannot be read as a .npy file"),
+            (whole[:-1], "standard input cannot be read as a .npy file"),
+            (whole + whole, "standard input goes on after an array"),
+            (GREY.astype(int), "- has dtype int64"),
+        ):
+            result = self.feed(content, "learn", "-", "--memory", file, "--capacity", 20)
+            assert result.exit_code == 1
+            assert reason in result.stderr
+            assert result.stderr.count("\n") == 1
+        assert "give it once" in wrong("learn", "-", "-", "--memory", file, "--capacity", 20)
+        assert not file.exists()
 
 
 class TestInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import sys
 import warnings
@@ -15,8 +16,10 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from sqhn import samples
 from sqhn.banks.cpu.threads import get_num_threads
-from sqhn.samples import Arrays, Pictures, SampleError, common, parse_size, pictures, read, read_mask
+from sqhn.samples import SampleError, Samples, common, parse_size, pictures, read_mask
+from sqhn.samples.pictures import Pictures
 
 Pixels = NDArray[np.uint8]
 pipes = pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
@@ -36,8 +39,13 @@ def put(path: Path, values: Any, **options: Any) -> Path:
     return path
 
 
-def everything(source: Pictures | Arrays) -> NDArray[Any]:
-    return np.concatenate(list(source))
+def read(source: Path, shape: tuple[int, ...] | None = None, resize: tuple[int, int] | None = None) -> Samples:
+    """The samples of one source."""
+    return samples.read([str(source)], shape, resize)
+
+
+def everything(found: Samples) -> NDArray[Any]:
+    return np.concatenate(list(found.chunks()))
 
 
 class TestPictures:
@@ -192,9 +200,7 @@ class TestPictures:
             return decode(path, *args)
 
         monkeypatch.setattr(pictures, "decode", watch)
-        found = read(tmp_path)
-        assert isinstance(found, Pictures)
-        chunks = iter(Pictures(found.root, found.names, found.shape, None, threads))
+        chunks = Pictures([str(path) for path in sorted(tmp_path.iterdir())], (3, 3), None, threads).chunks()
         first = [next(chunks)]
         assert len(decoded) <= 2 * (threads + 2)
         rest = list(chunks)
@@ -202,7 +208,7 @@ class TestPictures:
         np.testing.assert_array_equal(np.concatenate(first + rest), x)
 
     def test_large_pictures_come_in_small_chunks_and_several_threads(self, tmp_path: Path) -> None:
-        found = read(put(tmp_path / "a.png", np.zeros((2000, 3000, 3), np.uint8)))
+        (found,) = read(put(tmp_path / "a.png", np.zeros((2000, 3000, 3), np.uint8))).parts
         assert isinstance(found, Pictures)
         assert found.chunk == 1
         assert found.threads == min(pictures.THREADS, get_num_threads())
@@ -249,7 +255,7 @@ class TestArrays:
         x = np.random.default_rng(0).random((5, 3, 4))
         found = read(put(tmp_path / "x.npy", x))
         assert (found.names, found.shape) == (["0", "1", "2", "3", "4"], (3, 4))
-        assert [len(chunk) for chunk in found] == [2, 2, 1]
+        assert [len(chunk) for chunk in found.chunks()] == [2, 2, 1]
         np.testing.assert_array_equal(everything(found), x)
 
     def test_one_sample_of_a_memory(self, tmp_path: Path) -> None:
@@ -352,6 +358,172 @@ class TestArrays:
         path = put(tmp_path / "x.npy", pixels(3, 2))
         with pytest.raises(SampleError, match="--out"), read(path).writer(tmp_path):
             pass
+
+
+class TestSeveral:
+    def test_in_the_order_given(self, tmp_path: Path) -> None:
+        x = pixels(6, 4, 5)
+        put(tmp_path / "a.npy", x[:2])
+        put(tmp_path / "z.png", x[2])
+        put(tmp_path / "in" / "b.png", x[3])
+        put(tmp_path / "in" / "c" / "d.png", x[4])
+        put(tmp_path / "one.npy", x[5])
+        found = samples.read([str(tmp_path / name) for name in ("a.npy", "z.png", "in", "one.npy")])
+        assert found.names == ["a.npy[0]", "a.npy[1]", "z.png", "in/b.png", "in/c/d.png", "one.npy"]
+        assert (len(found), found.shape, len(found.parts)) == (6, (4, 5), 3)
+        np.testing.assert_array_equal(everything(found), x)
+
+    def test_from_a_number_on(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(common, "CHUNK", 2)
+        x = pixels(8, 4, 5)
+        put(tmp_path / "a.npy", x[:3])
+        for n in range(3, 8):
+            put(tmp_path / "in" / f"{n}.png", x[n])
+        found = samples.read([str(tmp_path / "a.npy"), str(tmp_path / "in")])
+        for start in range(9):
+            np.testing.assert_array_equal(np.concatenate([x[:0], *found.chunks(start)]), x[start:])
+        for count, files in ((0, []), (1, ["a.npy"]), (3, ["a.npy"]), (5, ["a.npy", "in/3.png", "in/4.png"])):
+            assert found.files_of(count) == [str(tmp_path / file) for file in files]
+
+    def test_patterns_are_sorted_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        x = pixels(4, 4, 5)
+        for name, values in zip(("p/b/1.png", "p/a/2.PNG", "p/3.jpg", "p/.hidden/4.png"), x):
+            put(tmp_path / name, values)
+        (tmp_path / "p" / "notes.txt").write_text("no picture")
+        put(tmp_path / "p" / "x.npy", x)
+        monkeypatch.chdir(tmp_path)
+        for pattern, names in (
+            ("p/**/*.[pP]*", ["a/2.PNG", "b/1.png"]),
+            ("p/*", ["3.jpg", "x.npy[0]", "x.npy[1]", "x.npy[2]", "x.npy[3]"]),
+            ("p/**", ["3.jpg", "a/2.PNG", "b/1.png", *(f"x.npy[{n}]" for n in range(4))]),
+            ("p/b/?.png", ["1.png"]),
+        ):
+            assert samples.read([pattern]).names == names
+            assert samples.read([str(tmp_path / pattern)]).names == names
+        for pattern in ("p/*.gif", "p/*.txt", "nowhere/**/*.png", "p/[b]"):
+            with pytest.raises(SampleError, match=rf"no picture .* matches {re.escape(pattern)}$"):
+                samples.read(["p", pattern])
+
+    def test_a_name_that_looks_like_a_pattern(self, tmp_path: Path) -> None:
+        assert read(put(tmp_path / "a[1].png", pixels(4, 5))).names == ["a[1].png"]
+
+    def test_more_files_than_may_be_open(self, tmp_path: Path) -> None:
+        resource = pytest.importorskip("resource")
+        x = pixels(40, 2, 4, 5)
+        for n, values in enumerate(x):
+            put(tmp_path / f"{n:02}.npy", values)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        used = len(list(Path("/dev/fd").iterdir())) if Path("/dev/fd").exists() else 64
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, hard))
+        try:
+            found = samples.read([str(tmp_path / "*.npy")])
+            with found.writer(tmp_path / "out") as write:
+                for chunk in found.chunks():
+                    write(chunk.astype(np.float32))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for n, values in enumerate(x):
+            np.testing.assert_array_equal(np.load(tmp_path / "out" / f"{n:02}.npy"), values)
+
+    def test_one_shape_for_all(self, tmp_path: Path) -> None:
+        array, grey, color = (
+            str(put(tmp_path / "a.npy", pixels(2, 4, 5))),
+            str(put(tmp_path / "b.png", pixels(4, 5))),
+            str(put(tmp_path / "c.png", pixels(4, 5, 3))),
+        )
+        assert samples.read([grey, color]).shape == (4, 5, 3)
+        assert samples.read([color, str(put(tmp_path / "d.npy", pixels(2, 4, 5, 3))), grey]).shape == (4, 5, 3)
+        with pytest.raises(SampleError, match=r"c\.png is a color picture, but .*a\.npy holds grey ones"):
+            samples.read([color, array])
+        with pytest.raises(
+            SampleError, match=r"e\.npy has shape \(2, 5, 4\), but .*a\.npy holds samples of shape \(4, 5\)"
+        ):
+            samples.read([array, str(put(tmp_path / "e.npy", pixels(2, 5, 4)))])
+        with pytest.raises(SampleError, match=r"f\.png has 4x5 pixels, but .*a\.npy holds 5x4"):
+            samples.read([str(put(tmp_path / "f.png", pixels(5, 4))), array])
+        assert samples.read([str(tmp_path / "f.png"), array], resize=(5, 4)).shape == (4, 5)
+
+    def test_writing_keeps_places_below_the_shared_folder(self, tmp_path: Path) -> None:
+        x = pixels(5, 4, 5)
+        for name, values in zip(("in/a/1.jpg", "in/b/1.png"), x):
+            put(tmp_path / name, values)
+        put(tmp_path / "in" / "b" / "x.npy", x[2:4])
+        put(tmp_path / "in" / "c" / "2.bmp", x[4])
+        sources = [str(tmp_path / "in" / name) for name in ("a/1.jpg", "c/../b/1.png", "b/x.npy", "c")]
+        found = samples.read(sources, (4, 5))
+        with found.writer(tmp_path / "out") as write:
+            for n in (0, 2, 4):
+                write(x[n : n + 2].astype(np.float32) / np.float32(1 if n == 2 else 255))
+        for name, values in (("a/1.png", x[0]), ("b/1.png", x[1]), ("c/2.png", x[4])):
+            np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "out" / name)), values)
+        np.testing.assert_array_equal(np.load(tmp_path / "out" / "b" / "x.npy"), x[2:4])
+        assert len([path for path in (tmp_path / "out").rglob("*") if path.is_file()]) == 4
+        with found.writer(tmp_path / "named.npy"):  # a folder, for there are several files
+            assert (tmp_path / "named.npy").is_dir()
+
+    def test_files_that_are_given_twice(self, tmp_path: Path) -> None:
+        path = str(put(tmp_path / "a.png", pixels(4, 5)))
+        found = samples.read([path, path])
+        assert len(found) == 2
+        with pytest.raises(SampleError, match=r"both be written to .*leave one out"), found.writer(tmp_path / "out"):
+            pass
+
+
+class TestSkipping:
+    @pytest.fixture
+    def mixed(self, tmp_path: Path) -> Path:
+        """A folder of two good pictures, and one of every kind of bad ones."""
+        for name in ("a.png", "b.png"):
+            put(tmp_path / "in" / name, pixels(20, 10))
+        put(tmp_path / "in" / "deep.png", pixels(20, 10).astype(np.uint16))
+        put(tmp_path / "in" / "large.png", pixels(21, 10))
+        cut = put(tmp_path / "in" / "cut.png", pixels(20, 10))
+        cut.write_bytes(cut.read_bytes()[:-60])
+        (tmp_path / "in" / "empty.jpg").touch()
+        return tmp_path / "in"
+
+    def test_the_good_ones_are_left(self, mixed: Path) -> None:
+        found = samples.read([str(mixed)], skip_bad=True)
+        assert found.names == ["a.png", "b.png"]
+        np.testing.assert_array_equal(everything(found), [pixels(20, 10)] * 2)
+        assert {Path(file).name for file in found.skipped} == {"deep.png", "large.png", "cut.png", "empty.jpg"}
+        assert all(file in reason for file, reason in found.skipped.items())
+
+    def test_otherwise_all_are_named(self, mixed: Path) -> None:
+        with pytest.raises(SampleError, match="3 files cannot be used: ") as caught:
+            read(mixed)
+        for name in ("deep.png", "large.png", "empty.jpg"):
+            assert str(mixed / name) in str(caught.value)
+
+    def test_all_that_are_damaged_are_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(common, "CHUNK", 2)
+        for n in range(30):
+            path = put(tmp_path / f"{n:02}.png", pixels(20, 10))
+            if n > 5:
+                path.write_bytes(path.read_bytes()[:-60])
+        chunks = read(tmp_path).chunks()
+        with pytest.raises(SampleError, match=r"24 files cannot be used: .*06.*25.* and 4 more$") as caught:
+            list(chunks)
+        assert "26.png" not in str(caught.value)
+
+    def test_nothing_left_is_an_error(self, mixed: Path) -> None:
+        with pytest.raises(SampleError, match=r"empty\.jpg cannot be read"):
+            samples.read([str(mixed / "empty.jpg")], skip_bad=True)
+
+    def test_arrays_and_other_files(self, tmp_path: Path) -> None:
+        good = str(put(tmp_path / "a.npy", pixels(2, 4, 5)))
+        bad = [str(put(tmp_path / "b.npy", pixels(2, 5, 5))), str(tmp_path / "c.npy"), str(tmp_path / "notes.txt")]
+        for file in bad[1:]:
+            Path(file).write_text("text")
+        found = samples.read([good, *bad], skip_bad=True)
+        assert found.names == ["0", "1"]
+        assert [*found.skipped] == bad
+
+    def test_what_is_not_there_is_never_skipped(self, tmp_path: Path) -> None:
+        put(tmp_path / "a.png", pixels(4, 5))
+        for missing in ("nowhere", "*.gif"):
+            with pytest.raises(SampleError, match=re.escape(missing)):
+                samples.read([str(tmp_path), str(tmp_path / missing)], skip_bad=True)
 
 
 class TestMasks:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sqhn.cli.common import progress, say
 from sqhn.cli.settings import Settings
@@ -17,11 +17,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sqhn.network import SQHN
-    from sqhn.samples import Arrays, Pictures
+    from sqhn.samples import Samples
 
-__all__ = ["Learned", "ask", "check_there", "learn_into", "load"]
+__all__ = ["Learned", "Wanted", "ask", "check_there", "learn_into", "load", "open_samples"]
 
 Answer = TypeVar("Answer")
+
+
+class Wanted(NamedTuple):
+    """Which samples a command is for."""
+
+    sources: list[str]
+    size: tuple[int, int] | None
+    skip_bad: bool
 
 
 def check_there(path: Path) -> Path:
@@ -42,35 +50,47 @@ def load(path: Path) -> SQHN:
     return SQHN.load(check_there(path))
 
 
-def ask(samples: Pictures | Arrays, verb: str, question: Callable[[NDArray[Any]], Answer]) -> Iterator[Answer]:
+def open_samples(wanted: Wanted, shape: tuple[int, ...] | None) -> Samples:
+    """The samples that the command names; what is skipped is said. shape: that of the samples of a memory."""
+    from sqhn.samples import read
+
+    samples = read(wanted.sources, shape, wanted.size, wanted.skip_bad)
+    for reason in samples.skipped.values():
+        say(f"skipped: {reason}")
+    return samples
+
+
+def ask(samples: Samples, verb: str, question: Callable[[NDArray[Any]], Answer]) -> Iterator[Answer]:
     """The answers for chunk after chunk, with a progress bar for people."""
-    from rich.progress import track
+    from rich.progress import Progress
 
     from sqhn.memory import EmptyMemoryError
 
-    done, total = 0, -(-len(samples) // samples.chunk)
-    hidden = not progress.is_terminal
-    for chunk in track(samples, verb, total, console=progress, transient=True, disable=hidden):
-        try:
-            yield question(chunk)
-        except EmptyMemoryError:
-            raise
-        except ValueError as error:
-            raise ValueError(f"counting from sample {samples.names[done]}: {error}") from error
-        done += len(chunk)
+    done = 0
+    with Progress(console=progress, transient=True, disable=not progress.is_terminal) as bar:
+        task = bar.add_task(verb, total=len(samples))
+        for chunk in samples.chunks():
+            try:
+                yield question(chunk)
+            except EmptyMemoryError:
+                raise
+            except ValueError as error:
+                raise ValueError(f"counting from sample {samples.names[done]}: {error}") from error
+            done += len(chunk)
+            bar.update(task, completed=done)
 
 
 @dataclass
 class Learned:
-    """What came of learning: the memory, how many samples were given and learned, and how many neurons that grew."""
+    """What came of learning: the memory, the samples, how many were learned, and how many neurons that grew."""
 
     network: SQHN
-    given: int
+    samples: Samples
     learned: int
     grown: int
 
 
-def learn_into(memory: Path, source: Path, settings: Settings, size: tuple[int, int] | None, stop: Stop) -> Learned:
+def learn_into(memory: Path, wanted: Wanted, settings: Settings, stop: Stop) -> Learned:
     """Learn and save, alone: others wait from before the memory is read until it is written.
 
     Links are followed, and stay: what they lead to is replaced.
@@ -84,7 +104,7 @@ def learn_into(memory: Path, source: Path, settings: Settings, size: tuple[int, 
     if memory.exists():
         check_there(memory)
     with held(memory, say):
-        network, samples = _open_to_learn(memory, source, settings, size)
+        network, samples = _open_to_learn(memory, wanted, settings)
         step, neurons = network.step, len(network)
         try:
             for _ in ask(samples, "learning", network.learn):
@@ -97,19 +117,15 @@ def learn_into(memory: Path, source: Path, settings: Settings, size: tuple[int, 
         learned = network.step - step
         if learned:
             network.save(place)
-    return Learned(network, len(samples), learned, len(network) - neurons)
+    return Learned(network, samples, learned, len(network) - neurons)
 
 
-def _open_to_learn(
-    memory: Path, source: Path, settings: Settings, size: tuple[int, int] | None
-) -> tuple[SQHN, Pictures | Arrays]:
+def _open_to_learn(memory: Path, wanted: Wanted, settings: Settings) -> tuple[SQHN, Samples]:
     """The memory, loaded or new, and the samples it is going to learn."""
-    from sqhn.samples import read
-
     if memory.exists():
         network = load(memory)
         settings.apply(memory, network)
-        return network, read(source, network.input_shape, size)
+        return network, open_samples(wanted, network.input_shape)
     settings.check_new(memory)
-    samples = read(source, None, size)
+    samples = open_samples(wanted, None)
     return settings.make(samples.shape), samples

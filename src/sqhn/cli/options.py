@@ -20,17 +20,27 @@ __all__ = [
     "Resize",
     "Rho",
     "Similarity",
-    "Source",
+    "SkipBad",
+    "Sources",
     "WhenFull",
 ]
 
-Source = Annotated[
-    Path,
-    typer.Argument(help="A folder of pictures (png, jpg, webp, bmp, gif), one picture, or a .npy file of samples."),
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCE...",
+        help="Folders of pictures (png, jpg, webp, bmp, gif), pictures, .npy files of samples, quoted patterns of such "
+        'files ("photos/**/*.jpg"), or - for a .npy file from standard input.',
+        show_default=False,
+    ),
 ]
 MemoryFile = Annotated[Path, typer.Option("--memory", help="The file of the memory.")]
 Resize = Annotated[
     str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Scale all pictures to this size; 64x48 is 64 wide.")
+]
+SkipBad = Annotated[
+    bool,
+    typer.Option("--skip-bad", help="Leave out files that cannot be read or do not fit, and name them on stderr."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -67,7 +77,9 @@ Rho = Annotated[
     typer.Option(help="The tolerance of `recognize`; of a memory that exists it is changed."),
 ]
 
-Out = Annotated[Path, typer.Option(help="Where to write: a folder, or for one picture or array a .png or .npy file.")]
+Out = Annotated[
+    Path, typer.Option(help="Where to write: a folder, or for a single file as source a .png or .npy file.")
+]
 Observed = Annotated[
     Path | None,
     typer.Option(

@@ -13,7 +13,7 @@ import typer
 
 from sqhn.cli.common import failing, say
 from sqhn.cli.levels import spell_kernel
-from sqhn.cli.memory_file import Learned, ask, check_there, learn_into, load
+from sqhn.cli.memory_file import Learned, Wanted, ask, check_there, learn_into, load, open_samples
 from sqhn.cli.options import (
     Alpha,
     AsJson,
@@ -27,7 +27,8 @@ from sqhn.cli.options import (
     Resize,
     Rho,
     Similarity,
-    Source,
+    SkipBad,
+    Sources,
     WhenFull,
 )
 from sqhn.cli.settings import parse_settings
@@ -39,7 +40,7 @@ WRONG = (OSError, ValueError, MemoryError)  # with a file, with a sample, with t
 
 
 def learn(
-    source: Source,
+    sources: Sources,
     memory: MemoryFile,
     capacity: Capacity = None,
     levels: Levels = None,
@@ -49,9 +50,10 @@ def learn(
     gamma: Gamma = None,
     rho: Rho = None,
     resize: Resize = None,
+    skip_bad: SkipBad = False,
     as_json: AsJson = False,
 ) -> None:
-    """Learn pictures or arrays, in the order of their names; a memory that exists goes on where it stopped.
+    """Learn pictures or arrays, sorted by name within each source; a memory that exists goes on where it stopped.
 
     Ctrl-C saves what was learned so far, and so do SIGTERM and SIGHUP. After any error the file is as it was. While
     another process learns into the same file, this one waits.
@@ -59,10 +61,10 @@ def learn(
     done: Learned | None = None
     common = {"when_full": when_full, "alpha": alpha, "gamma": gamma}
     settings = parse_settings(levels, capacity, common, {"similarity": similarity, "rho": rho})
-    size = _size(resize)
+    wanted = Wanted(sources, _size(resize), skip_bad)
     with stoppable() as stop:
         with failing(*WRONG, tell=say), suppress(KeyboardInterrupt):
-            done = learn_into(memory, source, settings, size, stop)
+            done = learn_into(memory, wanted, settings, stop)
         if done is None:
             say(f"stopped before anything was learned: {memory} is as it was")
             raise typer.Exit(stop.status)
@@ -74,6 +76,7 @@ def learn(
             "capacity": done.network.capacity,
             "step": done.network.step,
             "interrupted": stop.asked,
+            "skipped": [*done.samples.skipped],
         }
         text = (
             f"learned {done.learned:,} samples, {done.grown:,} of them as new neurons; "
@@ -83,46 +86,51 @@ def learn(
         _print(report, [text] if done.learned else [], as_json)
         if stop.asked:
             kept = f"are saved in {memory}" if done.learned else "were learned: nothing is saved"
-            say(f"stopped: {done.learned:,} of {done.given:,} samples {kept}")
+            say(f"stopped: {done.learned:,} of {len(done.samples):,} samples {kept}")
             raise typer.Exit(stop.status)
 
 
 def recall(
-    source: Source,
+    sources: Sources,
     memory: MemoryFile,
     out: Out,
     observed: Observed = None,
     inference: Inference = "paper",
     resize: Resize = None,
+    skip_bad: SkipBad = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the stored sample that each sample reminds of: pictures as .png of the same name, arrays as .npy."""
-    from sqhn.samples import read, read_mask
+    """Write the stored sample that each sample reminds of: pictures as .png of the same name, arrays as .npy.
+
+    What is written keeps its place below the folder that all sources share.
+    """
+    from sqhn.samples import read_mask
 
     rows: list[tuple[int, float]] = []
-    size = _size(resize)
+    wanted = Wanted(sources, _size(resize), skip_bad)
     with failing(*WRONG, tell=say):
         network = load(memory)
-        samples = read(source, network.input_shape, size)
-        mask = None if observed is None else read_mask(observed, network.input_shape, size)
+        samples = open_samples(wanted, network.input_shape)
+        mask = None if observed is None else read_mask(observed, network.input_shape, wanted.size)
         with samples.writer(out) as write:
             for found in ask(samples, "recalling", lambda x: network.recall(x, mask, inference=inference)):
                 write(found.x)
                 rows += zip(found.index.tolist(), found.score.tolist())
     results = [{"name": name, "index": k, "score": score} for name, (k, score) in zip(samples.names, rows)]
     lines = [f"{row['name']}  neuron {row['index']}  score {row['score']:.6f}" for row in results]
-    _print({"memory": str(memory), "out": str(out), "samples": results}, lines, as_json)
+    about = {"memory": str(memory), "out": str(out), "samples": results, "skipped": [*samples.skipped]}
+    _print(about, lines, as_json)
 
 
-def recognize(source: Source, memory: MemoryFile, resize: Resize = None, as_json: AsJson = False) -> None:
+def recognize(
+    sources: Sources, memory: MemoryFile, resize: Resize = None, skip_bad: SkipBad = False, as_json: AsJson = False
+) -> None:
     """Say of each sample whether the memory has met it before: old or new."""
-    from sqhn.samples import read
-
     rows: list[tuple[bool, float, float]] = []
-    size = _size(resize)
+    wanted = Wanted(sources, _size(resize), skip_bad)
     with failing(*WRONG, tell=say):
         network = load(memory)
-        samples = read(source, network.input_shape, size)
+        samples = open_samples(wanted, network.input_shape)
         for judged in ask(samples, "recognizing", network.recognize):
             rows += zip(judged.old.tolist(), judged.score.tolist(), judged.threshold.tolist())
     results = [
@@ -134,8 +142,10 @@ def recognize(source: Source, memory: MemoryFile, resize: Resize = None, as_json
         for name, (known, score, threshold) in zip(samples.names, rows)
     ]
     old = sum(known for known, _, _ in rows)
-    lines.append(f"{old:,} old, {len(rows) - old:,} new")
-    _print({"memory": str(memory), "old": old, "new": len(rows) - old, "samples": results}, lines, as_json)
+    new = len(rows) - old
+    lines.append(f"{old:,} old, {new:,} new")
+    about = {"memory": str(memory), "old": old, "new": new, "samples": results, "skipped": [*samples.skipped]}
+    _print(about, lines, as_json)
 
 
 def info(

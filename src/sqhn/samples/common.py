@@ -3,24 +3,57 @@
 from __future__ import annotations
 
 import math
+import os
 import stat
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PICTURES", "SampleError", "Write", "check_file", "check_places", "chunk_of", "named_after"]
+__all__ = [
+    "PICTURES",
+    "STDIN",
+    "Bad",
+    "Fit",
+    "SampleError",
+    "Write",
+    "check_file",
+    "check_places",
+    "chunk_of",
+    "listed",
+    "name_below",
+    "named_after",
+]
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
+STDIN = "-"
 CHUNK = 256
 CHUNK_BYTES = 1 << 24
+MOST = 20  # files that an error names
 
 Write = Callable[[NDArray[np.float32]], None]
+Bad = dict[str, str]  # files that cannot be used, and why
 
 
 class SampleError(ValueError):
     """Samples that cannot be used; the message names the file."""
+
+
+class Fit(NamedTuple):
+    """The shape that samples must have, and who says so."""
+
+    shape: tuple[int, ...]
+    owner: str = "the memory holds"
+
+
+def listed(bad: Bad) -> str:
+    """Why files cannot be used, on one line."""
+    reasons = "; ".join(islice(bad.values(), MOST))
+    more = f"; and {len(bad) - MOST:,} more" if len(bad) > MOST else ""
+    return reasons if len(bad) == 1 else f"{len(bad):,} files cannot be used: {reasons}{more}"
 
 
 def check_file(path: Path) -> None:
@@ -32,6 +65,11 @@ def check_file(path: Path) -> None:
 def chunk_of(shape: tuple[int, ...], itemsize: int) -> int:
     """How many samples to read at once."""
     return max(1, min(CHUNK, CHUNK_BYTES // (math.prod(shape) * itemsize)))
+
+
+def name_below(folder: str, file: str) -> str:
+    """What a file is called within a folder."""
+    return "stdin" if file == STDIN else Path(os.path.relpath(file, folder)).as_posix()
 
 
 def named_after(out: Path, suffix: str) -> Path:
@@ -49,5 +87,7 @@ def check_places(sources: list[Path], places: list[Path]) -> None:
         if place.resolve() in given:
             raise SampleError(f"what is recalled for {source} would be written over {place}: give another --out")
         if place in taken:
-            raise SampleError(f"{taken[place]} and {source} would both be written to {place}: rename one")
+            raise SampleError(
+                f"{taken[place]} and {source} would both be written to {place}: rename one, or leave one out"
+            )
         taken[place] = source

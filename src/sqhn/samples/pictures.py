@@ -9,28 +9,28 @@ them: millions of pictures need little memory, and decoding overlaps with learni
 from __future__ import annotations
 
 import math
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.threads import get_num_threads
-from sqhn.samples.common import PICTURES, SampleError, Write, check_file, check_places, chunk_of, named_after
+from sqhn.samples.common import Bad, Fit, SampleError, Write, check_file, chunk_of, listed, name_below
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["Pictures", "Size", "check_pictures", "decode", "find"]
+__all__ = ["Pictures", "Size", "check_pictures", "decode"]
 
 SMALL = 64 * 64  # pixels up to which one thread decodes faster than several: they would wait for each other
 THREADS = 4
+GREY = ("1", "L")
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 
 Size = tuple[int, int]  # width, height: as everybody writes the sizes of pictures
@@ -38,31 +38,57 @@ Size = tuple[int, int]  # width, height: as everybody writes the sizes of pictur
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures below a folder, in the order of their names, and the shape that all of them get.
+    """Pictures in files, and the shape that all of them get."""
 
-    Iterating gives chunks (n, *shape).
-    """
-
-    root: Path
-    names: Sequence[str]
+    files: Sequence[str]
     shape: tuple[int, ...]
     resize: Size | None
     threads: int
 
+    suffix: ClassVar[str] = ".png"
+
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.files)
 
     @property
     def chunk(self) -> int:
         """How many pictures are read at once."""
         return chunk_of(self.shape, 1)
 
-    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
+    def names(self, folder: str) -> list[str]:
+        """What the pictures are called below a folder."""
+        return [name_below(folder, file) for file in self.files]
+
+    def files_of(self, count: int) -> Sequence[str]:
+        """Where the first so many pictures come from."""
+        return self.files[:count]
+
+    def chunks(self, start: int = 0) -> Iterator[NDArray[np.uint8]]:
+        """The pictures from a number on, as chunks (n, *shape); after a damaged one there are no more.
+
+        All that follow are tried then, so that the error names every one that is damaged.
+        """
+        bad: Bad = {}
+        for chunk in self._decoded(start, bad):
+            if not bad:
+                yield chunk
+        if bad:
+            raise SampleError(listed(bad))
+
+    def damaged(self) -> Bad:
+        """The pictures that cannot be decoded, whatever their headers say."""
+        bad: Bad = {}
+        for _ in self._decoded(0, bad):
+            pass
+        return bad
+
+    def _decoded(self, start: int, bad: Bad) -> Iterator[NDArray[np.uint8]]:
+        """Chunk after chunk, a little ahead; what cannot be decoded goes to `bad`."""
         pool = ThreadPoolExecutor(self.threads)
         waiting: deque[Future[NDArray[np.uint8]]] = deque()
         try:
-            for start in range(0, len(self), self.chunk):
-                waiting.append(pool.submit(self._decode, self.names[start : start + self.chunk]))
+            for first in range(start, len(self), self.chunk):
+                waiting.append(pool.submit(self._decode, self.files[first : first + self.chunk], bad))
                 if len(waiting) > self.threads + 1:
                     yield waiting.popleft().result()
             while waiting:
@@ -70,89 +96,76 @@ class Pictures:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _decode(self, names: Sequence[str]) -> NDArray[np.uint8]:
-        chunk = np.empty((len(names), *self.shape), np.uint8)
+    def _decode(self, files: Sequence[str], bad: Bad) -> NDArray[np.uint8]:
+        chunk = np.empty((len(files), *self.shape), np.uint8)
         mode = "L" if len(self.shape) == 2 else "RGB"
-        for n, name in enumerate(names):
-            pixels = decode(self.root / name, mode, self.resize)
-            if pixels.shape != self.shape:
-                raise SampleError(f"{self.root / name} has changed while it was read")
-            chunk[n] = pixels
+        for n, file in enumerate(files):
+            try:
+                pixels = decode(Path(file), mode, self.resize)
+                if pixels.shape != self.shape:
+                    raise SampleError(f"{file} has changed while it was read")
+                chunk[n] = pixels
+            except (OSError, SampleError) as error:
+                bad[file] = f"{error}"
         return chunk
 
     @contextmanager
-    def writer(self, out: Path) -> Iterator[Write]:
-        """Writes what was recalled for each chunk as .png files of the same names, into a folder.
-
-        For one picture `out` may be a .png file.
-        """
-        if len(self) == 1 and out.suffix.lower() in PICTURES and not out.is_dir():
-            places = [named_after(out, ".png")]
-        else:
-            places = [out / Path(name).with_suffix(".png") for name in self.names]
-        check_places([self.root / name for name in self.names], places)
+    def writer(self, places: Sequence[Path]) -> Iterator[Write]:
+        """Writes what was recalled for each chunk as .png files."""
         left = iter(places)
 
         def write(values: NDArray[np.float32]) -> None:
             from PIL import Image
 
             for pixels in np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8):
-                place = next(left)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(pixels).save(place)
+                Image.fromarray(pixels).save(next(left))
 
         yield write
 
 
-def find(folder: Path) -> list[str]:
-    """The pictures below a folder, sorted; what is hidden is left out."""
+def check_pictures(files: Sequence[str], fit: Fit | None, resize: Size | None, bad: Bad) -> Pictures:
+    """Read all headers: pictures of one size, that of the memory if there is one, or to be given one.
 
-    def fail(error: OSError) -> None:
-        raise error
-
-    names = []
-    for at, folders, files in os.walk(folder, onerror=fail):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        here = Path(at).relative_to(folder).as_posix()
-        found = (name for name in files if not name.startswith(".") and name.lower().endswith(PICTURES))
-        names += [f"{here}/{name}".removeprefix("./") for name in found]
-    return sorted(names)
-
-
-def check_pictures(root: Path, names: Sequence[str], shape: tuple[int, ...] | None, resize: Size | None) -> Pictures:
-    """Read all headers: pictures of one size, that of the memory if there is one, or to be given one."""
-    size, owner = resize, "--resize says"
-    if shape is not None:
-        if len(shape) != 2 and (len(shape) != 3 or shape[2] != 3):
-            raise SampleError(f"the memory holds samples of shape {shape}, not pictures: give a .npy file")
-        size, owner = (shape[1], shape[0]), "the memory holds"
-        if resize not in (None, size):
-            raise SampleError(f"the memory holds pictures of {_text(size)}: --resize {_text(resize)} does not fit")
-    colored, pixels = None, 0
-    for name in names:
-        path = root / name
-        own, mode = _header(path)
-        if mode.startswith(("I", "F")):
-            raise SampleError(
-                f"{path} has more than 8 bits per pixel (mode {mode}): "
-                "convert it to 8 bits, or give a .npy file of floats from 0 to 1"
-            )
+    What cannot be used goes to `bad`.
+    """
+    size, owner = _wanted(fit, resize)
+    grey = fit is not None and len(fit.shape) == 2
+    good: list[str] = []
+    colored, pixels = False, 0
+    for file in files:
+        try:
+            own, mode = _header(Path(file))
+            if resize is None and size is not None and own != size:
+                raise SampleError(
+                    f"{file} has {_text(own)} pixels, but {owner} {_text(size)}: "
+                    f"give --resize {_text(size)} to make them fit"
+                )
+            if grey and mode not in GREY:
+                raise SampleError(f"{file} is a color picture, but {owner} grey ones: convert it to a grey .png")
+        except (OSError, SampleError) as error:
+            bad[file] = f"{error}"
+            continue
         if size is None:
-            size, owner = own, f"{path} has"
-        if resize is None and own != size:
-            raise SampleError(
-                f"{path} has {_text(own)} pixels, but {owner} {_text(size)}: "
-                f"give --resize {_text(size)} to make them fit"
-            )
-        colored = colored or (None if mode in ("1", "L") else path)
+            size, owner = own, f"{file} has"
+        good.append(file)
+        colored = colored or mode not in GREY
         pixels = max(pixels, math.prod(own))
-    assert size is not None
-    if shape is None:
-        shape = (size[1], size[0]) if colored is None else (size[1], size[0], 3)
-    elif len(shape) == 2 and colored is not None:
-        raise SampleError(f"{colored} is a color picture, but the memory holds grey ones: convert it to a grey .png")
+    width, height = size or (0, 0)
+    shape = (height, width, 3) if colored else (height, width)
     threads = 1 if pixels <= SMALL else min(THREADS, get_num_threads())
-    return Pictures(root, names, shape, resize, threads)
+    return Pictures(good, shape if fit is None else fit.shape, resize, threads)
+
+
+def _wanted(fit: Fit | None, resize: Size | None) -> tuple[Size | None, str]:
+    """The size that pictures must have, and who says so."""
+    if fit is None:
+        return resize, "--resize says"
+    if len(fit.shape) != 2 and (len(fit.shape) != 3 or fit.shape[2] != 3):
+        raise SampleError(f"{fit.owner} samples of shape {fit.shape}, not pictures: give a .npy file")
+    size = fit.shape[1], fit.shape[0]
+    if resize not in (None, size):
+        raise SampleError(f"{fit.owner} pictures of {_text(size)}: --resize {_text(resize)} does not fit")
+    return size, fit.owner
 
 
 def decode(path: Path, mode: str, resize: Size | None, nearest: bool = False) -> NDArray[np.uint8]:
@@ -168,10 +181,16 @@ def decode(path: Path, mode: str, resize: Size | None, nearest: bool = False) ->
 
 
 def _header(path: Path) -> tuple[Size, str]:
-    """Size and mode of a picture, which is not decoded."""
+    """Size and mode of a picture of 8 bits, which is not decoded."""
     check_file(path)
     with _picture(path) as picture:
-        return picture.size, picture.mode
+        size, mode = picture.size, picture.mode
+    if mode.startswith(("I", "F")):
+        raise SampleError(
+            f"{path} has more than 8 bits per pixel (mode {mode}): "
+            "convert it to 8 bits, or give a .npy file of floats from 0 to 1"
+        )
+    return size, mode
 
 
 @contextmanager
