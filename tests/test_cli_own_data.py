@@ -44,6 +44,15 @@ def sqhn(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
+def feed(content: bytes | NDArray[Any], *words: object) -> Result:
+    """A command that gets this from standard input."""
+    if not isinstance(content, bytes):
+        stream = BytesIO()
+        np.save(stream, content)
+        content = stream.getvalue()
+    return CliRunner().invoke(app, [str(word) for word in words], input=content)
+
+
 def well(*words: object) -> str:
     """What a command that goes well prints."""
     result = sqhn(*words)
@@ -242,6 +251,7 @@ class TestLearn:
             "capacity": 20,
             "step": 30,
             "interrupted": False,
+            "continued_after": 0,
             "skipped": [],
         }
         assert "learned 30 samples" in well("learn", pictures, "--memory", file)
@@ -505,7 +515,8 @@ class TestInterrupted:
         learned = SQHN.load(file).step
         assert 0 < learned < len(x)
         assert (json.loads(out)["step"], json.loads(out)["learned"]) == (learned, learned)
-        assert said.endswith(f"stopped: {learned:,} of 10,000 samples are saved in {file}\n")
+        kept = f"stopped: {learned:,} of 10,000 samples are saved in {file}; the same command goes on after them\n"
+        assert said.endswith(kept)
         again = SQHN((64,), capacity=1000)
         again.learn(x[:learned])
         assert fingerprint(SQHN.load(file)) == fingerprint(again)
@@ -620,6 +631,245 @@ class TestInterrupted:
         thread.start()
         thread.join()
         assert results[0].exit_code == 0
+
+
+class TestCheckpoints:
+    @pytest.mark.parametrize(("seconds", "steps"), [(0, [7, 14, 21, 28, 30, 30]), (1000, [30]), (None, [30])])
+    def test_when_it_saves(
+        self, seconds: int | None, steps: list[int], tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(common, "CHUNK", 7)
+        save, saved = SQHN.save, []
+
+        def save_and_tell(self: SQHN, path: Path) -> None:
+            saved.append(self.step)
+            save(self, path)
+
+        monkeypatch.setattr(SQHN, "save", save_and_tell)
+        options = () if seconds is None else ("--checkpoint", seconds)
+        well("learn", array(tmp_path / "x.npy", GREY), "--memory", file, "--capacity", 20, *options)
+        assert saved == steps
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m.sqhn", "x.npy"]
+
+    @pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "soon"])
+    def test_malformed(self, seconds: str, tmp_path: Path, file: Path) -> None:
+        source = array(tmp_path / "x.npy", GREY)
+        words = ("learn", source, "--memory", file, "--capacity", 20, "--checkpoint", seconds)
+        assert "--checkpoint" in wrong(*words, code=2)
+        assert not file.exists()
+
+    @posix
+    def test_no_signal_interrupts_one(self, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(common, "CHUNK", 7)
+        save = SQHN.save
+
+        def save_in_spite(self: SQHN, path: Path) -> None:
+            signal.raise_signal(signal.SIGTERM)
+            save(self, path)
+
+        monkeypatch.setattr(SQHN, "save", save_in_spite)
+        words = ("learn", array(tmp_path / "x.npy", GREY), "--memory", file, "--capacity", 20, "--checkpoint", 0)
+        result = sqhn(*words)
+        assert result.exit_code == 143
+        assert f"stopped: 7 of 30 samples are saved in {file}" in result.stderr
+        assert SQHN.load(file).step == 7
+
+    def test_an_error_leaves_what_was_saved(self, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(common, "CHUNK", 7)
+        x = GREY / 255
+        x[15, 2, 3] = np.nan
+        words = ("learn", array(tmp_path / "x.npy", x), "--memory", file, "--capacity", 20, "--checkpoint", 0)
+        result = sqhn(*words)
+        assert result.exit_code == 1
+        first, second = result.stderr.splitlines()
+        assert first == f"14 of 30 samples are saved in {file}"
+        assert "counting from sample 14: the value at (1, 2, 3)" in second
+        assert fingerprint(SQHN.load(file)) == fingerprint(taught(tmp_path / "expected", x[:14]))
+
+
+class TestGoingOn:
+    """The same command after one that was stopped."""
+
+    @pytest.fixture(params=["folder", "array", "both"])
+    def sources(self, request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
+        if request.param == "folder":
+            return [folder(tmp_path / "in", GREY)]
+        if request.param == "array":
+            return [array(tmp_path / "x.npy", GREY)]
+        return [array(tmp_path / "x.npy", GREY[:10]), folder(tmp_path / "in", GREY[10:])]
+
+    @pytest.fixture
+    def note(self, file: Path) -> Path:
+        return file.with_name("m.sqhn.progress")
+
+    def stop(self, monkeypatch: pytest.MonkeyPatch, at: int, *words: object, content: bytes = b"") -> Result:
+        """A command that learns seven samples at a time, and is stopped instead of learning those of a number."""
+        learn, calls = SQHN.learn, []
+
+        def learn_or_stop(self: SQHN, x: ArrayLike) -> Written:
+            calls.append(1)
+            if len(calls) == at:
+                raise KeyboardInterrupt
+            return learn(self, x)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(common, "CHUNK", 7)
+            patched.setattr(SQHN, "learn", learn_or_stop)
+            result = feed(content, *words)
+        assert result.exit_code == 130
+        return result
+
+    @pytest.mark.parametrize("old", [True, False])
+    def test_nothing_is_learned_twice(
+        self, old: bool, sources: list[Path], tmp_path: Path, file: Path, note: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        expected = taught(tmp_path / "expected", GREY[:5] if old else GREY[:0])
+        if old:
+            expected.save(file)
+        words = ("learn", *sources, "--memory", file, "--capacity", 20)
+        self.stop(monkeypatch, 2, *words)
+        first = SQHN.load(file).step - 5 * old
+        assert 0 < first <= 7
+        result = self.stop(monkeypatch, 2, *words)
+        second = SQHN.load(file).step - 5 * old
+        assert first < second <= 14
+        assert f"going on after {first} of 30 samples" in result.stderr
+        assert f"stopped: {second} of 30 samples are saved" in result.stderr
+        found = document(*words)
+        assert (found["continued_after"], found["learned"]) == (second, 30 - second)
+        expected.learn(GREY)
+        assert fingerprint(SQHN.load(file)) == fingerprint(expected)
+        assert not note.exists()
+        assert document(*words)["learned"] == 30  # on purpose
+
+    @pytest.mark.parametrize(
+        ("number", "when", "reached"),
+        [(1, "before", 0), (1, "after", 7), (3, "before", 14), (3, "after", 21), (6, "before", 30), (6, "after", 30)],
+    )
+    def test_a_process_that_dies_while_it_saves(
+        self, number: int, when: str, reached: int, tmp_path: Path, file: Path, note: Path
+    ) -> None:
+        """Before the memory is written, or after; the sixth save is the last, after that of the last chunk."""
+        program = (
+            "from sqhn.samples import common\n"
+            "common.CHUNK = 7\n"
+            "save, calls = SQHN.save, []\n"
+            "def save_and_die(self, path):\n"
+            "    calls.append(1)\n"
+            f"    if len(calls) == {number} and {when == 'before'}:\n"
+            "        os._exit(9)\n"
+            "    save(self, path)\n"
+            f"    if len(calls) == {number}:\n"
+            "        os._exit(9)\n"
+            "SQHN.save = save_and_die"
+        )
+        words = ("learn", array(tmp_path / "x.npy", GREY), "--memory", file, "--capacity", 20)
+        with process(program, *words, "--checkpoint", 0) as dying:
+            dying.communicate(timeout=120)
+        assert dying.returncode == 9
+        assert document(*words)["continued_after"] == reached
+        assert fingerprint(SQHN.load(file)) == fingerprint(taught(tmp_path / "expected", GREY))
+        assert not note.exists()
+
+    @posix
+    def test_a_process_that_is_killed(self, tmp_path: Path, file: Path) -> None:
+        program = (
+            "from sqhn.samples import common\n"
+            "common.CHUNK = 7\n"
+            "learn = SQHN.learn\n"
+            "def slowly(self, x):\n"
+            "    print('learning', file=sys.stderr, flush=True)\n"
+            "    time.sleep(0.1)\n"
+            "    return learn(self, x)\n"
+            "SQHN.learn = slowly"
+        )
+        words = ("learn", folder(tmp_path / "in", GREY), "--memory", file, "--capacity", 20)
+        with process(program, *words, "--checkpoint", 0) as learning:
+            for _ in range(3):
+                hear(learning, "learning")
+            learning.kill()
+        assert document(*words)["continued_after"] == 14
+        assert fingerprint(SQHN.load(file)) == fingerprint(taught(tmp_path / "expected", GREY))
+
+    def test_files_that_come_later_do_not_matter(
+        self, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One is damaged, so it is skipped; and there is a new one."""
+        pictures = folder(tmp_path / "in", GREY[:29])
+        cut = pictures / "027.png"
+        cut.write_bytes(cut.read_bytes()[:-40])
+        words = ("learn", pictures, "--memory", file, "--capacity", 20)
+        self.stop(monkeypatch, 2, *words)
+        Image.fromarray(GREY[29]).save(pictures / "029.png")
+        found = document(*words, "--skip-bad")
+        assert (found["continued_after"], found["learned"]) == (7, 22)
+        assert fingerprint(SQHN.load(file)) == fingerprint(taught(tmp_path / "expected", np.delete(GREY, 27, axis=0)))
+
+    @pytest.mark.parametrize("change", ["removed", "written again", "added", "fewer"])
+    def test_other_files_are_learned_from_the_first(
+        self, change: str, tmp_path: Path, file: Path, note: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pictures = folder(tmp_path / "in", GREY[:20])
+        words = ("learn", pictures, "--memory", file, "--capacity", 20)
+        self.stop(monkeypatch, 3, *words)
+        if change == "removed":
+            (pictures / "003.png").unlink()
+        elif change == "written again":
+            os.utime(pictures / "003.png", ns=(0, 0))
+        elif change == "added":
+            Image.fromarray(GREY[20]).save(pictures / "000a.png")
+        else:
+            for n in range(5, 20):
+                (pictures / f"{n:03}.png").unlink()
+        result = sqhn(*words)
+        assert result.exit_code == 0
+        assert "had learned 14 samples, but their files are not the first ones now, or have changed" in result.stderr
+        many = {"removed": 19, "written again": 20, "added": 21, "fewer": 5}[change]
+        assert SQHN.load(file).step == 14 + many
+        assert not note.exists()
+
+    def test_a_memory_that_has_changed(
+        self, tmp_path: Path, file: Path, note: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        words = ("learn", array(tmp_path / "x.npy", GREY), "--memory", file, "--capacity", 20)
+        self.stop(monkeypatch, 3, *words)
+        memory = SQHN.load(file)
+        memory.learn(GREY[0])
+        memory.save(file)
+        result = sqhn(*words)
+        assert result.exit_code == 0
+        assert f"had learned 14 samples, but {file} has changed since" in result.stderr
+        assert SQHN.load(file).step == 14 + 1 + 30
+        assert not note.exists()
+
+    def test_a_memory_that_is_gone(self, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        words = ("learn", array(tmp_path / "x.npy", GREY), "--memory", file, "--capacity", 20)
+        self.stop(monkeypatch, 3, *words)
+        file.unlink()
+        assert document(*words)["learned"] == 30
+
+    @pytest.mark.parametrize(
+        "content", [b"", b"{}", b"[1, 2]", b'[{"step": 14}]', b"\xff", b'[{"step": 14, "samples": "x", "files": ""}]']
+    )
+    def test_a_damaged_note(
+        self, content: bytes, tmp_path: Path, file: Path, note: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        words = ("learn", array(tmp_path / "x.npy", GREY), "--memory", file, "--capacity", 20)
+        self.stop(monkeypatch, 3, *words)
+        note.write_bytes(content)
+        result = sqhn(*words)
+        assert result.exit_code == 0
+        assert f"{note} cannot be read: learning all samples from the first" in result.stderr
+        assert SQHN.load(file).step == 14 + 30
+        assert not note.exists()
+
+    def test_standard_input_cannot_be_read_again(
+        self, tmp_path: Path, file: Path, note: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        content = array(tmp_path / "x.npy", GREY).read_bytes()
+        result = self.stop(monkeypatch, 3, "learn", "-", "--memory", file, "--capacity", 20, content=content)
+        assert f"14 of 30 samples are saved in {file}; the same command starts from the first" in result.stderr
+        assert not note.exists()
 
 
 @posix
@@ -943,30 +1193,23 @@ class TestSources:
 
 
 class TestStandardInput:
-    def feed(self, content: bytes | NDArray[Any], *words: object) -> Result:
-        if not isinstance(content, bytes):
-            stream = BytesIO()
-            np.save(stream, content)
-            content = stream.getvalue()
-        return CliRunner().invoke(app, [str(word) for word in words], input=content)
-
     def test_is_an_array(self, tmp_path: Path, file: Path) -> None:
-        result = self.feed(GREY, "learn", "-", "--memory", file, "--capacity", 20)
+        result = feed(GREY, "learn", "-", "--memory", file, "--capacity", 20)
         assert result.exit_code == 0, result.output
         memory = taught(tmp_path / "expected", GREY)
         assert fingerprint(SQHN.load(file)) == fingerprint(memory)
-        result = self.feed(GREY, "recognize", "-", "--memory", file, "--json")
+        result = feed(GREY, "recognize", "-", "--memory", file, "--json")
         rows = json.loads(result.stdout)["samples"]
         assert [row["name"] for row in rows] == [str(n) for n in range(30)]
         assert [row["score"] for row in rows] == memory.recognize(GREY).score.tolist()
         for out, place in (("y.npy", "y.npy"), ("out", "out/stdin.npy")):
-            result = self.feed(GREY, "recall", "-", "--memory", file, "--out", tmp_path / out)
+            result = feed(GREY, "recall", "-", "--memory", file, "--out", tmp_path / out)
             assert result.exit_code == 0, result.output
             np.testing.assert_array_equal(np.load(tmp_path / place), memory.recall(GREY).x)
 
     def test_beside_others(self, tmp_path: Path, file: Path) -> None:
         source = array(tmp_path / "x.npy", GREY[:10])
-        result = self.feed(GREY[10:], "learn", source, "-", "--memory", file, "--capacity", 20)
+        result = feed(GREY[10:], "learn", source, "-", "--memory", file, "--capacity", 20)
         assert result.exit_code == 0, result.output
         assert fingerprint(SQHN.load(file)) == fingerprint(taught(tmp_path / "expected", GREY))
 
@@ -986,7 +1229,7 @@ class TestStandardInput:
             (whole + whole, "standard input goes on after an array"),
             (GREY.astype(int), "- has dtype int64"),
         ):
-            result = self.feed(content, "learn", "-", "--memory", file, "--capacity", 20)
+            result = feed(content, "learn", "-", "--memory", file, "--capacity", 20)
             assert result.exit_code == 1
             assert reason in result.stderr
             assert result.stderr.count("\n") == 1

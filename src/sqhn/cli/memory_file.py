@@ -1,17 +1,12 @@
-"""A memory in a file: found, loaded, asked, and learned into."""
+"""A memory in a file: found, loaded and asked."""
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sqhn.cli.common import progress, say
-from sqhn.cli.settings import Settings
-from sqhn.cli.stopping import Stop
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +14,7 @@ if TYPE_CHECKING:
     from sqhn.network import SQHN
     from sqhn.samples import Samples
 
-__all__ = ["Learned", "Wanted", "ask", "check_there", "learn_into", "load", "open_samples"]
+__all__ = ["Wanted", "ask", "check_there", "load", "open_samples"]
 
 Answer = TypeVar("Answer")
 
@@ -60,16 +55,16 @@ def open_samples(wanted: Wanted, shape: tuple[int, ...] | None) -> Samples:
     return samples
 
 
-def ask(samples: Samples, verb: str, question: Callable[[NDArray[Any]], Answer]) -> Iterator[Answer]:
-    """The answers for chunk after chunk, with a progress bar for people."""
+def ask(samples: Samples, verb: str, question: Callable[[NDArray[Any]], Answer], start: int = 0) -> Iterator[Answer]:
+    """The answers for chunk after chunk, from a number on, with a progress bar for people."""
     from rich.progress import Progress
 
     from sqhn.memory import EmptyMemoryError
 
-    done = 0
+    done = start
     with Progress(console=progress, transient=True, disable=not progress.is_terminal) as bar:
-        task = bar.add_task(verb, total=len(samples))
-        for chunk in samples.chunks():
+        task = bar.add_task(verb, total=len(samples), completed=start)
+        for chunk in samples.chunks(start):
             try:
                 yield question(chunk)
             except EmptyMemoryError:
@@ -78,54 +73,3 @@ def ask(samples: Samples, verb: str, question: Callable[[NDArray[Any]], Answer])
                 raise ValueError(f"counting from sample {samples.names[done]}: {error}") from error
             done += len(chunk)
             bar.update(task, completed=done)
-
-
-@dataclass
-class Learned:
-    """What came of learning: the memory, the samples, how many were learned, and how many neurons that grew."""
-
-    network: SQHN
-    samples: Samples
-    learned: int
-    grown: int
-
-
-def learn_into(memory: Path, wanted: Wanted, settings: Settings, stop: Stop) -> Learned:
-    """Learn and save, alone: others wait from before the memory is read until it is written.
-
-    Links are followed, and stay: what they lead to is replaced.
-    """
-    from sqhn.lockfile import held
-
-    stop.arm()
-    place = Path(os.path.realpath(memory))
-    if not os.access(place.parent, os.W_OK):  # say so before an hour of learning, not after
-        raise PermissionError(f"{memory} cannot be written: its folder does not exist, or is write-protected")
-    if memory.exists():
-        check_there(memory)
-    with held(memory, say):
-        network, samples = _open_to_learn(memory, wanted, settings)
-        step, neurons = network.step, len(network)
-        try:
-            for _ in ask(samples, "learning", network.learn):
-                if stop.asked:  # and the interrupt was lost: in what is called when an object goes, Python drops it
-                    break
-            stop.armed = False
-        except KeyboardInterrupt:
-            stop.armed = False
-            stop.number = stop.number or signal.SIGINT
-        learned = network.step - step
-        if learned:
-            network.save(place)
-    return Learned(network, samples, learned, len(network) - neurons)
-
-
-def _open_to_learn(memory: Path, wanted: Wanted, settings: Settings) -> tuple[SQHN, Samples]:
-    """The memory, loaded or new, and the samples it is going to learn."""
-    if memory.exists():
-        network = load(memory)
-        settings.apply(memory, network)
-        return network, open_samples(wanted, network.input_shape)
-    settings.check_new(memory)
-    samples = open_samples(wanted, None)
-    return settings.make(samples.shape), samples

@@ -11,6 +11,7 @@ __all__ = [
     "Alpha",
     "AsJson",
     "Capacity",
+    "Checkpoint",
     "Gamma",
     "Inference",
     "Levels",
@@ -75,6 +76,12 @@ Gamma = Annotated[
 Rho = Annotated[
     float | None,
     typer.Option(help="The tolerance of `recognize`; of a memory that exists it is changed."),
+]
+Checkpoint = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS", help="Save every so many seconds while learning, so that not even a crash loses more."
+    ),
 ]
 
 Out = Annotated[

@@ -12,12 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from sqhn.cli.common import failing, say
+from sqhn.cli.learning import Learned, learn_into
 from sqhn.cli.levels import spell_kernel
-from sqhn.cli.memory_file import Learned, Wanted, ask, check_there, learn_into, load, open_samples
+from sqhn.cli.memory_file import Wanted, ask, check_there, load, open_samples
 from sqhn.cli.options import (
     Alpha,
     AsJson,
     Capacity,
+    Checkpoint,
     Gamma,
     Inference,
     Levels,
@@ -32,7 +34,7 @@ from sqhn.cli.options import (
     WhenFull,
 )
 from sqhn.cli.settings import parse_settings
-from sqhn.cli.stopping import stoppable
+from sqhn.cli.stopping import Stop, stoppable
 
 __all__ = ["info", "learn", "recall", "recognize"]
 
@@ -51,43 +53,67 @@ def learn(
     rho: Rho = None,
     resize: Resize = None,
     skip_bad: SkipBad = False,
+    checkpoint: Checkpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn pictures or arrays, sorted by name within each source; a memory that exists goes on where it stopped.
 
-    Ctrl-C saves what was learned so far, and so do SIGTERM and SIGHUP. After any error the file is as it was. While
-    another process learns into the same file, this one waits.
+    Ctrl-C saves what was learned so far, and so do SIGTERM and SIGHUP; the same command then goes on after that. After
+    any error the file is as it was, or as it was saved last with --checkpoint. While another process learns into the
+    same file, this one waits.
     """
     done: Learned | None = None
     common = {"when_full": when_full, "alpha": alpha, "gamma": gamma}
     settings = parse_settings(levels, capacity, common, {"similarity": similarity, "rho": rho})
     wanted = Wanted(sources, _size(resize), skip_bad)
+    if checkpoint is not None and not 0 <= checkpoint < math.inf:
+        raise typer.BadParameter(f"{checkpoint} is not a number of seconds", param_hint="--checkpoint")
     with stoppable() as stop:
         with failing(*WRONG, tell=say), suppress(KeyboardInterrupt):
-            done = learn_into(memory, wanted, settings, stop)
+            done = learn_into(memory, wanted, settings, checkpoint, stop)
         if done is None:
             say(f"stopped before anything was learned: {memory} is as it was")
             raise typer.Exit(stop.status)
-        report = {
-            "memory": str(memory),
-            "learned": done.learned,
-            "grown": done.grown,
-            "neurons": len(done.network),
-            "capacity": done.network.capacity,
-            "step": done.network.step,
-            "interrupted": stop.asked,
-            "skipped": [*done.samples.skipped],
-        }
-        text = (
-            f"learned {done.learned:,} samples, {done.grown:,} of them as new neurons; "
-            f"{memory} has {len(done.network):,} of {done.network.capacity:,} neurons "
-            f"after {done.network.step:,} samples"
-        )
-        _print(report, [text] if done.learned else [], as_json)
+        _report(done, stop, as_json)
         if stop.asked:
-            kept = f"are saved in {memory}" if done.learned else "were learned: nothing is saved"
-            say(f"stopped: {done.learned:,} of {len(done.samples):,} samples {kept}")
             raise typer.Exit(stop.status)
+
+
+def _report(done: Learned, stop: Stop, as_json: bool) -> None:
+    """Print what was learned, and say what was not."""
+    run, network = done.run, done.run.network
+    about = {
+        "memory": str(run.memory),
+        "learned": done.learned,
+        "grown": done.grown,
+        "neurons": len(network),
+        "capacity": network.capacity,
+        "step": network.step,
+        "interrupted": stop.asked,
+        "continued_after": run.start,
+        "skipped": [*run.samples.skipped],
+    }
+    text = (
+        f"learned {done.learned:,} samples, {done.grown:,} of them as new neurons; "
+        f"{run.memory} has {len(network):,} of {network.capacity:,} neurons after {network.step:,} samples"
+    )
+    _print(about, [text] if done.learned or not stop.asked else [], as_json)
+    if stop.asked:
+        many = f"{run.reached:,} of {len(run.samples):,} samples"
+        say(f"stopped: {many} {_what_next(done)}")
+
+
+def _what_next(done: Learned) -> str:
+    """What became of the samples that were learned before a signal, and of the others."""
+    run = done.run
+    if not done.learned:
+        return f"were learned: {run.memory} is as it was" if run.start else "were learned: nothing is saved"
+    kept = f"are saved in {run.memory}"
+    if run.reached == len(run.samples):
+        return kept
+    if run.samples.lasting:
+        return f"{kept}; the same command goes on after them"
+    return f"{kept}; the same command starts from the first, for nobody can go back in standard input"
 
 
 def recall(
