@@ -458,8 +458,12 @@ class TestSeveral:
             np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "out" / name)), values)
         np.testing.assert_array_equal(np.load(tmp_path / "out" / "b" / "x.npy"), x[2:4])
         assert len([path for path in (tmp_path / "out").rglob("*") if path.is_file()]) == 4
-        with found.writer(tmp_path / "named.npy"):  # a folder, for there are several files
-            assert (tmp_path / "named.npy").is_dir()
+        for name in ("new.npy", "new.png"):
+            with pytest.raises(SampleError, match=f"{name} is named like a file"), found.writer(tmp_path / name):
+                pass
+        (tmp_path / "new.npy").mkdir()
+        with found.writer(tmp_path / "new.npy"):
+            assert (tmp_path / "new.npy" / "b").is_dir()
 
     def test_files_that_are_given_twice(self, tmp_path: Path) -> None:
         path = str(put(tmp_path / "a.png", pixels(4, 5)))

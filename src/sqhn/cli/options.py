@@ -29,10 +29,9 @@ __all__ = [
 Sources = Annotated[
     list[str],
     typer.Argument(
-        metavar="SOURCE...",
+        metavar="SOURCE",
         help="Folders of pictures (png, jpg, webp, bmp, gif), pictures, .npy files of samples, quoted patterns of such "
         'files ("photos/**/*.jpg"), or - for a .npy file from standard input.',
-        show_default=False,
     ),
 ]
 MemoryFile = Annotated[Path, typer.Option("--memory", help="The file of the memory.")]

@@ -83,9 +83,7 @@ class Run:
         moment = before if before.step == self.network.step else after
         if moment.step != self.network.step:
             why = f"{self.memory} has changed since"
-        elif moment.samples > len(self.samples) or moment.files != Files().digest(
-            self.samples.files_of(moment.samples)
-        ):
+        elif not self._begins_with(moment):
             why = "their files are not the first ones now, or have changed"
         else:
             if moment.samples:
@@ -95,6 +93,11 @@ class Run:
         many = f"{moment.samples:,} samples"
         say(f"a run that was stopped had learned {many}, but {why}: learning all samples from the first")
         return 0
+
+    def _begins_with(self, moment: Moment) -> bool:
+        """Whether the first samples are those that were learned then."""
+        files = self.samples.files_of(moment.samples)
+        return moment.samples <= len(self.samples) and moment.files == Files().digest(files)
 
     @property
     def reached(self) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.samples.arrays import Arrays
-from sqhn.samples.common import PICTURES, STDIN, Bad, Write, check_places, name_below, named_after
+from sqhn.samples.common import PICTURES, STDIN, Bad, SampleError, Write, check_places, name_below, named_after
 from sqhn.samples.pictures import Pictures
 
 __all__ = ["Samples"]
@@ -94,8 +94,9 @@ class Samples:
     def _places(self, out: Path) -> list[list[Path]]:
         """Where what is recalled for the files of each part goes."""
         first = self.parts[0]
-        alone = len(self.parts) == len(first.files) == 1
-        if alone and out.suffix.lower() in (*PICTURES, ".npy") and not out.is_dir():
+        if out.suffix.lower() in (*PICTURES, ".npy") and not out.is_dir():
+            if len(self.parts) > 1 or len(first.files) > 1:
+                raise SampleError(f"{out} is named like a file, but there are several to write: name a folder")
             return [[named_after(out, first.suffix)]]
         return [
             [out / Path(name_below(self.folder, file)).with_suffix(part.suffix) for file in part.files]
