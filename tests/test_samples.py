@@ -8,6 +8,7 @@ import struct
 import sys
 import warnings
 import zlib
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -312,6 +313,18 @@ class TestArrays:
         os.mkfifo(tmp_path / "x.npy")
         with pytest.raises(SampleError, match=r"x\.npy is not a file"):
             read(tmp_path / "x.npy")
+
+    def test_an_array_that_changes_after_it_was_checked(self, tmp_path: Path) -> None:
+        found = read(put(tmp_path / "x.npy", pixels(3, 4)))
+        put(tmp_path / "x.npy", pixels(2, 4))
+        with pytest.raises(SampleError, match=r"x\.npy has changed"):
+            everything(found)
+
+    def test_a_terminal_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "stdin", StringIO())
+        monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+        with pytest.raises(SampleError, match=r"- is standard input.*give it a \.npy file"):
+            samples.read(["-"])
 
     def test_resize_is_for_pictures(self, tmp_path: Path) -> None:
         with pytest.raises(SampleError, match="--resize is for pictures"):
