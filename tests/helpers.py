@@ -53,6 +53,10 @@ def assert_same_state(memory: SQHN, reference: ReferenceSQHN) -> None:
                 _, j, q, k, count = state["counts"][state["counts"][:, 0] == n].T
                 table[j, node.edges[q] + k] = count / node.c[j]
                 np.testing.assert_allclose(table, node.m, atol=1e-9)
+    G = reference.root.grown
+    np.testing.assert_array_equal(memory.prototypes, reference.prototypes())
+    np.testing.assert_array_equal(memory.counts, reference.root.c[:G])
+    np.testing.assert_array_equal(memory.written, reference.root.written[:G])
 
 
 def assert_same_answers(memory: SQHN, reference: ReferenceSQHN, x: NDArray[np.float32]) -> None:

@@ -177,11 +177,11 @@ def test_values_that_change_after_they_were_checked_do_no_harm() -> None:
                 bad = x.copy()
                 bad[3:9] = value
                 for written in (
-                    memory._write(memory._learn, bad, False, False),
-                    memory._write(memory._learn, x, True, False),
+                    memory._write(memory._learn, bad, False, False, None),
+                    memory._write(memory._learn, x, True, False, None),
                 ):
                     assert 0 <= written[0].k.min() <= written[0].k.max() < 4
-                _, index, _ = memory._read(memory._recall, bad, None, by_name("paper"))
+                (_, index, _), _ = memory._read(memory._recall, bad, None, by_name("paper"))
                 assert 0 <= index.min() <= index.max() < 4
 
 

@@ -203,9 +203,11 @@ def test_trees_of_format_1_load(tmp_path: Path) -> None:
 def test_features_that_are_not_known(saved: Path) -> None:
     memory = SQHN.load(saved)
     header, tensors = parts(memory)
-    save(saved, {**header, "features": ["telepathy", "values"]}, tensors)
+    save(saved, {**header, "features": ["telepathy", "time travel"]}, tensors)
     for look in (SQHN.load, describe):
-        with pytest.raises(MemoryFileError, match=r"uses what this version .* does not know \(telepathy, values\)"):
+        with pytest.raises(
+            MemoryFileError, match=r"uses what this version .* does not know \(telepathy, time travel\)"
+        ):
             look(saved)
 
 

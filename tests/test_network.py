@@ -42,7 +42,7 @@ class TestFace:
         written = memory.learn(pictures[:3])
         assert [np.shape(field) for field in written] == [(3,)] * 4
         assert list(written.step) == [1, 2, 3]
-        assert [np.shape(field) for field in memory.recall(pictures[:1])] == [(1, *SHAPE), (1,), (1,)]
+        assert [np.shape(field) for field in memory.recall(pictures[:1])[:3]] == [(1, *SHAPE), (1,), (1,)]
         assert [np.shape(field) for field in memory.recognize(pictures[:2])] == [(2,)] * 3
         assert np.shape(memory.energy(pictures[:2])) == (2,)
 
@@ -332,3 +332,43 @@ def test_a_memory_that_nobody_holds_gives_its_arrays_back_at_once(levels: list[L
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
+
+
+@pytest.mark.parametrize("levels", [[Level(capacity=9)], [Level(4, 9), Level(capacity=9)]])
+def test_what_was_seen_is_kept_as_it_was_given(levels: list[Level]) -> None:
+    rng = np.random.default_rng(0)
+    stored = rng.random((9, 8, 8), dtype=np.float32)
+    memory = SQHN((8, 8), levels)
+    memory.learn(stored)
+    given, seen = noisy(stored, 0.01), rng.random((9, 8, 8)) < 0.6
+    found = memory.recall(np.where(seen, given, np.nan), seen, keep=True)
+    np.testing.assert_array_equal(found.x, np.where(seen, given, stored))
+    np.testing.assert_array_equal(memory.recall(given[2], seen[2], keep=True).x, found.x[2])
+    np.testing.assert_array_equal(memory.recall(np.ma.array(given, mask=~seen), keep=True).x, found.x)
+    np.testing.assert_array_equal(memory.recall(given, seen).x, stored)
+    np.testing.assert_array_equal(memory.recall(given, keep=True).x, given)  # nothing is missing
+    whole = (given * 255).round().astype(np.uint8)
+    np.testing.assert_array_equal(memory.recall(whole, seen, keep=True).x[seen], (whole / np.float32(255))[seen])
+
+
+@pytest.mark.parametrize("policy", ["average", "overwrite", "freeze"])
+@pytest.mark.parametrize("below", [[], [Level(4, 6)]])
+def test_more_room_changes_nothing_that_is_there(below: list[Level], policy: Any, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((40, 8, 8), dtype=np.float32)
+    memory, larger = (SQHN((8, 8), [*below, Level(capacity=J, when_full=policy)]) for J in (10, 25))
+    for one in (memory, larger):
+        one.learn(x[:10], value=range(10))
+    before = fingerprint(memory)
+    memory.resize(25)
+    assert (fingerprint(memory), memory.capacity, memory.levels[-1].capacity) == (before, 25, 25)
+    for one in (memory, larger):
+        one.learn(x[10:])
+    assert fingerprint(memory) == fingerprint(larger)
+    assert memory.recall(x).values == larger.recall(x).values
+    memory.save(tmp_path / "m")
+    assert fingerprint(SQHN.load(tmp_path / "m")) == fingerprint(larger)
+    memory.resize(25)
+    for capacity in (24, 0, 2.5, True):
+        with pytest.raises(ValueError, match=r"larger|capacity must be"):
+            memory.resize(capacity)  # type: ignore[arg-type]
+    assert fingerprint(memory) == fingerprint(larger)

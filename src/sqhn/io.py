@@ -37,7 +37,7 @@ __all__ = ["FORMAT", "Header", "Tensors", "describe", "fill", "load", "parts", "
 
 FORMAT = 2
 FIRST = 1  # without features, and without the steps of last writes, which count as 0
-FEATURES: frozenset[str] = frozenset()  # that this version knows
+FEATURES = frozenset({"values"})  # that this version knows
 DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}  # options that there were, and their default
 Header = dict[str, Any]
 Tensors = dict[str, NDArray[Any]]
@@ -53,7 +53,7 @@ def parts(memory: SQHN) -> tuple[Header, Tensors]:
     """What a memory is: a header, and copies of its arrays."""
     header = {
         "format": FORMAT,
-        "features": [],
+        "features": ["values"] if memory._values else [],
         "input_shape": list(memory.input_shape),
         "levels": [_finite(asdict(level)) for level in memory.levels],
         "options": asdict(memory.options),
@@ -63,6 +63,10 @@ def parts(memory: SQHN) -> tuple[Header, Tensors]:
     for number, bank in enumerate(memory.banks, start=1):
         state = bank.neurons.state() | bank.state()
         tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in state.items()}
+    if memory._values:
+        tensors["values"] = memory._values.state()
+    if memory.calibration:
+        header["calibration"] = memory.calibration._asdict()
     return header, tensors
 
 

@@ -33,11 +33,23 @@ class Written(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """What `recall` found: the completed sample, the memory node's neuron that it came from, and its score."""
+    """What `recall` found: the completed sample, the memory node's neuron that it came from, and its score.
+
+    values: what was said about the samples that this neuron was learned from, a list of pairs of a value and how often
+        it was given, the most frequent first; a list of those for a batch; None where nothing was ever said.
+    """
 
     x: NDArray[np.float32]
     index: Index
     score: Score
+    values: Any = None
+
+    @property
+    def value(self) -> Any:
+        """The most frequent of the values, None where there is none; a list of them for a batch."""
+        if isinstance(self.index, int):
+            return self.values[0][0] if self.values else None
+        return [own[0][0] if own else None for own in self.values or [None] * len(self.index)]
 
 
 class Recognized(NamedTuple):

@@ -11,28 +11,33 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Never, Self, TypeVar
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from sqhn import io
 from sqhn.banks.devices import device_of
 from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Patches, Sent
 from sqhn.banks.rule import AVERAGED, BECAME, KEPT
-from sqhn.checks import as_shape
+from sqhn.calibration import Calibration, tolerance
+from sqhn.checks import as_shape, check_count
 from sqhn.door import answers, as_samples, parts, together
+from sqhn.feeding import Fed, feed
 from sqhn.inference import INFERENCES, LEARNING, MEMORIZING, RECOGNITION, Carrier, Inference, Message, by_name
 from sqhn.level import TIE, Level, Options, as_levels
 from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Score, Written
 from sqhn.patches import plan
 from sqhn.turns import Turns
+from sqhn.values import Values, as_texts
 
 __all__ = ["SQHN"]
 
 Answer = TypeVar("Answer")
 Found = TypeVar("Found")
+Texts = list[str | None]  # what was said about samples (`values`)
 Part = Literal["all", "below", "root"]
 """Which levels learn: all, those below the memory node, or it alone."""
 
@@ -47,6 +52,8 @@ OWN = {
     "_turns",
     "_patterns",
     "_codes",
+    "_values",
+    "_calibration",
 }
 """The attributes of a memory; others are a subclass's."""
 
@@ -109,6 +116,8 @@ class SQHN:
             self._device.codes(tiling.children(), level, self.options, tiling is above[-1], below.capacity)
             for tiling, level, below in zip(above, self.levels[1:], self.levels)
         ]
+        self._values = Values()
+        self._calibration: Calibration | None = None
 
     def reset(self) -> None:
         """Forget everything."""
@@ -150,8 +159,8 @@ class SQHN:
     def rho(self, rho: float | None) -> None:
         self._write(self._set_options, replace(self._options, rho=rho))
 
-    def _set_options(self, options: Options) -> None:
-        self._options = options
+    def _set_options(self, options: Options, calibration: Calibration | None = None) -> None:
+        self._options, self._calibration = options, calibration
 
     @property
     def device(self) -> str:
@@ -196,24 +205,29 @@ class SQHN:
 
     # -- learn ---------------------------------------------------------------------------------------------------
 
-    def learn(self, x: ArrayLike, *others: Never, hold: bool = False, root_only: bool = False) -> Written:
+    def learn(
+        self, x: ArrayLike, *others: Never, value: Any = None, hold: bool = False, root_only: bool = False
+    ) -> Written:
         """Learn one sample, or a batch as if one after another.
 
+        value: what `recall` is to tell beside the sample: a label, any JSON value, a small array; for a batch a
+            sequence of them, one for each sample. It stays with the neuron that the sample ends in, and goes with it.
         hold: the batch is samples of ONE thing: the first is learned, the others are averaged into what it wrote
             (the paper's SQHN+).
         root_only: only the memory node learns; the levels below it answer with what they know (see `pretrain`).
         """
         if others:
             raise TypeError(
-                f"learn takes samples and nothing beside them, not even labels, but got {len(others) + 1} arguments; "
-                "options go by name: learn(x, hold=True), learn(x, root_only=True)"
+                f"learn takes samples and nothing beside them, but got {len(others) + 1} arguments; labels and "
+                "options go by name: learn(x, value=y), learn(x, hold=True), learn(x, root_only=True)"
             )
         samples, single, _ = self._samples(x)
         if hold and single:
             raise ValueError(f"hold=True needs a batch of samples of one thing, of shape (n, {self._shape_text()})")
         if hold and root_only:
             raise ValueError("hold=True averages samples at level 1, and root_only=True leaves that as it is")
-        sent, first = self._write(self._learn, samples, hold, root_only)
+        texts = None if value is None else as_texts(value, len(samples), single or hold)
+        sent, first = self._write(self._learn, samples, hold, root_only, texts)
         step = first + 1 if single else self._device.give(self._device.count(first + 1, len(samples)), x)
         index, grew, score = self._answers(x, single, sent.k[0], sent.kind[0] == BECAME, sent.score[0])
         return Written(index, grew, score, step)
@@ -225,26 +239,32 @@ class SQHN:
             raise ValueError("a memory of one level has nothing below its memory node to pretrain")
         self._write(self._learn_each, samples, "below")
 
-    def _learn(self, samples: Array, hold: bool, root_only: bool) -> tuple[Sent, int]:
+    def _learn(self, samples: Array, hold: bool, root_only: bool, texts: Texts | None) -> tuple[Sent, int]:
         """What the memory node did, and its step before that."""
         if root_only and not all(bank.grown.all() for bank in self.banks[:-1]):
             raise EmptyMemoryError("the levels below the memory node are empty: pretrain them first")
         first = self._root.neurons.step
         if hold:
-            return self._turns.whole(self._learn_held, samples), first
-        return self._learn_each(samples, "root" if root_only and self._codes else "all"), first
+            return self._turns.whole(self._learn_held, samples, texts), first
+        return self._learn_each(samples, "root" if root_only and self._codes else "all", texts), first
 
-    def _learn_each(self, samples: Array, part: Part) -> Sent:
-        turn = self._turns.alone if self._device.at_once and not self._codes else self._turns.whole
+    def _learn_each(self, samples: Array, part: Part, texts: Texts | None = None) -> Sent:
+        if texts is None and self._values and part != "below":  # what is written now has none, but may replace some
+            texts = [None] * len(samples)
+        at_once = self._device.at_once and not self._codes and texts is None
+        turn = self._turns.alone if at_once else self._turns.whole
         done: list[Sent] = []
         start = 0
         while start < len(samples):
-            chunk = samples[start : start + min(bank.chunk_size(self._chunk) for bank in self.banks)]
+            now = slice(start, start + min(bank.chunk_size(self._chunk) for bank in self.banks))
+            chunk, said = samples[now], texts and texts[now]
             start += len(chunk)
-            done.append(turn(self._learn_chunk, chunk, part, start == len(samples))[-1])
+            done.append(turn(self._learn_chunk, chunk, part, start == len(samples), said)[-1])
         return done[0] if len(done) == 1 else Sent(*(self._device.concatenate(field, 1) for field in zip(*done)))
 
-    def _learn_chunk(self, samples: Array, part: Part = "all", last: bool = True) -> list[Sent]:
+    def _learn_chunk(
+        self, samples: Array, part: Part = "all", last: bool = True, texts: Texts | None = None
+    ) -> list[Sent]:
         """One chunk, level by level; all that can fail comes before the first change. last: of a call."""
         patches = self._split(samples)
         if part == "root":
@@ -254,9 +274,16 @@ class SQHN:
         else:
             self._reserve(len(samples))
             sent = self._sweep(LEARNING, patches, self._codes if part == "all" else self._codes[:-1])
+        if texts:
+            self._note(sent[-1], texts)
         if last:
             self._settle()
         return sent
+
+    def _note(self, root: Sent, texts: Texts) -> None:
+        """Keep what was said about samples with the neurons that they ended in."""
+        index, kind = (self._device.give(field[0], None).tolist() for field in (root.k, root.kind))
+        self._values.note(index, kind, texts)
 
     def _settle(self) -> None:
         """Leave everything as those want it who only read."""
@@ -270,7 +297,7 @@ class SQHN:
             bank.reserve(more, values)
             values = bank.neurons.room
 
-    def _learn_held(self, samples: Array) -> Sent:
+    def _learn_held(self, samples: Array, texts: Texts | None) -> Sent:
         others = self._split(samples[1:])
         sent = self._learn_chunk(samples[:1], last=False)
         more = len(samples) - 1
@@ -280,7 +307,40 @@ class SQHN:
         self._settle()
         held = Sent(*(field[:, [0] * len(samples)] for field in sent[-1]))
         held.kind[:, 1:] = held.kind[:, 1:].clip(max=AVERAGED)  # none of these became another neuron
+        if texts or self._values:
+            self._note(held, (texts or [None]) * len(samples))
         return held
+
+    def learn_stream(
+        self,
+        samples: Iterable[Any],
+        *,
+        progress: bool = True,
+        checkpoint: tuple[str | os.PathLike[str], float] | None = None,
+    ) -> Fed:
+        """Learn whatever an iterable gives, samples or batches, as they come; the memory is free between them.
+
+        samples: a generator, an array or a memory map of samples, a DataFrame (a row is a sample), a DataLoader (of
+            what it gives in a tuple or list, the first). What cannot be learned stops it, and is named by its place;
+            all that came before is learned.
+        progress: show it on a terminal.
+        checkpoint: a file and a number of seconds: save the memory there so often, and at the end, whatever ends it.
+        """
+        return feed(self, samples, progress, checkpoint)
+
+    def resize(self, capacity: int) -> None:
+        """Let the memory node grow more neurons than it could so far; nothing that is stored changes."""
+        check_count("capacity", capacity)
+        self._write(self._turns.whole, self._resize, int(capacity))
+
+    def _resize(self, capacity: int) -> None:
+        if capacity < self.capacity:
+            raise ValueError(f"a memory can only be made larger: it has room for {self.capacity}, not for {capacity}")
+        header, tensors = io.parts(self)
+        header["levels"][-1]["capacity"] = capacity
+        larger = SQHN.__new__(SQHN)
+        larger._become(header, tensors, self.device)
+        self._levels, self._patterns, self._codes = larger._levels, larger._patterns, larger._codes
 
     def memorize(self, x: ArrayLike) -> None:
         """Give every sample of a batch a neuron of its own in every node, at once, without asking whether it is new.
@@ -334,12 +394,18 @@ class SQHN:
     # -- recall --------------------------------------------------------------------------------------------------
 
     def recall(
-        self, x: ArrayLike, observed: ArrayLike | None = None, *, inference: str | Inference = "paper"
+        self,
+        x: ArrayLike,
+        observed: ArrayLike | None = None,
+        *,
+        keep: bool = False,
+        inference: str | Inference = "paper",
     ) -> Recalled:
         """The stored sample that x reminds of, with missing and corrupted values filled in.
 
         observed: True where a value was seen; of x's shape, or of one sample's shape for all. Values elsewhere are
             ignored, whatever they are, and so are masked values of a masked array.
+        keep: return observed values as they were given, and only the others from memory.
         inference: "paper" (score: activity of the memory node's winner), "feedforward" (the same without the way
             down) or "exact", the true maximum of the energy (score: that energy).
         """
@@ -351,15 +417,24 @@ class SQHN:
                 "they remind of nothing, and what is recalled for them means nothing",
                 stacklevel=2,
             )
-        return Recalled(*self._answers(x, single, *self._read(self._recall, samples, seen, rule)))
+        found, values = self._read(self._recall, samples, seen, rule)
+        if keep:
+            with self._device.stream():
+                there = slice(None) if seen is None else self._device.bring(seen)
+                found[0][there] = self._device.values(samples)[there]
+        picture, index, score = self._answers(x, single, *found)
+        return Recalled(picture, index, score, values[0] if single and values else values)
 
-    def _recall(self, samples: Array, seen: Array, rule: Inference) -> tuple[Array, ...]:
+    def _recall(self, samples: Array, seen: Array, rule: Inference) -> tuple[tuple[Array, ...], Any]:
         done = []
         for _, messages in self._ask(samples, seen, rule):
             k = self._down(messages, rule)
             found = self._tilings[0].join(self._patterns.vectors(k[0]))
             done.append((found, k[-1][0], rule.score(messages[-1], self._terms)))
-        return together(done, self._device.concatenate)
+        answer = together(done, self._device.concatenate)
+        if not self._values:
+            return answer, None
+        return answer, [self._values.of(j) for j in self._device.give(answer[1], None).tolist()]
 
     # -- energy and recognition ----------------------------------------------------------------------------------
 
@@ -383,18 +458,96 @@ class SQHN:
     def recognize(self, x: ArrayLike) -> Recognized:
         """Was this sample learned before? Old iff the memory node's best match reaches rho times its mean activity."""
         samples, single, _ = self._samples(x)
+        if self._calibration and self._calibration.long_past(self.step):
+            late = f"{self._calibration} as it was: {self.step:,} samples are learned by now, calibrate again"
+            warnings.warn(late, stacklevel=2)
         return Recognized(*self._answers(x, single, *self._read(self._recognize, samples)))
 
     def _recognize(self, samples: Array) -> tuple[Array, Array, Array]:
         if len(self):
-            done = [
-                (root.value[0], self.rho * self._root.neurons.mu[0, root.k[0]])
-                for _, (*_, root) in self._ask(samples, None, RECOGNITION[self.options.propagation])
-            ]
-            score, threshold = together(done, self._device.concatenate)
+            score, mean = self._matches(samples)
+            threshold = self.rho * mean
         else:
             score, threshold = (self._device.full((len(samples),), value) for value in (-math.inf, self.rho))
         return score >= threshold - TIE, score, threshold
+
+    def _matches(self, samples: Array) -> tuple[Array, ...]:
+        """How well the memory node's winners match, and how well they do on the mean."""
+        done = [
+            (root.value[0], self._root.neurons.mu[0, root.k[0]])
+            for _, (*_, root) in self._ask(samples, None, RECOGNITION[self.options.propagation])
+        ]
+        return together(done, self._device.concatenate)
+
+    def calibrate(self, *, new: ArrayLike | None = None, old: ArrayLike | None = None, error: float = 0.01) -> float:
+        """Set `rho` by samples, and return it; it is saved, and `calibration` says how it was made.
+
+        new: samples that were not learned: at most a share `error` of others like them will be called old.
+        old: samples that were learned, as they are met again, noisy or not: at most a share `error` of others like them
+            will be called new.
+
+        Either promise is for the memory as it is; `recognize` warns when it has learned as many samples again.
+        """
+        kind: Literal["new", "old"] = "old" if new is None else "new"
+        x = old if new is None else new
+        if x is None or (kind == "new" and old is not None):
+            raise ValueError("calibrate takes samples that were not learned, new=x, or samples that were, old=x")
+        samples, single, _ = self._samples(x)
+        if single:
+            raise ValueError(f"calibrate needs many samples, of shape (n, {self._shape_text()}); got one")
+        return self._write(self._calibrate, samples, kind, error)
+
+    def _calibrate(self, samples: Array, kind: Literal["new", "old"], error: float) -> float:
+        score, mean = (self._device.give(field, None) for field in self._matches(samples))
+        rho = tolerance(score, mean, kind, error)
+        self._set_options(replace(self._options, rho=rho), Calibration(kind, error, len(samples), self.step))
+        return rho
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """How `rho` was found by `calibrate`; None if it was not."""
+        return self._calibration
+
+    # -- looking inside ------------------------------------------------------------------------------------------
+
+    @property
+    def prototypes(self) -> NDArray[np.float32]:
+        """What each neuron of the memory node recalls by itself, (neurons, *input_shape), as a copy.
+
+        In a tree every node below takes the value that its parent expects most, all the way down.
+        """
+        return self._read(self._prototypes)
+
+    def _prototypes(self, most: int | None = None) -> NDArray[np.float32]:
+        """Of the first neurons, if not of all."""
+        found = np.empty((min(len(self), most or len(self)), *self.input_shape), np.float32)
+        for part in parts(len(found), INFERENCES["paper"].samples):
+            k = self._device.indices(part.start, part.stop - part.start)[None]
+            for parent, bank in zip(reversed(self._codes), self.banks[-2::-1]):
+                support = parent.support(k)
+                own = self._device.unheard((bank.nodes, k.shape[1]))
+                k = self._device.choose(*own, support, 0 * support.probability, 0.0)
+            found[part] = self._device.give(self._tilings[0].join(self._patterns.vectors(k)), None)
+        return found
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many samples each neuron of the memory node was learned from, as a copy."""
+        return self._read(self._of_neurons, "c")
+
+    @property
+    def written(self) -> NDArray[np.int64]:
+        """The step at which each neuron of the memory node was last written, as a copy."""
+        return self._read(self._of_neurons, "written")
+
+    def _of_neurons(self, name: str) -> NDArray[np.int64]:
+        return np.array(self._device.give(getattr(self._root.neurons, name)[0, : len(self)], None))
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what it is, and pictures of what is stored."""
+        from sqhn.notebook import html
+
+        return html(self)
 
     # -- doors ---------------------------------------------------------------------------------------------------
 
@@ -443,6 +596,10 @@ class SQHN:
         SQHN.__init__(self, input_shape, levels, **options, device=device)
         with self._device.stream():
             io.fill(self.banks, header, tensors)
+        if (values := tensors.get("values")) is not None:
+            self._values.restore(values, len(self))
+        if calibration := header.get("calibration"):
+            self._calibration = Calibration(**calibration)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickles and copies: the memory in one state, and what a subclass has besides."""

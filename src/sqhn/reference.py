@@ -425,6 +425,19 @@ class ReferenceSQHN:
         score = self.exact(x, observed)[1] if inference == "exact" else float(self.up(x, observed)[-1][0][index])
         return Recalled(self.tilings[0].join(patches[:, None, :])[0], index, score)
 
+    def prototypes(self) -> NDArray[Any]:
+        """What each neuron of the memory node recalls by itself: each child's most expected value, all the way down."""
+        found = []
+        for j in range(self.root.grown):
+            k = [np.zeros(len(level), np.int64) for level in self.levels]
+            k[-1][0] = j
+            for number in range(len(self.levels) - 1, 0, -1):
+                for n, q, child in self.families(number):
+                    k[number - 1][child] = winner(self.expectation(number, n, q, k[number][n]))
+            patches = np.stack([node.m[kn] for node, kn in zip(self.levels[0], k[0])])
+            found.append(self.tilings[0].join(patches[:, None, :])[0])
+        return np.array(found).reshape(-1, *self.input_shape)
+
     def recognize(self, x: ArrayLike) -> Recognized:
         """Old or new (2.6)."""
         if not self.root.grown:

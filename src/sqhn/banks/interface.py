@@ -244,6 +244,12 @@ class Device(Protocol):
     def count(self, first: int, many: int) -> Array:
         """Whole numbers from a first one on."""
 
+    def indices(self, first: int, many: int) -> Array:
+        """Neurons from a first one on."""
+
+    def unheard(self, shape: Sequence[int]) -> tuple[Array, Array]:
+        """The winners and activities of nodes that heard nothing, for `choose`."""
+
     def full(self, shape: Sequence[int], value: float) -> Array:
         """A new float64 array."""
 

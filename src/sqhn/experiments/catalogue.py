@@ -387,7 +387,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "T1-MOD", "Table 1, moderate corruption",
             "Can SQHNs recall stored pictures from noisy or partial ones as well as the best memories?",
-            protocols.memorize, 5, table_1(1024, 0.2, 0.25), {"length": 4, "size": 4, "capacity": 4},
+            protocols.memorize, 5, table_1(1024, 0.2, 0.25), {"length": 8, "size": 8, "capacity": 8},
         ),
         Experiment(
             "T1-HIGH", "Table 1, high corruption", "The same with most of the picture lost.",
@@ -405,7 +405,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "NE-L1", "Noisy encoding, one level",
             "Can a clean picture be stored when only noisy samples of it are ever seen?",
-            protocols.noisy_encoding, 7, noisy("NE-L1"),
+            protocols.noisy_encoding, 7, noisy("NE-L1"), {"length": 3, "capacity": 3, "size": 3},
         ),
         Experiment(
             "NE-L3", "Noisy encoding, three levels", "The same for trees on natural pictures.",
@@ -413,11 +413,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "RC", "Recognition", "Can the memory tell pictures it has learned from new ones?",
-            protocols.recognition, 7, rc,
+            protocols.recognition, 7, rc, {"length": 2, "capacity": 2, "size": 2},
         ),
         Experiment(
             "AC-B", "Robustness by depth", "How does depth affect robustness to noise and to occlusion?",
-            protocols.memorize, 10, ac_b, {"length": 5, "size": 5, "capacity": 5},
+            protocols.memorize, 10, ac_b, {"length": 10, "size": 10, "capacity": 10},
         ),
         Experiment(
             "AC-C", "The occlusions", "What the three fills look like.", protocols.occlusions, 1, ac_c,
@@ -435,7 +435,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "X-RECN", "Recognition by depth, with noise", "The same when every picture to judge is noisy.",
             protocols.recognition, 5, by_depth(0.2, (0.85, 0.45, 0.25)),
-            {"length": 2, "capacity": 2, "size": 2, "pretrain": 2},
+            {"length": 4, "capacity": 4, "size": 4, "pretrain": 4},
         ),
         Experiment(
             "S-EN", "Energy during inference", "Does one sweep up and down raise the energy, and how near its maximum?",

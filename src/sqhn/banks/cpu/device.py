@@ -84,6 +84,14 @@ class Cpu:
         return np.arange(first, first + many)
 
     @staticmethod
+    def indices(first: int, many: int) -> NDArray[np.int32]:
+        return np.arange(first, first + many, dtype=np.int32)
+
+    @staticmethod
+    def unheard(shape: Sequence[int]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        return np.zeros(shape, np.int32), np.zeros(shape)
+
+    @staticmethod
     def full(shape: Sequence[int], value: float) -> NDArray[np.float64]:
         return np.full(shape, value)
 

@@ -152,6 +152,16 @@ class Cuda:
 
         return torch.arange(first, first + many, device=self.place)
 
+    def indices(self, first: int, many: int) -> Tensor:
+        import torch
+
+        return torch.arange(first, first + many, dtype=torch.int32, device=self.place)
+
+    def unheard(self, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+        import torch
+
+        return torch.zeros(tuple(shape), dtype=torch.int32, device=self.place), self.full(shape, 0.0)
+
     def full(self, shape: Sequence[int], value: float) -> Tensor:
         import torch
 

@@ -1,0 +1,120 @@
+"""What users say about samples: a label, any JSON value, a small array, kept with the neuron that a sample ended in.
+
+Where samples were averaged, their neuron has a count for each of the distinct values; at most MOST of them, and a
+further one takes the place of the least frequent, of those the one counted longest ago.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks.rule import BECAME, KEPT
+from sqhn.door import as_numpy, is_tensor
+
+__all__ = ["MOST", "Values", "as_texts"]
+
+MOST = 16
+"""Distinct values of one neuron."""
+LONGEST = 1 << 16
+"""Characters of one value, as JSON."""
+ARRAY = "\u0000array"
+
+
+class Values:
+    """The values of the neurons of a memory node: for each that has any, texts with counts, the latest last."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, dict[str, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def note(self, index: Iterable[int], kind: Iterable[int], texts: Iterable[str | None]) -> None:
+        """Samples with these texts (None: nothing was said) ended in these neurons, and this became of them there."""
+        for j, what, text in zip(index, kind, texts):
+            if what == BECAME:
+                self._counts.pop(j, None)
+            if text is None or what == KEPT:
+                continue
+            own = self._counts.setdefault(j, {})
+            times = own.pop(text, 0)
+            if len(own) == MOST:
+                del own[min(own, key=lambda one: own[one])]
+            own[text] = times + 1
+
+    def of(self, j: int) -> list[tuple[Any, int]]:
+        """The values of a neuron with their counts, the most frequent first; of those the latest."""
+        latest_first = reversed(self._counts.get(j, {}).items())
+        return [(_value(text), times) for text, times in sorted(latest_first, key=lambda pair: -pair[1])]
+
+    def state(self) -> NDArray[np.uint8]:
+        """All of it, as JSON in bytes."""
+        rows = [[j, list(own.items())] for j, own in sorted(self._counts.items())]
+        return np.frombuffer(json.dumps(rows).encode(), np.uint8)
+
+    def restore(self, state: NDArray[np.uint8], neurons: int) -> None:
+        """Take over a saved state of a memory node with so many neurons."""
+        for j, own in json.loads(state.tobytes()):
+            if not isinstance(j, int) or not 0 <= j < neurons or not 0 < len(own) <= MOST:
+                raise ValueError(f"{len(own)} values of neuron {j!r}, of {neurons} neurons")
+            if not all(isinstance(times, int) and times > 0 for _, times in own):
+                raise ValueError(f"values of neuron {j} that count {[times for _, times in own]}")
+            for text, _ in own:
+                _value(text)  # or it is no value
+            self._counts[j] = dict(own)
+
+
+def as_texts(value: Any, samples: int, single: bool) -> list[str | None]:
+    """The texts of checked values, one for each sample: of a batch `value` is a sequence of them."""
+    if single:
+        return [_text(value)]
+    each = as_numpy(value) if is_tensor(value) else value
+    if not isinstance(each, (Sequence, np.ndarray)) or isinstance(each, (str, bytes)) or len(each) != samples:
+        size = f"one of {len(each)}" if hasattr(each, "__len__") and not isinstance(each, str) else repr(each)[:40]
+        raise ValueError(f"a batch of {samples} samples needs a sequence of {samples} values; got {size}")
+    return [_text(one) for one in each]
+
+
+def _text(value: Any) -> str | None:
+    """A value as JSON, the same for values that are the same; None for none."""
+    if value is None:
+        return None
+    try:
+        text = json.dumps(value, sort_keys=True, allow_nan=False, default=_plain)
+        if json.dumps(ARRAY) in text:
+            _value(text)  # a word of our own, which says nothing else
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"a value must be what JSON can say, or an array; got {repr(value)[:80]}: {error}") from error
+    if len(text) > LONGEST:
+        raise ValueError(f"a value may have {LONGEST:,} characters as JSON; {repr(value)[:40]}... has {len(text):,}")
+    return text
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: arrays, and NumPy's scalars."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if not isinstance(value, np.ndarray) and not is_tensor(value):
+        raise TypeError(f"{type(value).__name__} is neither")
+    array = as_numpy(value)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"an array of dtype {array.dtype}")
+    array = array.astype(array.dtype.newbyteorder("<"))
+    return {ARRAY: [array.dtype.str, list(array.shape), base64.b64encode(array.tobytes()).decode()]}
+
+
+def _value(text: str) -> Any:
+    return json.loads(text, object_hook=_array)
+
+
+def _array(found: dict[str, Any]) -> Any:
+    if found.keys() != {ARRAY}:
+        return found
+    dtype, shape, content = found[ARRAY]
+    return np.frombuffer(base64.b64decode(content), dtype).reshape(shape).copy()

@@ -1,0 +1,67 @@
+"""Looking inside a memory. (Against the reference: wherever states are compared, `helpers.assert_same_state`.)"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sqhn import SQHN, Level
+from sqhn.notebook import MOST, picture
+
+TREE = [Level(4, 30), Level(capacity=30)]
+
+
+@pytest.mark.parametrize("levels", [[Level(capacity=30)], TREE])
+def test_what_was_stored_once_is_there(levels: list[Level]) -> None:
+    x = np.random.default_rng(0).random((12, 8, 8), dtype=np.float32)
+    memory = SQHN((8, 8), levels)
+    assert memory.prototypes.shape == (0, 8, 8)
+    memory.learn(x)
+    np.testing.assert_array_equal(memory.prototypes, x)
+    assert memory.counts.tolist() == [1] * 12
+    assert memory.written.tolist() == list(range(1, 13))
+
+
+def test_a_mean_and_its_count() -> None:
+    a, b = np.array([0.25, 0.5, 1.0], np.float32), np.array([0.25, 0.5, 0.5], np.float32)
+    memory = SQHN((3,), capacity=1)
+    memory.learn(np.stack([a, b, b, b]))
+    np.testing.assert_allclose(memory.prototypes, [(a + 3 * b) / 4], atol=1e-7)
+    assert (memory.counts.tolist(), memory.written.tolist()) == ([4], [4])
+
+
+def test_copies_and_not_the_memory() -> None:
+    x = np.random.default_rng(1).random((300, 5), dtype=np.float32)  # more than are asked for at once
+    memory = SQHN((5,), capacity=300)
+    memory.learn(x)
+    for inside in (memory.prototypes, memory.counts, memory.written):
+        inside[:] = 0
+    np.testing.assert_array_equal(memory.prototypes, x)
+    assert memory.counts.min() == 1
+
+
+def test_in_a_notebook() -> None:
+    x = np.random.default_rng(2).integers(0, 256, (MOST + 3, 6, 7, 3), dtype=np.uint8)
+    memory = SQHN((6, 7, 3), capacity=100)
+    assert repr(memory) in memory._repr_html_()
+    memory.learn(x)
+    page = memory._repr_html_()
+    pictures = re.findall(r'base64,([^"]+)"', page)
+    assert len(pictures) == MOST
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(base64.b64decode(pictures[5])))), x[5])
+    assert "and 3 more" in page
+    assert "neuron 5, learned from 1 sample" in page
+
+
+def test_what_can_be_shown() -> None:
+    shown = [picture(np.zeros(shape, np.float32)) for shape in ((9,), (9, 9), (9, 9, 1), (9, 9, 3))]
+    assert all(shown)
+    assert [picture(np.zeros(shape, np.float32)) for shape in ((9, 9, 2), (3, 3, 3, 3))] == [None, None]
+    memory = SQHN((3, 3, 3, 3), capacity=3)
+    memory.learn(np.ones((3, 3, 3, 3)))
+    assert "<img" not in memory._repr_html_()
