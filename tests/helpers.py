@@ -72,6 +72,7 @@ def assert_same_answers(memory: SQHN, reference: ReferenceSQHN, x: NDArray[np.fl
                 np.testing.assert_array_equal(recalled.x[i], expected.x)
                 assert recalled.index[i] == expected.index
                 assert recalled.score[i] == pytest.approx(expected.score, abs=1e-9)
+            assert_same_ranking(memory, reference, x, observed, min(3, len(memory)), rule)
     recognized, energy = memory.recognize(x), memory.energy(x)
     for i, sample in enumerate(x):
         judged = reference.recognize(sample)
@@ -79,6 +80,18 @@ def assert_same_answers(memory: SQHN, reference: ReferenceSQHN, x: NDArray[np.fl
         assert recognized.score[i] == pytest.approx(judged.score, abs=1e-9)
         assert recognized.threshold[i] == pytest.approx(judged.threshold, abs=1e-9)
         assert energy[i] == pytest.approx(reference.energy(sample), abs=1e-9)
+
+
+def assert_same_ranking(
+    memory: SQHN, reference: ReferenceSQHN, x: NDArray[np.float32], observed: NDArray[Any] | None, k: int, rule: str
+) -> None:
+    """The k best, each with its own way down."""
+    found = memory.recall(x, observed, k=k, inference=rule)
+    for i, sample in enumerate(x):
+        expected = reference.recall_best(sample, k, None if observed is None else observed[i], rule)
+        assert found.index[i].tolist() == [one.index for one in expected]
+        np.testing.assert_array_equal(found.x[i], [one.x for one in expected])
+        np.testing.assert_allclose(found.score[i], [one.score for one in expected], atol=1e-9)
 
 
 def without_view(memory: SQHN, chunks: float = np.inf) -> None:

@@ -47,9 +47,13 @@ class Recalled(NamedTuple):
     @property
     def value(self) -> Any:
         """The most frequent of the values, None where there is none; a list of them for a batch."""
-        if isinstance(self.index, int):
-            return self.values[0][0] if self.values else None
-        return [own[0][0] if own else None for own in self.values or [None] * len(self.index)]
+        return _most_frequent(self.index if isinstance(self.index, int) else self.index.tolist(), self.values)
+
+
+def _most_frequent(index: Any, values: Any) -> Any:
+    if isinstance(index, list):
+        return [_most_frequent(*pair) for pair in zip(index, values or [None] * len(index))]
+    return values[0][0] if values else None
 
 
 class Recognized(NamedTuple):

@@ -398,6 +398,7 @@ class SQHN:
         x: ArrayLike,
         observed: ArrayLike | None = None,
         *,
+        k: int | None = None,
         keep: bool = False,
         inference: str | Inference = "paper",
     ) -> Recalled:
@@ -405,6 +406,8 @@ class SQHN:
 
         observed: True where a value was seen; of x's shape, or of one sample's shape for all. Values elsewhere are
             ignored, whatever they are, and so are masked values of a masked array.
+        k: so many of the best, best first, and not the best alone: results have one more axis, the first of a sample's.
+            In a tree they are the memory node's best, each with its own way down.
         keep: return observed values as they were given, and only the others from memory.
         inference: "paper" (score: activity of the memory node's winner), "feedforward" (the same without the way
             down) or "exact", the true maximum of the energy (score: that energy).
@@ -417,24 +420,42 @@ class SQHN:
                 "they remind of nothing, and what is recalled for them means nothing",
                 stacklevel=2,
             )
-        found, values = self._read(self._recall, samples, seen, rule)
-        if keep:
-            with self._device.stream():
-                there = slice(None) if seen is None else self._device.bring(seen)
-                found[0][there] = self._device.values(samples)[there]
+        if k is not None:
+            check_count("k", k)
+        found, values = self._read(self._recall, samples, seen, rule, k, keep)
         picture, index, score = self._answers(x, single, *found)
         return Recalled(picture, index, score, values[0] if single and values else values)
 
-    def _recall(self, samples: Array, seen: Array, rule: Inference) -> tuple[tuple[Array, ...], Any]:
+    def _recall(
+        self, samples: Array, seen: Array, rule: Inference, k: int | None = None, keep: bool = False
+    ) -> tuple[tuple[Array, ...], Any]:
+        if k is not None and len(self) < k:
+            raise ValueError(f"k={k}, but no more than {len(self)} are stored")
         done = []
         for _, messages in self._ask(samples, seen, rule):
-            k = self._down(messages, rule)
-            found = self._tilings[0].join(self._patterns.vectors(k[0]))
-            done.append((found, k[-1][0], rule.score(messages[-1], self._terms)))
+            if k is None:
+                done.append(self._found(messages, rule))
+            else:
+                *below, root = messages
+                each = [self._found([*below, other], rule) for other in rule.ranking(self._root, root, k)]
+                done.append(tuple(self._device.stack(field, 1) for field in zip(*each)))
         answer = together(done, self._device.concatenate)
+        if keep:
+            self._keep(answer[0] if k is None else answer[0].swapaxes(0, 1), samples, seen)
         if not self._values:
             return answer, None
-        return answer, [self._values.of(j) for j in self._device.give(answer[1], None).tolist()]
+        return answer, self._values.of_all(self._device.give(answer[1], None).tolist())
+
+    def _found(self, messages: list[Message], rule: Inference) -> tuple[Array, Array, Array]:
+        """What messages come down to: samples, the memory node's values, and scores."""
+        k = self._down(messages, rule)
+        return self._tilings[0].join(self._patterns.vectors(k[0])), k[-1][0], rule.score(messages[-1], self._terms)
+
+    def _keep(self, found: Array, samples: Array, seen: Array) -> None:
+        """Put the observed values of samples into what was found, which may have an axis more in front."""
+        x = self._device.values(samples)
+        there = slice(None) if seen is None else self._device.bring(seen)
+        found[..., there] = x[there]
 
     # -- energy and recognition ----------------------------------------------------------------------------------
 

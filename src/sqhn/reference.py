@@ -58,6 +58,15 @@ def winner(h: Vector) -> int:
     return int(np.flatnonzero(h >= h.max() - TIE)[0])
 
 
+def ranking(h: Vector, count: int) -> list[int]:
+    """The winner, then the winner of those that are left, and so on."""
+    left, found = h.copy(), []
+    for _ in range(count):
+        found.append(winner(left))
+        left[found[-1]] = -np.inf
+    return found
+
+
 def choice(h: Vector, p: Vector, blend: float) -> int:
     """The value of a node on the way down, from its own activity and what its parent expects.
 
@@ -342,17 +351,25 @@ class ReferenceSQHN:
             for q, child in enumerate(below):
                 yield n, q, int(child)
 
-    def infer(self, x: ArrayLike, observed: ArrayLike | None = None, rule: str = "paper", sweeps: int = 1) -> Codes:
-        """The value of every node, level by level.
+    def infer(
+        self,
+        x: ArrayLike,
+        observed: ArrayLike | None = None,
+        rule: str = "paper",
+        sweeps: int = 1,
+        root: int | None = None,
+    ) -> Codes:
+        """The value of every node, level by level; that of the memory node may be given as `root`.
 
         rule: "feedforward" (argmax of every h), "paper" (up and down, `sweeps` times: 2.5, 2.7) or "exact" (2.8).
             With blend 1 no node listens to its parent, and the first two are the same.
         """
         if rule == "exact":
-            return self.exact(x, observed)[0]
+            return self.exact(x, observed, root)[0]
         u = self.up(x, observed)
         seen = [None] * len(self.levels[0]) if observed is None else list(self.patches(observed))
         k = [np.array([winner(un) for un in level]) for level in u]
+        k[-1][0] = k[-1][0] if root is None else root
         blend = self.options.blend
         for sweep in range(sweeps if rule == "paper" and blend < 1 else 0):
             if sweep:
@@ -362,7 +379,7 @@ class ReferenceSQHN:
                     else:
                         h = self.above(number, u[number - 1])
                     u[number] = [blend * un + (1 - blend) * hn for un, hn in zip(u[number], h)]
-            k[-1][0] = winner(u[-1][0])
+            k[-1][0] = winner(u[-1][0]) if root is None else root
             for number in range(len(self.levels) - 1, 0, -1):
                 for n, q, child in self.families(number):
                     own, p = u[number - 1][child], self.expectation(number, n, q, k[number][n])
@@ -370,21 +387,26 @@ class ReferenceSQHN:
                     u[number - 1][child] = blend * own + (1 - blend) * p
         return k
 
-    def exact(self, x: ArrayLike, observed: ArrayLike | None = None) -> tuple[Codes, float]:
-        """Max-sum (2.8): the assignment of maximal energy, and that energy."""
+    def exact(self, x: ArrayLike, observed: ArrayLike | None = None, root: int | None = None) -> tuple[Codes, float]:
+        """Max-sum (2.8): the assignment of maximal energy, and that energy; the memory node's value may be given."""
+        u = self.max_sum(x, observed)
+        k = [np.zeros(len(level), np.int64) for level in self.levels]
+        k[-1][0] = winner(u[-1][0]) if root is None else root
+        for number in range(len(self.levels) - 1, 0, -1):
+            for n, q, child in self.families(number):
+                p = self.expectation(number, n, q, k[number][n])
+                k[number - 1][child] = choice(u[number - 1][child], p, 0.5)
+        return k, float(u[-1][0].max() if root is None else u[-1][0][root]) / self.terms
+
+    def max_sum(self, x: ArrayLike, observed: ArrayLike | None) -> list[list[Vector]]:
+        """The best energy that each neuron can reach with all that is below it."""
         u = [self.up(x, observed)[0]]
         for number, level in enumerate(self.levels[1:], start=1):
             u.append([np.zeros(node.grown) for node in level])
             for n, q, child in self.families(number):
                 for j in range(level[n].grown):
                     u[number][n][j] += (self.expectation(number, n, q, j) + u[number - 1][child]).max()
-        k = [np.zeros(len(level), np.int64) for level in self.levels]
-        k[-1][0] = winner(u[-1][0])
-        for number in range(len(self.levels) - 1, 0, -1):
-            for n, q, child in self.families(number):
-                p = self.expectation(number, n, q, k[number][n])
-                k[number - 1][child] = choice(u[number - 1][child], p, 0.5)
-        return k, float(u[-1][0].max()) / self.terms
+        return u
 
     def random(self, rng: np.random.Generator) -> Codes:
         """A value for every node, uniform over its grown neurons."""
@@ -417,13 +439,22 @@ class ReferenceSQHN:
 
     # -- recall and recognize ------------------------------------------------------------------------------------
 
-    def recall(self, x: ArrayLike, observed: ArrayLike | None = None, inference: str = "paper") -> Recalled:
+    def recall(
+        self, x: ArrayLike, observed: ArrayLike | None = None, inference: str = "paper", root: int | None = None
+    ) -> Recalled:
         """The completed sample (2.5), the memory node's value and its activity (its energy with "exact")."""
-        k = self.infer(x, observed, inference)
+        k = self.infer(x, observed, inference, root=root)
         patches = np.stack([node.m[kn] for node, kn in zip(self.levels[0], k[0])])
         index = int(k[-1][0])
-        score = self.exact(x, observed)[1] if inference == "exact" else float(self.up(x, observed)[-1][0][index])
+        score = self.exact(x, observed, root)[1] if inference == "exact" else float(self.up(x, observed)[-1][0][index])
         return Recalled(self.tilings[0].join(patches[:, None, :])[0], index, score)
+
+    def recall_best(
+        self, x: ArrayLike, count: int, observed: ArrayLike | None = None, inference: str = "paper"
+    ) -> list[Recalled]:
+        """What the memory node's best values recall, each with its own way down, best first."""
+        u = self.max_sum(x, observed) if inference == "exact" else self.up(x, observed)
+        return [self.recall(x, observed, inference, j) for j in ranking(u[-1][0], count)]
 
     def prototypes(self) -> NDArray[Any]:
         """What each neuron of the memory node recalls by itself: each child's most expected value, all the way down."""

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.memory import EmptyMemoryError, Memory, Recalled, Recognized, Written
+from sqhn.memory import EmptyMemoryError, Memory, Recognized, Written
 
 __all__ = ["ROOM", "Check", "Report", "check_memory", "checks"]
 
@@ -43,7 +43,16 @@ LEAST = 8
 ROUNDING = 1e-5
 """What may lie between two answers that are the same, or a sample and its exact recall, as a share of 1 + the value."""
 
-RESULTS: dict[str, type[Any]] = {"learn": Written, "recall": Recalled, "recognize": Recognized}
+
+class _Recalled(NamedTuple):
+    """What `recall` of every memory tells; `Recalled` has more for those that can."""
+
+    x: Any
+    index: Any
+    score: Any
+
+
+RESULTS: dict[str, type[Any]] = {"learn": Written, "recall": _Recalled, "recognize": Recognized}
 TYPES: dict[str, type] = {
     "index": int,
     "grew": bool,
@@ -204,10 +213,11 @@ class Subject:
         except Exception as error:
             raise AssertionError(f"{asked} raised {_said(error)}") from error
         kind = RESULTS[verb]
-        if getattr(answer, "_fields", None) != kind._fields:
-            fields = ", ".join(kind._fields)
-            raise AssertionError(f"{asked}: expected {kind.__name__}({fields}); got {_brief(answer)}")
-        return kind(*answer)
+        many = len(kind._fields)
+        if getattr(answer, "_fields", ())[:many] != kind._fields:
+            name, fields = kind.__name__.removeprefix("_"), ", ".join(kind._fields)
+            raise AssertionError(f"{asked}: expected {name}({fields}); got {_brief(answer)}")
+        return kind(*answer[:many])
 
     def one(self, memory: Any, verb: str, x: Any, observed: Any = None) -> Any:
         """Call a verb with one sample; it goes as a batch of one where single samples are not taken."""

@@ -53,6 +53,10 @@ class Values:
         latest_first = reversed(self._counts.get(j, {}).items())
         return [(_value(text), times) for text, times in sorted(latest_first, key=lambda pair: -pair[1])]
 
+    def of_all(self, index: Any) -> Any:
+        """The same for lists of neurons, however deep."""
+        return [self.of_all(one) for one in index] if isinstance(index, list) else self.of(index)
+
     def state(self) -> NDArray[np.uint8]:
         """All of it, as JSON in bytes."""
         rows = [[j, list(own.items())] for j, own in sorted(self._counts.items())]

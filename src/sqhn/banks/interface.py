@@ -154,6 +154,9 @@ class PatternBank(Bank, Protocol):
     def best(self, evidence: Patches) -> tuple[Array, Array]:
         """The winner and its similarity at every node, for every sample."""
 
+    def ranking(self, evidence: Patches, count: int) -> tuple[Array, Array]:
+        """So many of the best and their similarities, (nodes, batch, count): the winner, then that of the rest ..."""
+
     def activity(self, evidence: Patches) -> Array:
         """The similarity of every neuron: (nodes, batch, most grown), minus infinity where a node has fewer."""
 
@@ -184,6 +187,9 @@ class CodeBank(Bank, Protocol):
 
     def best(self, evidence: Codes) -> tuple[Array, Array]:
         """The winner and its activity at every node, for every sample."""
+
+    def ranking(self, evidence: Codes, count: int) -> tuple[Array, Array]:
+        """So many of the best and their activities, (nodes, batch, count): the winner, then that of the rest ..."""
 
     def at(self, evidence: Codes, support: Support) -> Array:
         """The activities of the neurons that a parent expects."""
@@ -226,6 +232,9 @@ class Device(Protocol):
     def first_best(self, u: Array) -> tuple[Array, Array]:
         """The first neuron whose value is the maximum, rounding apart, and its value; u (nodes, batch, neurons)."""
 
+    def ranking(self, u: Array, count: int) -> tuple[Array, Array]:
+        """The first_best, then that of those that are left, and so on: (nodes, batch, count)."""
+
     def pick(self, u: Array, support: Support) -> Array:
         """The values of the neurons that a parent expects."""
 
@@ -255,6 +264,9 @@ class Device(Protocol):
 
     def concatenate(self, arrays: Sequence[Array], axis: int) -> Array:
         """Arrays one after another."""
+
+    def stack(self, arrays: Sequence[Array], axis: int) -> Array:
+        """Arrays side by side, along a new axis."""
 
     def give(self, array: Array, x: object) -> Any:
         """An answer as the one who asked with x expects it: NumPy for NumPy, a tensor on its device for a tensor."""

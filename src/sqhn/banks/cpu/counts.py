@@ -99,6 +99,14 @@ class Counts:
         )  # fmt: skip
         return k, v
 
+    def ranking(self, evidence: Codes, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        h = np.empty((self.nodes, evidence.k.shape[1], self.neurons.most))
+        split_range(
+            kernels.activity, h.shape[0] * h.shape[1], 8.0 * h.size * self.family, self.children, tuple(evidence),
+            self.lists, self.grown, self.heard_only, h,
+        )  # fmt: skip
+        return self.device.ranking(h, count)
+
     def at(self, evidence: Codes, support: Support) -> NDArray[np.float64]:
         h = np.empty(len(support.value))
         split_range(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.counts import Counts
-from sqhn.banks.cpu.kernels import choice
+from sqhn.banks.cpu.kernels import choice, ranking
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Support
@@ -59,6 +59,13 @@ class Cpu:
         return k.astype(np.int32), np.take_along_axis(u, k[:, :, None], 2)[:, :, 0]
 
     @staticmethod
+    def ranking(u: NDArray[np.float64], count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        shape = (*u.shape[:2], count)
+        k, v = np.empty(shape, np.int32), np.empty(shape)
+        split_range(ranking.of_values, u.shape[0] * u.shape[1], float(count) * u.size, u, k, v)
+        return k, v
+
+    @staticmethod
     def pick(u: NDArray[np.float64], support: Support) -> NDArray[np.float64]:
         which = np.repeat(np.arange(len(support.start) - 1), np.diff(support.start))
         values: NDArray[np.float64] = u.reshape(-1, u.shape[2])[which, support.value]
@@ -98,6 +105,10 @@ class Cpu:
     @staticmethod
     def concatenate(arrays: Sequence[NDArray[Any]], axis: int) -> NDArray[Any]:
         return np.concatenate(arrays, axis)
+
+    @staticmethod
+    def stack(arrays: Sequence[NDArray[Any]], axis: int) -> NDArray[Any]:
+        return np.stack(arrays, axis)
 
     @staticmethod
     def give(array: NDArray[Any], x: object) -> Any:

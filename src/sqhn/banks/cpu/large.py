@@ -84,13 +84,11 @@ class LargeNodes:
         self, bank: Prototypes, n: int, seen: NDArray[np.float32], whole: bool, P: NDArray[np.float32]
     ) -> float:
         """Products of samples with the neurons of node n, into P; returns a bound of their relative error."""
-        centre, G = bank.centre, int(bank.grown[n])
-        if not whole:
-            np.matmul(seen, self.coarse.features[n, :G].T, out=P[:, :G])
-            return self.coarse.view.error
-        np.matmul(seen, bank.m[n, :G].T, out=P[:, :G])
-        P[:, :G] -= (centre * seen.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
-        return bounds.uncentred_product(bank.size, centre, float(np.fmax.reduce(bank.inv[n, :G], initial=0)))
+        if whole:
+            return whole_products(bank, n, seen, P)
+        G = int(bank.grown[n])
+        np.matmul(seen, self.coarse.features[n, :G].T, out=P[:, :G])
+        return self.coarse.view.error
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -145,16 +143,31 @@ class LargeNodes:
         v: NDArray[np.float64],
     ) -> None:
         """The same where values are missing."""
-        batch = len(x)
-        G, centre = int(bank.grown[n]), np.float32(bank.centre)
-        P, squares = np.empty((batch, G), np.float32), np.empty((batch, G), np.float32)
-        mask = seen.astype(np.float32)
-        y = (x - centre) * mask
-        for block in parts(G, NEURON_BLOCK):
-            u = bank.m[n, block] - centre
-            np.matmul(y, u.T, out=P[:, block])
-            np.matmul(mask, np.square(u).T, out=squares[:, block])
+        P, squares = observed_products(bank, n, x, seen)
         split_range(
-            kernels.best_observed, batch, float(x.size) + float(batch) * G, x, seen, P, squares,
-            bounds.masked_product(bank.size), bank.of_node(n), G, bank.centre, k, v,
+            kernels.best_observed, len(x), float(x.size) + float(P.size), x, seen, P, squares,
+            bounds.masked_product(bank.size), bank.of_node(n), P.shape[1], bank.centre, k, v,
         )  # fmt: skip
+
+
+def whole_products(bank: Prototypes, n: int, y: NDArray[np.float32], P: NDArray[np.float32]) -> float:
+    """Products of samples less the centre with the neurons of node n, into P; a bound of their relative error."""
+    centre, G = bank.centre, int(bank.grown[n])
+    np.matmul(y, bank.m[n, :G].T, out=P[:, :G])
+    P[:, :G] -= (centre * y.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
+    return bounds.uncentred_product(bank.size, centre, float(np.fmax.reduce(bank.inv[n, :G], initial=0)))
+
+
+def observed_products(
+    bank: Prototypes, n: int, x: NDArray[np.float32], seen: NDArray[np.bool_]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Products of samples and the neurons of node n over the observed values, and the neurons' squares there."""
+    G, centre = int(bank.grown[n]), np.float32(bank.centre)
+    P, squares = np.empty((len(x), G), np.float32), np.empty((len(x), G), np.float32)
+    mask = seen.astype(np.float32)
+    y = (x - centre) * mask
+    for block in parts(G, NEURON_BLOCK):
+        u = bank.m[n, block] - centre
+        np.matmul(y, u.T, out=P[:, block])
+        np.matmul(mask, np.square(u).T, out=squares[:, block])
+    return P, squares

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sqhn.banks.cpu.kernels import prototypes as kernels
 from sqhn.banks.cpu.large import LargeNodes
 from sqhn.banks.cpu.neurons import Neurons, enlarge, outcomes
+from sqhn.banks.cpu.ranking import ranking
 from sqhn.banks.cpu.small import SmallNodes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Device, Patches, Sent, State, Support
@@ -108,6 +109,9 @@ class Prototypes:
         k, v = np.empty(evidence.x.shape[:2], np.int32), np.empty(evidence.x.shape[:2])
         self.way.best(self, evidence, k, v)
         return k, v
+
+    def ranking(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        return ranking(self, evidence, count)
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
         x = evidence.x

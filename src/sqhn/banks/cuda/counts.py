@@ -305,6 +305,16 @@ class Counts:
         )  # fmt: skip
         return winner, h
 
+    def ranking(self, evidence: Codes, count: int) -> tuple[Tensor, Tensor]:
+        """The best, the winner first; see `CodeBank.ranking`."""
+        k, v = self.family_of(evidence)
+        most = int(self.grown.max())
+        overlap, _ = self.overlaps(k, v, most)
+        squares = self.heard_squares(v, most) if self.heard_only else self.S[:, None, :most]
+        h = self.normalize(overlap, squares, v.square().sum(1).sqrt()[..., None])
+        there = torch.arange(most, device=self.place) < self.grown[:, None, None]
+        return self.device.ranking(torch.where(there, h, -torch.inf), count)
+
     def at(self, evidence: Codes, support: Support) -> Tensor:
         """The activity of the neurons that a parent expects."""
         k, v = self.family_of(evidence)

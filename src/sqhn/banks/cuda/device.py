@@ -120,6 +120,17 @@ class Cuda:
         k = torch.where(u >= u.amax(2, keepdim=True) - TIE, index, u.shape[2]).amin(2)
         return k, u.gather(2, k[..., None].long())[..., 0]
 
+    @classmethod
+    def ranking(cls, u: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        import torch
+
+        left, done = u.clone(), []
+        for _ in range(count):
+            done.append(cls.first_best(left))
+            left.scatter_(2, done[-1][0][..., None].long(), -torch.inf)
+        k, v = (torch.stack(field, 2) for field in zip(*done))
+        return k, v
+
     @staticmethod
     def pick(u: Tensor, support: Support) -> Tensor:
         values: Tensor = u.reshape(-1, u.shape[2])[owners(support), support.value.long()]
@@ -172,6 +183,12 @@ class Cuda:
         import torch
 
         return torch.cat(tuple(arrays), axis)
+
+    @staticmethod
+    def stack(arrays: Sequence[Tensor], axis: int) -> Tensor:
+        import torch
+
+        return torch.stack(tuple(arrays), axis)
 
     @staticmethod
     def give(array: Tensor, x: object) -> Any:

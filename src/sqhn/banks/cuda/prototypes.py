@@ -235,6 +235,17 @@ class Prototypes:
         )  # fmt: skip
         return k, v
 
+    def ranking(self, evidence: Patches, count: int) -> tuple[Tensor, Tensor]:
+        """The best, the winner first, from all similarities in float64; see `PatternBank.ranking`."""
+        rows = max(1, SCRATCH // (8 * self.nodes * max(self.neurons.most, self.size)))
+        done = []
+        for start in range(0, evidence.x.shape[1], rows):
+            part = slice(start, start + rows)
+            masks = None if evidence.seen is None else evidence.seen[:, part]
+            with spare(self.place):
+                done.append(self.device.ranking(self.activity(Patches(evidence.x[:, part], masks)), count))
+        return together(done)
+
     def activity(self, evidence: Patches) -> Tensor:
         """The similarity of every neuron: (nodes, batch, most grown), minus infinity where a node has fewer."""
         x: Tensor = evidence.x

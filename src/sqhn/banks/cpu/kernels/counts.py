@@ -243,6 +243,18 @@ def best(lo, hi, children, codes, lists, grown, heard_only, k, v):
         k[n, t], v[n, t] = decide(n, grown[n], heard, lists, work, i)
 
 
+@compiled
+def activity(lo, hi, children, codes, lists, grown, heard_only, h):
+    """h (nodes, batch, most grown) of every neuron, minus infinity beyond; lo..hi runs over (node, sample) pairs."""
+    lists = Lists(*lists)
+    below, strengths = codes
+    for i in range(lo, hi):
+        n, t = i // h.shape[1], i % h.shape[1]
+        heard = hear(children[n], below, strengths, t, heard_only)
+        for j in range(h.shape[2]):
+            h[n, t, j] = activity_at(n, j, heard, lists) if j < grown[n] else -np.inf
+
+
 # -- learning --------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,53 @@
+"""The best of the prototypes, best first: one product for all of them, and float64 for those that may be among them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks import bounds
+from sqhn.banks.cpu.kernels.decision import NOTHING
+from sqhn.banks.cpu.kernels.ranking import of_products
+from sqhn.banks.cpu.large import SCRATCH, observed_products, whole_products
+from sqhn.banks.cpu.threads import split_range
+from sqhn.banks.interface import Patches
+from sqhn.door import parts
+
+if TYPE_CHECKING:
+    from sqhn.banks.cpu.prototypes import Prototypes
+
+__all__ = ["ranking"]
+
+NO_MASK = NOTHING[None]
+
+
+def ranking(bank: Prototypes, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """See `PatternBank.ranking`."""
+    x, seen = evidence
+    shape = (*x.shape[:2], count)
+    k, v = np.empty(shape, np.int32), np.empty(shape)
+    for n in range(bank.nodes):
+        for part in parts(x.shape[1], max(1, SCRATCH // bank.neurons.most)):
+            mask = NO_MASK if seen is None else seen[n, part]
+            products, error = cosines(bank, n, x[n, part], None if seen is None else mask)
+            split_range(
+                of_products, len(products), float(products.size) + float(bank.size) * count * len(products),
+                x[n, part], mask, seen is not None, products, error, bank.of_node(n), bank.centre, k[n, part],
+                v[n, part],
+            )  # fmt: skip
+    return k, v
+
+
+def cosines(
+    bank: Prototypes, n: int, x: NDArray[np.float32], seen: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.float32], float]:
+    """Of samples with the neurons of a node, times the samples' lengths; and a bound of their relative error."""
+    if seen is None:
+        P = np.empty((len(x), int(bank.grown[n])), np.float32)
+        error = whole_products(bank, n, x - np.float32(bank.centre), P)
+        return P * bank.inv[n, : P.shape[1]], error
+    P, squares = observed_products(bank, n, x, seen)
+    brief = squares < np.float32(bounds.BRIEF**2)
+    return np.where(brief, np.inf, P / np.sqrt(np.where(brief, 1, squares))), bounds.masked_product(bank.size)
