@@ -8,7 +8,6 @@ nothing of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -90,8 +89,8 @@ class Inference(Protocol):
     def up(self, bank: CodeBank, below: Message) -> Message:
         """The message of a level from that of the level below."""
 
-    def ranking(self, bank: Any, root: Message, count: int) -> Iterator[Message]:
-        """The memory node's message for each of its best neurons instead of the best, best first."""
+    def ranking(self, bank: Any, root: Message, count: int) -> tuple[Array, Array]:
+        """The memory node's best neurons and their values, best first; root is its message. (nodes, batch, count)."""
 
     def score(self, root: Message, terms: int) -> Array:
         """The score of what was recalled; terms is the number of terms of the energy."""
@@ -123,9 +122,9 @@ class Paper:
         codes = Codes(below.k, strength)
         return Message(*bank.best(codes), codes)
 
-    def ranking(self, bank: Any, root: Message, count: int) -> Iterator[Message]:
-        k, value = bank.ranking(root.evidence, count)
-        return (Message(k[..., i], value[..., i], root.evidence) for i in range(count))
+    def ranking(self, bank: Any, root: Message, count: int) -> tuple[Array, Array]:
+        found: tuple[Array, Array] = bank.ranking(root.evidence, count)
+        return found
 
     def score(self, root: Message, terms: int) -> Array:  # noqa: ARG002
         return root.value[0]
@@ -151,9 +150,9 @@ class Exact:
         u = bank.max_sum(below.evidence)
         return Message(*bank.device.first_best(u), u)
 
-    def ranking(self, bank: Any, root: Message, count: int) -> Iterator[Message]:
-        k, value = bank.device.ranking(root.evidence, count)
-        return (Message(k[..., i], value[..., i], root.evidence) for i in range(count))
+    def ranking(self, bank: Any, root: Message, count: int) -> tuple[Array, Array]:
+        found: tuple[Array, Array] = bank.device.ranking(root.evidence, count)
+        return found
 
     def score(self, root: Message, terms: int) -> Array:
         return root.value[0] / terms

@@ -433,12 +433,7 @@ class SQHN:
             raise ValueError(f"k={k}, but no more than {len(self)} are stored")
         done = []
         for _, messages in self._ask(samples, seen, rule):
-            if k is None:
-                done.append(self._found(messages, rule))
-            else:
-                *below, root = messages
-                each = [self._found([*below, other], rule) for other in rule.ranking(self._root, root, k)]
-                done.append(tuple(self._device.stack(field, 1) for field in zip(*each)))
+            done.append(self._found(messages, rule) if k is None else self._found_best(messages, rule, k))
         answer = together(done, self._device.concatenate)
         if keep:
             self._keep(answer[0] if k is None else answer[0].swapaxes(0, 1), samples, seen)
@@ -450,6 +445,20 @@ class SQHN:
         """What messages come down to: samples, the memory node's values, and scores."""
         k = self._down(messages, rule)
         return self._tilings[0].join(self._patterns.vectors(k[0])), k[-1][0], rule.score(messages[-1], self._terms)
+
+    def _found_best(self, messages: list[Message], rule: Inference, count: int) -> tuple[Array, ...]:
+        """The same for so many of the memory node's best, along a second axis."""
+        *below, root = messages
+        k, value = rule.ranking(self._root, root, count)
+        if not below:  # all at once
+            batch = k.shape[1]
+            every = Message(k.reshape(1, -1), value.reshape(1, -1), root.evidence)
+            return tuple(field.reshape(batch, count, *field.shape[1:]) for field in self._found([every], rule))
+        each = [
+            self._found([*below, Message(self._device.own(k[..., i]), value[..., i], root.evidence)], rule)
+            for i in range(count)
+        ]
+        return tuple(self._device.stack(field, 1) for field in zip(*each))
 
     def _keep(self, found: Array, samples: Array, seen: Array) -> None:
         """Put the observed values of samples into what was found, which may have an axis more in front."""

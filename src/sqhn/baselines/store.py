@@ -162,7 +162,7 @@ class StoredSamples:
             self._rule.recall(flat[part], None if seen is None else seen[part], self._store.rows)
             for part in parts(len(flat), self._rule.at_once or len(flat))
         ]
-        found, index, score = together(done)
+        found, index, score = together([one[:3] for one in done])
         return Recalled(*answers(single, found.reshape(samples.shape), index, score))
 
     def recognize(self, x: ArrayLike) -> Recognized:  # noqa: ARG002
