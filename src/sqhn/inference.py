@@ -83,14 +83,14 @@ class Inference(Protocol):
     def samples(self) -> int:
         """How many samples to handle at once."""
 
-    def look(self, bank: PatternBank, patches: Patches) -> Message:
-        """The message of level 1."""
+    def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
+        """The message of level 1.
 
-    def up(self, bank: CodeBank, below: Message) -> Message:
-        """The message of a level from that of the level below."""
+        count: of so many of the best neurons, best first, and not of the best alone: k and value have one more axis.
+        """
 
-    def ranking(self, bank: Any, root: Message, count: int) -> tuple[Array, Array]:
-        """The memory node's best neurons and their values, best first; root is its message. (nodes, batch, count)."""
+    def up(self, bank: CodeBank, below: Message, count: int | None = None) -> Message:
+        """The message of a level from that of the level below; count as in `look`."""
 
     def score(self, root: Message, terms: int) -> Array:
         """The score of what was recalled; terms is the number of terms of the energy."""
@@ -114,17 +114,13 @@ class Paper:
     propagation: Literal["max", "argmax"] = "max"
     samples: int = 256
 
-    def look(self, bank: PatternBank, patches: Patches) -> Message:
-        return Message(*bank.best(patches), patches)
+    def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
+        return Message(*(bank.best(patches) if count is None else bank.ranking(patches, count)), patches)
 
-    def up(self, bank: CodeBank, below: Message) -> Message:
+    def up(self, bank: CodeBank, below: Message, count: int | None = None) -> Message:
         strength = below.value if self.propagation == "max" else (abs(below.value) > TIE) + 0 * below.value
         codes = Codes(below.k, strength)
-        return Message(*bank.best(codes), codes)
-
-    def ranking(self, bank: Any, root: Message, count: int) -> tuple[Array, Array]:
-        found: tuple[Array, Array] = bank.ranking(root.evidence, count)
-        return found
+        return Message(*(bank.best(codes) if count is None else bank.ranking(codes, count)), codes)
 
     def score(self, root: Message, terms: int) -> Array:  # noqa: ARG002
         return root.value[0]
@@ -142,17 +138,16 @@ class Exact:
 
     samples: int = 16
 
-    def look(self, bank: PatternBank, patches: Patches) -> Message:
-        u = bank.activity(patches)
-        return Message(*bank.device.first_best(u), u)
+    def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
+        return self.message(bank, bank.activity(patches), count)
 
-    def up(self, bank: CodeBank, below: Message) -> Message:
-        u = bank.max_sum(below.evidence)
-        return Message(*bank.device.first_best(u), u)
+    def up(self, bank: CodeBank, below: Message, count: int | None = None) -> Message:
+        return self.message(bank, bank.max_sum(below.evidence), count)
 
-    def ranking(self, bank: Any, root: Message, count: int) -> tuple[Array, Array]:
-        found: tuple[Array, Array] = bank.device.ranking(root.evidence, count)
-        return found
+    @staticmethod
+    def message(bank: Bank, u: Array, count: int | None) -> Message:
+        """From the energies that all neurons can reach."""
+        return Message(*(bank.device.first_best(u) if count is None else bank.device.ranking(u, count)), u)
 
     def score(self, root: Message, terms: int) -> Array:
         return root.value[0] / terms

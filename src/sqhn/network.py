@@ -383,13 +383,24 @@ class SQHN:
             k.insert(0, self._device.choose(message.k, message.value, support, value, blend))
         return k
 
-    def _ask(self, samples: Array, seen: Array, rule: Inference) -> Iterator[tuple[Patches, list[Message]]]:
-        """Sweep up with the parts of a question that an empty memory cannot answer."""
+    def _ask(
+        self, samples: Array, seen: Array, rule: Inference, count: int | None = None
+    ) -> Iterator[tuple[Patches, list[Message]]]:
+        """Sweep up with the parts of a question that an empty memory cannot answer.
+
+        count: what to ask the memory node for (`Inference.look`).
+        """
         if not len(self):
             raise EmptyMemoryError("this memory is empty: learn something before asking it")
         for part in parts(len(samples), rule.samples * self._device.breadth):
             patches = self._split(samples[part], None if seen is None else seen[part])
-            yield patches, self._sweep(rule, patches, self._codes)
+            if count is None:
+                yield patches, self._sweep(rule, patches, self._codes)
+            elif not self._codes:
+                yield patches, [rule.look(self._patterns, patches, count)]
+            else:
+                below = self._sweep(rule, patches, self._codes[:-1])
+                yield patches, [*below, rule.up(self._codes[-1], below[-1], count)]
 
     # -- recall --------------------------------------------------------------------------------------------------
 
@@ -432,8 +443,8 @@ class SQHN:
         if k is not None and len(self) < k:
             raise ValueError(f"k={k}, but no more than {len(self)} are stored")
         done = []
-        for _, messages in self._ask(samples, seen, rule):
-            done.append(self._found(messages, rule) if k is None else self._found_best(messages, rule, k))
+        for _, messages in self._ask(samples, seen, rule, k):
+            done.append(self._found(messages, rule) if k is None else self._found_each(messages, rule))
         answer = together(done, self._device.concatenate)
         if keep:
             self._keep(answer[0] if k is None else answer[0].swapaxes(0, 1), samples, seen)
@@ -446,16 +457,15 @@ class SQHN:
         k = self._down(messages, rule)
         return self._tilings[0].join(self._patterns.vectors(k[0])), k[-1][0], rule.score(messages[-1], self._terms)
 
-    def _found_best(self, messages: list[Message], rule: Inference, count: int) -> tuple[Array, ...]:
-        """The same for so many of the memory node's best, along a second axis."""
-        *below, root = messages
-        k, value = rule.ranking(self._root, root, count)
+    def _found_each(self, messages: list[Message], rule: Inference) -> tuple[Array, ...]:
+        """The same where the memory node has a message for each of its best, along a second axis."""
+        *below, (k, value, evidence) = messages
+        _, batch, count = k.shape
         if not below:  # all at once
-            batch = k.shape[1]
-            every = Message(k.reshape(1, -1), value.reshape(1, -1), root.evidence)
+            every = Message(k.reshape(1, -1), value.reshape(1, -1), evidence)
             return tuple(field.reshape(batch, count, *field.shape[1:]) for field in self._found([every], rule))
         each = [
-            self._found([*below, Message(self._device.own(k[..., i]), value[..., i], root.evidence)], rule)
+            self._found([*below, Message(self._device.own(k[..., i]), value[..., i], evidence)], rule)
             for i in range(count)
         ]
         return tuple(self._device.stack(field, 1) for field in zip(*each))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sqhn.banks import bounds
 from sqhn.banks.cpu.kernels.decision import NOTHING
 from sqhn.banks.cpu.kernels.ranking import of_products
-from sqhn.banks.cpu.large import SCRATCH, observed_products, whole_products
+from sqhn.banks.cpu.large import SCRATCH, observed_products
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Patches
 from sqhn.door import parts
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ranking"]
 
 NO_MASK = NOTHING[None]
+BLOCK = 256  # neurons whose shifted copy stays in the cache while they are multiplied
 
 
 def ranking(bank: Prototypes, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
@@ -45,9 +46,12 @@ def cosines(
 ) -> tuple[NDArray[np.float32], float]:
     """Of samples with the neurons of a node, times the samples' lengths; and a bound of their relative error."""
     if seen is None:
-        P = np.empty((len(x), int(bank.grown[n])), np.float32)
-        error = whole_products(bank, n, x - np.float32(bank.centre), P)
-        return P * bank.inv[n, : P.shape[1]], error
+        G, centre = int(bank.grown[n]), np.float32(bank.centre)
+        P, y = np.empty((len(x), G), np.float32), x - centre
+        for block in parts(G, BLOCK):
+            np.matmul(y, (bank.m[n, block] - centre).T, out=P[:, block])
+            P[:, block] *= bank.inv[n, block]
+        return P, bounds.product(bank.size)
     P, squares = observed_products(bank, n, x, seen)
     brief = squares < np.float32(bounds.BRIEF**2)
     return np.where(brief, np.inf, P / np.sqrt(np.where(brief, 1, squares))), bounds.masked_product(bank.size)
