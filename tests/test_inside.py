@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from sqhn import SQHN, Level
-from sqhn.notebook import MOST, picture
+from sqhn.pictures import MOST, pixels
 
 TREE = [Level(4, 30), Level(capacity=30)]
 
@@ -59,9 +59,9 @@ def test_in_a_notebook() -> None:
 
 
 def test_what_can_be_shown() -> None:
-    shown = [picture(np.zeros(shape, np.float32)) for shape in ((9,), (9, 9), (9, 9, 1), (9, 9, 3))]
-    assert all(shown)
-    assert [picture(np.zeros(shape, np.float32)) for shape in ((9, 9, 2), (3, 3, 3, 3))] == [None, None]
+    shown = [pixels(np.zeros(shape, np.float32)) for shape in ((9,), (9, 9), (9, 9, 1), (9, 9, 3))]
+    assert all(one is not None for one in shown)
+    assert [pixels(np.zeros(shape, np.float32)) for shape in ((9, 9, 2), (3, 3, 3, 3))] == [None, None]
     memory = SQHN((3, 3, 3, 3), capacity=3)
     memory.learn(np.ones((3, 3, 3, 3)))
     assert "<img" not in memory._repr_html_()

@@ -585,7 +585,7 @@ class SQHN:
 
     def _repr_html_(self) -> str:
         """In a notebook: what it is, and pictures of what is stored."""
-        from sqhn.notebook import html
+        from sqhn.pictures import html
 
         return html(self)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sqhn import __version__
-from sqhn.cli import bench, data, own, reproduction
+from sqhn.cli import bench, data, inside, own, reproduction
 
 __all__ = ["app"]
 
@@ -41,4 +41,6 @@ app.command()(own.learn)
 app.command()(own.recall)
 app.command()(own.recognize)
 app.command()(own.info)
+app.command()(inside.show)
+app.command()(inside.calibrate)
 app.add_typer(data.app, name="data")

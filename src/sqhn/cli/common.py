@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import typer
 from rich.console import Console
 
-__all__ = ["failing", "progress", "say", "show"]
+__all__ = ["WRONG", "as_json_text", "failing", "print_either", "progress", "say", "show"]
+
+WRONG = (OSError, ValueError, MemoryError)  # with a file, with a sample, with the machine
 
 progress = Console(stderr=True)
 PACKAGES = {"skimage": "scikit-image", "sklearn": "scikit-learn"}  # where modules have other names
@@ -55,3 +59,22 @@ def _missing(error: ImportError) -> str:
     if "pip install" in str(error) and module in str(error).lower():
         return f"{error}"
     return f"{PACKAGES.get(module, module)} is not installed: pip install 'sqhn[{EXTRAS.get(module, 'experiments')}]'"
+
+
+def as_json_text(value: Any, indent: int | None = None) -> str:
+    """A value as JSON; arrays as lists."""
+    return json.dumps(value, indent=indent, allow_nan=False, default=lambda array: array.tolist())
+
+
+def print_either(document: dict[str, Any], lines: list[str], as_json: bool) -> None:
+    """Print one or the other; what the terminal cannot write of the name of a file is escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        for line in [as_json_text(document, indent=2)] if as_json else lines:
+            print(line.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has seen enough
+        raise
+    except OSError as error:
+        say(f"all is done, but the results cannot be printed: {error}")
+        raise typer.Exit(1) from error

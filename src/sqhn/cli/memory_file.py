@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import typer
+
 from sqhn.cli.common import progress, say
 
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from sqhn.network import SQHN
     from sqhn.samples import Samples
 
-__all__ = ["Wanted", "ask", "check_there", "load", "open_samples"]
+__all__ = ["Wanted", "ask", "check_there", "load", "open_samples", "size_of"]
 
 Answer = TypeVar("Answer")
 
@@ -73,3 +75,13 @@ def ask(samples: Samples, verb: str, question: Callable[[NDArray[Any]], Answer],
                 raise ValueError(f"counting from sample {samples.names[done]}: {error}") from error
             done += len(chunk)
             bar.update(task, completed=done)
+
+
+def size_of(text: str | None) -> tuple[int, int] | None:
+    """What --resize says."""
+    from sqhn.samples import parse_size
+
+    try:
+        return None if text is None else parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}", param_hint="--resize") from error

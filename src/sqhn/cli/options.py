@@ -10,6 +10,7 @@ import typer
 __all__ = [
     "Alpha",
     "AsJson",
+    "Best",
     "Capacity",
     "Checkpoint",
     "Gamma",
@@ -92,6 +93,12 @@ Observed = Annotated[
         metavar="MASK",
         help="What was seen of every sample: a picture, black where it is missing (PNG, for JPEG blurs black), "
         "or a boolean .npy file.",
+    ),
+]
+Best = Annotated[
+    int | None,
+    typer.Option(
+        "-k", min=1, help="So many of the best for each sample: pictures side by side, arrays with one more axis."
     ),
 ]
 Inference = Annotated[

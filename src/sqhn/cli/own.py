@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sqhn.cli.common import failing, say
+from sqhn.cli.common import WRONG, as_json_text, failing, print_either, say
 from sqhn.cli.learning import Learned, learn_into
 from sqhn.cli.levels import spell_kernel
-from sqhn.cli.memory_file import Wanted, ask, check_there, load, open_samples
+from sqhn.cli.memory_file import Wanted, ask, check_there, load, open_samples, size_of
 from sqhn.cli.options import (
     Alpha,
     AsJson,
+    Best,
     Capacity,
     Checkpoint,
     Gamma,
@@ -37,8 +36,6 @@ from sqhn.cli.settings import parse_settings
 from sqhn.cli.stopping import Stop, stoppable
 
 __all__ = ["info", "learn", "recall", "recognize"]
-
-WRONG = (OSError, ValueError, MemoryError)  # with a file, with a sample, with the machine
 
 
 def learn(
@@ -65,7 +62,7 @@ def learn(
     done: Learned | None = None
     common = {"when_full": when_full, "alpha": alpha, "gamma": gamma}
     settings = parse_settings(levels, capacity, common, {"similarity": similarity, "rho": rho})
-    wanted = Wanted(sources, _size(resize), skip_bad)
+    wanted = Wanted(sources, size_of(resize), skip_bad)
     if checkpoint is not None and not 0 <= checkpoint < math.inf:
         raise typer.BadParameter(f"{checkpoint} is not a number of seconds", param_hint="--checkpoint")
     with stoppable() as stop:
@@ -97,7 +94,7 @@ def _report(done: Learned, stop: Stop, as_json: bool) -> None:
         f"learned {done.learned:,} samples, {done.grown:,} of them as new neurons; "
         f"{run.memory} has {len(network):,} of {network.capacity:,} neurons after {network.step:,} samples"
     )
-    _print(about, [text] if done.learned or not stop.asked else [], as_json)
+    print_either(about, [text] if done.learned or not stop.asked else [], as_json)
     if stop.asked:
         many = f"{run.reached:,} of {len(run.samples):,} samples"
         say(f"stopped: {many} {_what_next(done)}")
@@ -120,6 +117,7 @@ def recall(
     sources: Sources,
     memory: MemoryFile,
     out: Out,
+    best: Best = None,
     observed: Observed = None,
     inference: Inference = "paper",
     resize: Resize = None,
@@ -132,20 +130,31 @@ def recall(
     """
     from sqhn.samples import read_mask
 
-    rows: list[tuple[int, float]] = []
-    wanted = Wanted(sources, _size(resize), skip_bad)
+    rows: list[tuple[Any, Any, Any]] = []
+    wanted = Wanted(sources, size_of(resize), skip_bad)
     with failing(*WRONG, tell=say):
         network = load(memory)
         samples = open_samples(wanted, network.input_shape)
         mask = None if observed is None else read_mask(observed, network.input_shape, wanted.size)
-        with samples.writer(out) as write:
-            for found in ask(samples, "recalling", lambda x: network.recall(x, mask, inference=inference)):
+        with samples.writer(out, best) as write:
+            for found in ask(samples, "recalling", lambda x: network.recall(x, mask, k=best, inference=inference)):
                 write(found.x)
-                rows += zip(found.index.tolist(), found.score.tolist())
-    results = [{"name": name, "index": k, "score": score} for name, (k, score) in zip(samples.names, rows)]
-    lines = [f"{row['name']}  neuron {row['index']}  score {row['score']:.6f}" for row in results]
+                rows += zip(found.index.tolist(), found.score.tolist(), found.value)
+    results = [
+        {"name": name, "index": k, "score": score, "value": value}
+        for name, (k, score, value) in zip(samples.names, rows)
+    ]
+    lines = [_recalled(**row) for row in results]
     about = {"memory": str(memory), "out": str(out), "samples": results, "skipped": [*samples.skipped]}
-    _print(about, lines, as_json)
+    print_either(about, lines, as_json)
+
+
+def _recalled(name: str, index: Any, score: Any, value: Any) -> str:
+    """What was recalled, for people: the best, or as many of them as were wanted."""
+    each = [(index, score, value)] if isinstance(index, int) else list(zip(index, score, value))
+    said = ["" if v is None else f"  value {as_json_text(v)}" for _, _, v in each]
+    found = [f"neuron {j}  score {s:.6f}{text}" for (j, s, _), text in zip(each, said)]
+    return "  ".join([name, *found])
 
 
 def recognize(
@@ -153,7 +162,7 @@ def recognize(
 ) -> None:
     """Say of each sample whether the memory has met it before: old or new."""
     rows: list[tuple[bool, float, float]] = []
-    wanted = Wanted(sources, _size(resize), skip_bad)
+    wanted = Wanted(sources, size_of(resize), skip_bad)
     with failing(*WRONG, tell=say):
         network = load(memory)
         samples = open_samples(wanted, network.input_shape)
@@ -171,7 +180,7 @@ def recognize(
     new = len(rows) - old
     lines.append(f"{old:,} old, {new:,} new")
     about = {"memory": str(memory), "old": old, "new": new, "samples": results, "skipped": [*samples.skipped]}
-    _print(about, lines, as_json)
+    print_either(about, lines, as_json)
 
 
 def info(
@@ -196,27 +205,4 @@ def info(
             f"alpha {float(level['alpha']):g}, gamma {level['gamma']:g}, when full {level['when_full']}"
         )
     lines.append("options: " + ", ".join(f"{name} {value}" for name, value in about["options"].items()))
-    _print(about, lines, as_json)
-
-
-def _size(text: str | None) -> tuple[int, int] | None:
-    from sqhn.samples import parse_size
-
-    try:
-        return None if text is None else parse_size(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{error}", param_hint="--resize") from error
-
-
-def _print(document: dict[str, Any], lines: list[str], as_json: bool) -> None:
-    """Print one or the other; what the terminal cannot write of the name of a file is escaped."""
-    encoding = sys.stdout.encoding or "utf-8"
-    try:
-        for line in [json.dumps(document, indent=2, allow_nan=False)] if as_json else lines:
-            print(line.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has seen enough
-        raise
-    except OSError as error:
-        say(f"all is done, but the results cannot be printed: {error}")
-        raise typer.Exit(1) from error
+    print_either(about, lines, as_json)

@@ -70,10 +70,15 @@ class Arrays:
             yield batch[first : first + self.chunk]
 
     @contextmanager
-    def writer(self, places: Sequence[Path]) -> Iterator[Write]:
-        """Writes what was recalled for each chunk into one .npy file, float32, which appears when it is complete."""
+    def writer(self, places: Sequence[Path], many: int | None = None) -> Iterator[Write]:
+        """Writes what was recalled for each chunk into one .npy file, float32, which appears when it is complete.
+
+        many: for each sample, along an axis of their own.
+        """
+        before = self.whole[: len(self.whole) - len(self.shape)]
+        shape = self.whole if many is None else (*before, many, *self.shape)
         with written_whole(places[0]) as file:
-            np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": self.whole})
+            np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
 
             def write(values: NDArray[np.float32]) -> None:
                 file.write(np.ascontiguousarray(values, "<f4").data)

@@ -110,15 +110,16 @@ class Pictures:
         return chunk
 
     @contextmanager
-    def writer(self, places: Sequence[Path]) -> Iterator[Write]:
-        """Writes what was recalled for each chunk as .png files."""
+    def writer(self, places: Sequence[Path], many: int | None = None) -> Iterator[Write]:
+        """Writes what was recalled for each chunk as .png files; if it is `many` for each, side by side."""
         left = iter(places)
 
         def write(values: NDArray[np.float32]) -> None:
             from PIL import Image
 
             for pixels in np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8):
-                Image.fromarray(pixels).save(next(left))
+                row = pixels if many is None else np.concatenate(pixels, axis=1)
+                Image.fromarray(row).save(next(left))
 
         yield write
 

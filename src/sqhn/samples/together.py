@@ -65,9 +65,10 @@ class Samples:
             start = max(0, start - len(part))
 
     @contextmanager
-    def writer(self, out: Path) -> Iterator[Write]:
+    def writer(self, out: Path, many: int | None = None) -> Iterator[Write]:
         """Writes what was recalled for chunk after chunk: pictures as .png, arrays as .npy, of the same names.
 
+        many: so much was recalled for each sample, along a second axis: pictures are put side by side.
         For a single file `out` may be named after what is written; else it is a folder.
         """
         places = self._places(out)
@@ -85,7 +86,7 @@ class Samples:
                 if put is None or not left:
                     opened.close()
                     part, own = next(waiting)
-                    left, put = len(part), opened.enter_context(part.writer(own))
+                    left, put = len(part), opened.enter_context(part.writer(own, many))
                 put(values)
                 left -= len(values)
 
