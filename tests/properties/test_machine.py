@@ -26,7 +26,7 @@ from sqhn.banks.cpu import prototypes
 from sqhn.level import Options
 from sqhn.memory import Recalled
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state, fingerprint
+from tests.helpers import assert_same_ranking, assert_same_state, fingerprint
 
 torch: Any = pytest.importorskip("torch")
 
@@ -215,6 +215,20 @@ class Machine(RuleBasedStateMachine):
                 )
         for i, (sample, one) in enumerate(zip(meant, masks)):
             self.agree(found, i, self.reference.recall(sample, one, inference))
+        assert fingerprint(self.memory) == before
+
+    @precondition(lambda self: self.reference.root.grown)
+    @rule(
+        seed=st.integers(0, 2**32),
+        many=st.integers(1, 3),
+        k=st.integers(1, 5),
+        masked=st.booleans(),
+        inference=st.sampled_from(["paper", "exact", "feedforward"]),
+    )
+    def rank(self, seed: int, many: int, k: int, masked: bool, inference: str) -> None:
+        x, before = self.draw(seed, many), fingerprint(self.memory)
+        seen = np.random.default_rng(seed + 2).random(x.shape) < 0.9 if masked else None
+        assert_same_ranking(self.memory, self.reference, x, seen, min(k, self.reference.root.grown), inference)
         assert fingerprint(self.memory) == before
 
     @staticmethod

@@ -396,11 +396,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "OC-L1", "Online-continual learning, one level",
             "Does one level learn ordered streams one picture at a time without forgetting, whatever the order?",
-            protocols.online, 7, oc_l1, {"length": 10, "capacity": 10, "size": 10, "every": 5},
+            protocols.online, 7, oc_l1, {"length": 16, "capacity": 16, "size": 16, "every": 8},
         ),
         Experiment(
             "OC-L3", "Online-continual learning, three levels", "The same for trees on natural pictures.",
-            protocols.online, 5, oc_l3, {"length": 10, "capacity": 10, "size": 10, "every": 5},
+            protocols.online, 5, oc_l3, {"length": 16, "capacity": 16, "size": 16, "every": 8},
         ),
         Experiment(
             "NE-L1", "Noisy encoding, one level",
@@ -425,12 +425,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "AC-D", "Recall and generalization by depth",
             "How do recall and generalization evolve past capacity, for one, two and three levels?",
-            protocols.online, 5, ac_d, {"length": 4, "capacity": 4, "size": 4, "every": 2, "tests": 10},
+            protocols.online, 5, ac_d, {"length": 6, "capacity": 6, "size": 6, "every": 3, "tests": 20},
         ),
         Experiment(
             "AC-E", "Recognition by depth", "Does depth cost the ability to tell old from new?",
             protocols.recognition, 7, by_depth(0, (0.99999, 0.999, 0.999)),
-            {"length": 2, "capacity": 2, "size": 2, "pretrain": 2},
+            {"length": 4, "capacity": 4, "size": 4, "pretrain": 4},
         ),
         Experiment(
             "X-RECN", "Recognition by depth, with noise", "The same when every picture to judge is noisy.",
@@ -439,11 +439,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "S-EN", "Energy during inference", "Does one sweep up and down raise the energy, and how near its maximum?",
-            protocols.energies, 5, s_en, {"length": 4, "capacity": 4, "size": 4, "tests": 8},
+            protocols.energies, 5, s_en, {"length": 8, "capacity": 8, "size": 8, "tests": 20},
         ),
         Experiment(
             "S-ABL", "Ablations", "Which parts of the learning rule matter?",
-            protocols.online, 7, s_abl, {"length": 3, "capacity": 3, "size": 3},
+            protocols.online, 7, s_abl, {"length": 6, "capacity": 6, "size": 6},
         ),
         Experiment(
             "S-EMG", "Emergent properties",
