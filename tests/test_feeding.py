@@ -106,6 +106,8 @@ def test_a_file_whatever_ends_it(end: type[BaseException], tmp_path: Path) -> No
 def test_a_checkpoint_that_makes_no_sense() -> None:
     with pytest.raises(ValueError, match=r"seconds of a checkpoint .* got -1"):
         taught(X, checkpoint=("m", -1))
+    with pytest.raises(PermissionError, match="its folder does not exist"):
+        taught(X, checkpoint=("nowhere/m", 60))
 
 
 def test_others_may_ask_between_samples() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sqhn.checks import check_number
 from sqhn.door import as_numpy, is_tensor, parts
+from sqhn.files import check_writable
 
 if TYPE_CHECKING:
     from sqhn.network import SQHN
@@ -37,6 +39,8 @@ def feed(
 
     path, seconds = checkpoint or (None, 0.0)
     check_number("the seconds of a checkpoint", seconds, zero=True)
+    if path is not None:
+        check_writable(Path(path))
     items, total = _items(samples, memory.input_shape)
     begin = saved = time.monotonic()
     learned = grew = 0

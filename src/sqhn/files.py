@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["write_whole", "written_whole"]
+__all__ = ["check_writable", "write_whole", "written_whole"]
 
 
 @contextmanager
@@ -32,6 +32,12 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.filename in (None, str(draft)):  # a draft, which nobody asked for
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def check_writable(path: Path) -> None:
+    """Raise if a file could not be written there: before an hour of work, not after."""
+    if not os.access(Path(os.path.realpath(path)).parent, os.W_OK):
+        raise PermissionError(f"{path} cannot be written: its folder does not exist, or is write-protected")
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from sqhn.cli.memory_file import Wanted, ask, check_there, load, open_samples
 from sqhn.cli.run import Run
 from sqhn.cli.settings import Settings
 from sqhn.cli.stopping import Stop
+from sqhn.files import check_writable
 
 if TYPE_CHECKING:
     from sqhn.network import SQHN
@@ -39,8 +39,7 @@ def learn_into(memory: Path, wanted: Wanted, settings: Settings, checkpoint: flo
     from sqhn.lockfile import held
 
     stop.arm()
-    if not os.access(Path(os.path.realpath(memory)).parent, os.W_OK):  # before an hour of learning, not after
-        raise PermissionError(f"{memory} cannot be written: its folder does not exist, or is write-protected")
+    check_writable(memory)
     if memory.exists():
         check_there(memory)
     with held(memory, say):
