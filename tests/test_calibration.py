@@ -85,7 +85,10 @@ def test_what_it_says_and_keeps(tmp_path: Path) -> None:
     memory.rho = 0.9
     assert memory.calibration is None
     other.reset()
-    assert other.calibration is None
+    assert (other.calibration, other.options.rho) == (None, None)
+    memory.calibrate(new=x[300:500], error=np.float32(0.05))  # type: ignore[arg-type]
+    memory.save(tmp_path / "m")
+    assert SQHN.load(tmp_path / "m").calibration == memory.calibration
 
 
 def test_it_says_when_it_is_long_past(recwarn: pytest.WarningsRecorder) -> None:

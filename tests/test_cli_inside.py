@@ -95,6 +95,26 @@ def test_a_tolerance_from_samples(memory: SQHN) -> None:
     assert "old samples will be called new" in sqhn("calibrate", "new.npy", "--memory", "m.sqhn", "--as", "old")
 
 
+def test_values_that_json_cannot_say_and_what_info_tells(memory: SQHN) -> None:
+    memory.learn(X[0], value=np.array([np.nan]))
+    memory.calibrate(new=np.random.default_rng(1).random((99, 16, 24, 3)))
+    memory.save("m.sqhn")
+    assert "nan" in sqhn("recall", "0.png", "--memory", "m.sqhn", "--out", "found", "--json")
+    told = sqhn("info", "m.sqhn")
+    assert "calibrated at step 10 " in told
+    assert "values" in told
+
+
+def test_a_warning_is_one_line(memory: SQHN) -> None:
+    memory.calibrate(new=np.random.default_rng(1).random((99, 16, 24, 3)))
+    for _ in range(2):
+        memory.learn(X)
+    memory.save("m.sqhn")
+    told = sqhn("recognize", "0.png", "--memory", "m.sqhn")
+    assert "calibrate again" in told
+    assert "UserWarning" not in told
+
+
 def test_a_tolerance_that_cannot_be(memory: SQHN) -> None:
     before = Path("m.sqhn").read_bytes()
     assert "needs at least 99 samples; got 9" in sqhn(

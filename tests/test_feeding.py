@@ -55,10 +55,35 @@ def test_memory_maps_tensors_and_loaders(expected: str, tmp_path: Path) -> None:
 def test_tables() -> None:
     pandas = pytest.importorskip("pandas")
     rows = np.random.default_rng(1).integers(0, 9, (300, 3))
-    memory, fed = taught(pandas.DataFrame(rows, columns=["a", "b", "c"]), (3,))
-    other = SQHN((3,), capacity=500)
-    other.learn(rows.astype(np.float32))
-    assert (fingerprint(memory), fed.learned) == (fingerprint(other), 300)
+    for kind in (np.float32, np.float64, np.uint8):  # as arrays: the last is read as / 255
+        memory, fed = taught(pandas.DataFrame(rows.astype(kind), columns=["a", "b", "c"]), (3,))
+        other = SQHN((3,), capacity=500)
+        other.learn(rows.astype(kind))
+        assert (fingerprint(memory), fed.learned) == (fingerprint(other), 300)
+    with pytest.raises(TypeError, match=r"sample 0 of the stream: .*int64"):
+        taught(pandas.DataFrame(rows), (3,))
+    with pytest.raises(ValueError, match=r"many samples of shape \(150,\); got shape \(300,\)"):
+        taught(pandas.Series(rows[:, 0].astype(float)), (150,))
+
+
+def test_tables_of_another_kind() -> None:
+    class Frame:
+        """Iterates over columns, as some do."""
+
+        def to_numpy(self) -> Any:
+            return X[:12].reshape(12, 12)
+
+        def __iter__(self) -> Iterator[Any]:
+            return iter(X[:12].reshape(12, 12).T)
+
+    memory, _ = taught(Frame(), (12,))
+    np.testing.assert_array_equal(memory.prototypes, X[:12].reshape(12, 12))
+
+
+def test_lists_of_samples_are_batches_and_pairs_are_not() -> None:
+    assert taught([[X[0], X[1], X[2]], [X[3]]])[1].learned == 4
+    assert taught([(X[0], X[1]), [X[2:4], np.arange(2)], (X[4:6], X[4:6])])[1].learned == 5
+    assert taught([X[0].tolist(), [list(row) for row in X[1]]])[1].learned == 2
 
 
 def test_what_is_wrong_is_named_and_what_came_before_is_kept() -> None:
@@ -70,8 +95,17 @@ def test_what_is_wrong_is_named_and_what_came_before_is_kept() -> None:
     assert memory.step == 8
     with pytest.raises(TypeError, match=r"item 1 of the stream, after 1 samples: .*int64"):
         memory.learn_stream([X[0], np.ones((3, 4), int)])
-    with pytest.raises(ValueError, match="got one of them"):
+    with pytest.raises(ValueError, match=r"many samples of shape \(3, 4\); got shape \(3, 4\)"):
         memory.learn_stream(X[0])
+
+
+def test_of_an_array_all_before_the_bad_sample_is_learned() -> None:
+    bad = X.copy()
+    bad[300, 1, 2] = np.inf
+    memory = SQHN((3, 4), capacity=500)
+    with pytest.raises(ValueError, match=r"sample 300 of the stream: the value at \(1, 2\)"):
+        memory.learn_stream(bad)
+    assert memory.step == 300
 
 
 def test_nothing_at_all() -> None:
@@ -103,11 +137,46 @@ def test_a_file_whatever_ends_it(end: type[BaseException], tmp_path: Path) -> No
     assert SQHN.load(tmp_path / "m").step == 7
 
 
-def test_a_checkpoint_that_makes_no_sense() -> None:
+def test_a_file_even_if_a_batch_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = SQHN((3, 4), capacity=500)
+
+    def stopped(x: Any) -> Any:
+        SQHN.learn(memory, x[:5])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(memory, "learn", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        memory.learn_stream([X], checkpoint=(tmp_path / "m", 1000))
+    assert SQHN.load(tmp_path / "m").step == 5
+
+
+def test_what_ended_it_is_told_and_not_that_it_cannot_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = SQHN((3, 4), capacity=500)
+
+    def full(path: Any) -> None:
+        raise OSError("disk full")
+
+    def samples() -> Iterator[Any]:
+        yield X[0]
+        raise RuntimeError("enough")
+
+    monkeypatch.setattr(memory, "save", full)
+    with pytest.raises(RuntimeError, match="enough") as caught:
+        memory.learn_stream(samples(), checkpoint=(tmp_path / "m", 1000))
+    assert caught.value.__notes__ == ["and what was learned could not be saved: disk full"]
+
+
+def test_a_checkpoint_that_makes_no_sense(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"seconds of a checkpoint .* got -1"):
         taught(X, checkpoint=("m", -1))
-    with pytest.raises(PermissionError, match="its folder does not exist"):
+    with pytest.raises(FileNotFoundError, match="its folder does not exist"):
         taught(X, checkpoint=("nowhere/m", 60))
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        taught(X, checkpoint=(tmp_path, 60))
+    wrong: Any
+    for wrong in ("m.sqhn", ("m.sqhn",), (None, 1)):
+        with pytest.raises(TypeError, match="checkpoint must be a file and a number of seconds"):
+            taught(X, checkpoint=wrong)
 
 
 def test_others_may_ask_between_samples() -> None:

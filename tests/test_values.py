@@ -85,7 +85,7 @@ def test_the_root_alone_and_what_lies_below_it() -> None:
 
 def test_arrays_and_what_numpy_makes_of_numbers() -> None:
     memory = SQHN((4, 4), capacity=20)
-    arrays = [np.arange(6, dtype=">i2").reshape(2, 3), np.array(1.5), np.array([True]), np.zeros((0, 3), np.float16)]
+    arrays = [np.arange(6, dtype=">i2").reshape(2, 3), np.array([True]), np.zeros((0, 3), np.float16), np.array(1j)]
     for sample, value in zip(X, arrays):
         memory.learn(sample, value=value)
     for sample, value in zip(X, arrays):
@@ -94,6 +94,8 @@ def test_arrays_and_what_numpy_makes_of_numbers() -> None:
         assert (found.dtype.kind, found.shape) == (value.dtype.kind, value.shape)
     memory.learn(X[4:7], value=np.array([7, 8, 9]))
     assert memory.recall(X[4:7]).value == [7, 8, 9]
+    memory.learn(np.stack([X[8]] * 3), value=[3, np.int64(3), np.array(3)])
+    assert memory.recall(X[8]).values == [(3, 3)]
     memory.learn(X[7], value={"at": np.float32(0.5), "where": np.array([1, 2])})
     assert memory.recall(X[7]).value["where"].tolist() == [1, 2]
     memory.recall(X[7]).value["where"][0] = 9
@@ -108,9 +110,16 @@ def test_arrays_and_what_numpy_makes_of_numbers() -> None:
         (X[0], np.array([object()]), TypeError, "object"),
         (X[0], "x" * LONGEST, ValueError, f"{LONGEST + 2:,}"),
         (X[0], {"\u0000array": 1}, TypeError, "what JSON can say, or an array"),
-        (X[:3], ["a", "b"], ValueError, "3 values; got one of 2"),
-        (X[:3], "abc", ValueError, "3 values; got 'abc'"),
-        (X[:3], 7, ValueError, "3 values; got 7"),
+        (X[0], np.longdouble(1.5), TypeError, "dtype float128"),
+        (X[0], eval("[" * 150 + "]" * 150), ValueError, "nested more than 100 deep"),
+        (X[0], np.ma.array([1, 2], mask=[False, True]), TypeError, "masked"),
+        (X[:2], np.ma.array([1, 2], mask=[False, True]), TypeError, "masked"),
+        (X[0], {"\u0000array": ["<M8[D]", [1], "AAAAAAAAAAA="]}, ValueError, "dtype '<M8"),
+        (X[:3], ["a", "b"], ValueError, "3 samples needs as many values; got 2"),
+        (X[:3], "abc", ValueError, "3 values; got str 'abc'"),
+        (X[:3], {"a", "b", "c"}, ValueError, "3 values; got set"),
+        (X[:3], np.array(7), ValueError, "3 values; got ndarray"),
+        (X[:3], 7, ValueError, "3 values; got int 7"),
     ],
 )
 def test_what_is_no_value_changes_nothing(x: Any, value: Any, error: type[Exception], message: str) -> None:
@@ -212,3 +221,11 @@ def test_threads_never_see_a_sample_without_its_value() -> None:
     for reader in readers:
         reader.join()
     assert not wrong
+
+
+def test_a_column_of_a_table() -> None:
+    pandas = pytest.importorskip("pandas")
+    memory = SQHN((4, 4), capacity=9)
+    memory.learn(X[:3], value=pandas.Series(["a", "b", "c"], index=[7, 8, 9]))
+    memory.learn(X[3:5], value=pandas.Categorical(["x", "y"]))
+    assert memory.recall(X[:5]).value == ["a", "b", "c", "x", "y"]

@@ -48,7 +48,7 @@ def tolerance(
     n = len(score)
     k = math.floor(error * (n + 1) * (1 + 1e-12))
     if k < 1:
-        raise ValueError(f"an error of {error:g} needs at least {math.ceil(1 / error) - 1} samples; got {n}")
+        raise ValueError(f"an error of {error:g} needs at least {math.ceil(1 / error) - 1:g} samples; got {n}")
     if (mean <= TIE).any():
         raise ValueError(
             f"sample {int((mean <= TIE).argmax())} reminds of a neuron whose mean match is {mean.min():g}: "

@@ -36,8 +36,12 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
 
 def check_writable(path: Path) -> None:
     """Raise if a file could not be written there: before an hour of work, not after."""
-    if not os.access(Path(os.path.realpath(path)).parent, os.W_OK):
-        raise PermissionError(f"{path} cannot be written: its folder does not exist, or is write-protected")
+    place = Path(os.path.realpath(path))
+    if place.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, not a file")
+    if not os.access(place.parent, os.W_OK):
+        kind = PermissionError if place.parent.exists() else FileNotFoundError
+        raise kind(f"{path} cannot be written: its folder does not exist, or is write-protected")
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -140,6 +140,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             "step": int(header["steps"][-1]),
             "levels": levels,
             "options": asdict(Options(**_options(header))),
+            "calibration": header.get("calibration"),
+            "values": "values" in header.get("features", ()),
         }
     except SafetensorError as error:
         raise MemoryFileError(f"{path} is not a memory, or is truncated: {error}") from error

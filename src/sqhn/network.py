@@ -120,8 +120,13 @@ class SQHN:
         self._calibration: Calibration | None = None
 
     def reset(self) -> None:
-        """Forget everything."""
-        self._write(self._turns.whole, self._begin)
+        """Forget everything; a tolerance that was calibrated goes as well."""
+        self._write(self._turns.whole, self._forget)
+
+    def _forget(self) -> None:
+        if self._calibration:
+            self._options = replace(self._options, rho=None)
+        self._begin()
 
     def _read(self, question: Callable[..., Answer], *args: Any) -> Answer:
         """Ask while nothing changes."""
@@ -213,7 +218,7 @@ class SQHN:
         value: what `recall` is to tell beside the sample: a label, any JSON value, a small array; for a batch a
             sequence of them, one for each sample. It stays with the neuron that the sample ends in, and goes with it.
         hold: the batch is samples of ONE thing: the first is learned, the others are averaged into what it wrote
-            (the paper's SQHN+).
+            (the paper's SQHN+). It has one value.
         root_only: only the memory node learns; the levels below it answer with what they know (see `pretrain`).
         """
         if others:
@@ -440,7 +445,7 @@ class SQHN:
     def _recall(
         self, samples: Array, seen: Array, rule: Inference, k: int | None = None, keep: bool = False
     ) -> tuple[tuple[Array, ...], Any]:
-        if k is not None and len(self) < k:
+        if k is not None and 0 < len(self) < k:
             raise ValueError(f"k={k}, but no more than {len(self)} are stored")
         done = []
         for _, messages in self._ask(samples, seen, rule, k):
@@ -540,7 +545,7 @@ class SQHN:
     def _calibrate(self, samples: Array, kind: Literal["new", "old"], error: float) -> float:
         score, mean = (self._device.give(field, None) for field in self._matches(samples))
         rho = tolerance(score, mean, kind, error)
-        self._set_options(replace(self._options, rho=rho), Calibration(kind, error, len(samples), self.step))
+        self._set_options(replace(self._options, rho=rho), Calibration(kind, float(error), len(samples), self.step))
         return rho
 
     @property

@@ -44,12 +44,13 @@ def html(memory: SQHN) -> str:
         shown = pixels(x)
         if shown is None:
             return text
-        file = io.BytesIO()
-        Image.fromarray(shown).save(file, "PNG")
+        file, small = io.BytesIO(), Image.fromarray(shown)
+        small.thumbnail((4 * HEIGHT, 2 * HEIGHT))
+        small.save(file, "PNG")
         name = f"neuron {j}, learned from {count} sample{'' if count == 1 else 's'}"
         figures.append(
             f'<figure style="display:inline-block;margin:2px;text-align:center"><img alt="{name}" title="{name}" '
-            f'style="height:{HEIGHT}px;image-rendering:pixelated" '
+            f'style="height:{HEIGHT}px;max-width:{4 * HEIGHT}px;image-rendering:pixelated" '
             f'src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}">'
             f'<figcaption style="font-size:10px">{j} ({count})</figcaption></figure>'
         )

@@ -23,7 +23,10 @@ MOST = 16
 """Distinct values of one neuron."""
 LONGEST = 1 << 16
 """Characters of one value, as JSON."""
+DEEPEST = 100
+"""Lists and objects within each other."""
 ARRAY = "\u0000array"
+KINDS = "biufc"  # of the numbers of an array
 
 
 class Values:
@@ -78,10 +81,12 @@ def as_texts(value: Any, samples: int, single: bool) -> list[str | None]:
     """The texts of checked values, one for each sample: of a batch `value` is a sequence of them."""
     if single:
         return [_text(value)]
-    each = as_numpy(value) if is_tensor(value) else value
-    if not isinstance(each, (Sequence, np.ndarray)) or isinstance(each, (str, bytes)) or len(each) != samples:
-        size = f"one of {len(each)}" if hasattr(each, "__len__") and not isinstance(each, str) else repr(each)[:40]
-        raise ValueError(f"a batch of {samples} samples needs a sequence of {samples} values; got {size}")
+    each = as_numpy(value) if is_tensor(value) else value.to_numpy() if hasattr(value, "to_numpy") else value
+    listed = isinstance(each, Sequence) and not isinstance(each, (str, bytes))
+    if not listed and not (isinstance(each, np.ndarray) and each.ndim):
+        raise ValueError(f"a batch needs a sequence of {samples} values; got {type(value).__name__} {repr(value)[:40]}")
+    if len(each) != samples:
+        raise ValueError(f"a batch of {samples} samples needs as many values; got {len(each)}")
     return [_text(one) for one in each]
 
 
@@ -93,8 +98,10 @@ def _text(value: Any) -> str | None:
         text = json.dumps(value, sort_keys=True, allow_nan=False, default=_plain)
         if json.dumps(ARRAY) in text:
             _value(text)  # a word of our own, which says nothing else
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"a value must be what JSON can say, or an array; got {repr(value)[:80]}: {error}") from error
+        _check_depth(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"a value must be what JSON can say, or an array; got {_brief(value)}: {error}") from error
     if len(text) > LONGEST:
         raise ValueError(f"a value may have {LONGEST:,} characters as JSON; {repr(value)[:40]}... has {len(text):,}")
     return text
@@ -102,23 +109,43 @@ def _text(value: Any) -> str | None:
 
 def _plain(value: Any) -> Any:
     """What JSON has no word for: arrays, and NumPy's scalars."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if not isinstance(value, np.ndarray) and not is_tensor(value):
+    if not isinstance(value, (np.generic, np.ndarray)) and not is_tensor(value):
         raise TypeError(f"{type(value).__name__} is neither")
+    if np.ma.is_masked(value):
+        raise TypeError("some of it is masked")
     array = as_numpy(value)
-    if array.dtype.kind not in "biufc":
-        raise TypeError(f"an array of dtype {array.dtype}")
+    if array.dtype.kind not in KINDS or array.dtype.itemsize > 16 or array.dtype.char in "gG":
+        raise TypeError(f"numbers of dtype {array.dtype}")
+    if array.ndim == 0 and array.dtype.kind != "c":
+        return array.item()
     array = array.astype(array.dtype.newbyteorder("<"))
     return {ARRAY: [array.dtype.str, list(array.shape), base64.b64encode(array.tobytes()).decode()]}
 
 
-def _value(text: str) -> Any:
-    return json.loads(text, object_hook=_array)
+def _check_depth(text: str) -> None:
+    """Raise if a value has lists in lists in lists, deeper than whoever reads it could follow."""
+    depth = deepest = 0
+    for character in text if text.count("[") + text.count("{") > DEEPEST else "":
+        depth += (character in "[{") - (character in "]}")
+        deepest = max(deepest, depth)
+    if deepest > DEEPEST:
+        raise ValueError(f"it is nested more than {DEEPEST} deep")
+
+
+def _brief(value: Any) -> str:
+    try:
+        return repr(value)[:80]
+    except RecursionError:
+        return type(value).__name__
 
 
 def _array(found: dict[str, Any]) -> Any:
     if found.keys() != {ARRAY}:
         return found
     dtype, shape, content = found[ARRAY]
+    if not isinstance(dtype, str) or np.dtype(dtype).kind not in KINDS:
+        raise ValueError(f"an array of dtype {dtype!r}")
     return np.frombuffer(base64.b64decode(content), dtype).reshape(shape).copy()
+
+
+_value = json.JSONDecoder(object_hook=_array).decode

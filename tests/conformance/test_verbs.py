@@ -91,7 +91,7 @@ class Reference:
         if not len(self):
             raise EmptyMemoryError("this memory is empty")
         masks = [None] * len(samples) if seen is None else seen
-        done = [self.memory.recall(sample, mask) for sample, mask in zip(as_floats(samples), masks)]
+        done = [self.memory.recall(sample, mask)[:3] for sample, mask in zip(as_floats(samples), masks)]
         return Recalled(*answers(single, *map(np.stack, zip(*done))))
 
     def recognize(self, x: ArrayLike) -> Recognized:

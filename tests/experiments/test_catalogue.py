@@ -62,13 +62,13 @@ def test_built_in_data_and_a_short_run() -> None:
     )
     assert full.settings["data"] == ["cifar10", "cifar100"]
     assert (full.settings["length"], full.settings["memory"]["capacity"], full.settings["size"]) == (3000, 500, 500)
-    assert (short.settings["length"], short.settings["memory"]["capacity"], short.settings["size"]) == (1500, 250, 250)
+    assert (short.settings["length"], short.settings["memory"]["capacity"], short.settings["size"]) == (750, 125, 125)
     deep = next(
         job for job in jobs_of(EXPERIMENTS["AC-E"], "default", quick=True) if job.settings["model"] == "SQHN L3"
     )
-    assert deep.settings["memory"]["capacity"] == [20, 100, 250]
+    assert deep.settings["memory"]["capacity"] == [10, 50, 125]
     assert deep.settings["data"] == ["photos32", "photos32"]
-    assert deep.label == "AC-E cifar10 SQHN L3 250 seed 0"
+    assert deep.label == "AC-E cifar10 SQHN L3 125 seed 0"
 
 
 @pytest.mark.parametrize("name", ["T1-MOD", "AC-B", "AC-D", "AC-E", "OC-L3"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -32,9 +33,11 @@ def show(text: str) -> None:
 
 @contextmanager
 def failing(*kinds: type[Exception], tell: Callable[[str], None] = show) -> Iterator[None]:
-    """Errors of these kinds are told and end the command with status 1; all others are tracebacks."""
+    """Errors of these kinds are told and end the command with status 1, others are tracebacks; warnings are told."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: say(f"{message}")
+            yield
     except kinds as error:
         tell(_in_words(error))
         raise typer.Exit(1) from error
@@ -62,8 +65,14 @@ def _missing(error: ImportError) -> str:
 
 
 def as_json_text(value: Any, indent: int | None = None) -> str:
-    """A value as JSON; arrays as lists."""
-    return json.dumps(value, indent=indent, allow_nan=False, default=lambda array: array.tolist())
+    """A value as JSON; arrays as lists, or where those cannot be said, as text."""
+    return json.dumps(value, indent=indent, allow_nan=False, default=_listed)
+
+
+def _listed(array: Any) -> Any:
+    import numpy as np
+
+    return array.tolist() if array.dtype.kind != "c" and np.isfinite(array).all() else repr(array)
 
 
 def print_either(document: dict[str, Any], lines: list[str], as_json: bool) -> None:

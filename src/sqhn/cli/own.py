@@ -188,6 +188,7 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Describe a memory from the header of its file; its content is read and checked only when it is used."""
+    from sqhn.calibration import Calibration
     from sqhn.io import describe
 
     with failing(*WRONG, tell=say):
@@ -204,5 +205,9 @@ def info(
             f"grown {grown['min']:,} / {grown['mean']:,.1f} / {grown['max']:,} (min / mean / max), "
             f"alpha {float(level['alpha']):g}, gamma {level['gamma']:g}, when full {level['when_full']}"
         )
+    if about["calibration"]:
+        lines.append(f"{Calibration(**about['calibration'])} as it was then")
+    if about["values"]:
+        lines.append("some neurons have values")
     lines.append("options: " + ", ".join(f"{name} {value}" for name, value in about["options"].items()))
     print_either(about, lines, as_json)
