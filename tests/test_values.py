@@ -163,7 +163,8 @@ def test_files_say_that_they_are_needed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "rows", [[[5, [["1", 1]]]], [[0, []]], [[0, [["1", 0]]]], [[0, [["{", 1]]]], [[-1, [["1", 1]]]]]
+    "rows",
+    [[[5, [["1", 1]]]], [[0, []]], [[0, [["1", 0]]]], [[0, [["{", 1]]]], [[-1, [["1", 1]]]], [[0, [["[" * 5000, 1]]]]],
 )
 def test_files_that_could_not_have_been(rows: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = SQHN((4, 4), capacity=9)

@@ -121,9 +121,9 @@ class SQHN:
 
     def reset(self) -> None:
         """Forget everything; a tolerance that was calibrated goes as well."""
-        self._write(self._turns.whole, self._forget)
+        self._write(self._turns.whole, self._reset)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         if self._calibration:
             self._options = replace(self._options, rho=None)
         self._begin()

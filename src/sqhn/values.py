@@ -73,6 +73,7 @@ class Values:
             if not all(isinstance(times, int) and times > 0 for _, times in own):
                 raise ValueError(f"values of neuron {j} that count {[times for _, times in own]}")
             for text, _ in own:
+                _check_depth(text)
                 _value(text)  # or it is no value
             self._counts[j] = dict(own)
 

@@ -84,11 +84,13 @@ class LargeNodes:
         self, bank: Prototypes, n: int, seen: NDArray[np.float32], whole: bool, P: NDArray[np.float32]
     ) -> float:
         """Products of samples with the neurons of node n, into P; returns a bound of their relative error."""
-        if whole:
-            return whole_products(bank, n, seen, P)
-        G = int(bank.grown[n])
-        np.matmul(seen, self.coarse.features[n, :G].T, out=P[:, :G])
-        return self.coarse.view.error
+        centre, G = bank.centre, int(bank.grown[n])
+        if not whole:
+            np.matmul(seen, self.coarse.features[n, :G].T, out=P[:, :G])
+            return self.coarse.view.error
+        np.matmul(seen, bank.m[n, :G].T, out=P[:, :G])
+        P[:, :G] -= (centre * seen.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
+        return bounds.uncentred_product(bank.size, centre, float(np.fmax.reduce(bank.inv[n, :G], initial=0)))
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -148,14 +150,6 @@ class LargeNodes:
             kernels.best_observed, len(x), float(x.size) + float(P.size), x, seen, P, squares,
             bounds.masked_product(bank.size), bank.of_node(n), P.shape[1], bank.centre, k, v,
         )  # fmt: skip
-
-
-def whole_products(bank: Prototypes, n: int, y: NDArray[np.float32], P: NDArray[np.float32]) -> float:
-    """Products of samples less the centre with the neurons of node n, into P; a bound of their relative error."""
-    centre, G = bank.centre, int(bank.grown[n])
-    np.matmul(y, bank.m[n, :G].T, out=P[:, :G])
-    P[:, :G] -= (centre * y.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
-    return bounds.uncentred_product(bank.size, centre, float(np.fmax.reduce(bank.inv[n, :G], initial=0)))
 
 
 def observed_products(
