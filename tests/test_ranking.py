@@ -94,6 +94,17 @@ def test_without_length_or_next_to_none() -> None:
             assert_same_ranking(memory, reference, x, observed, 5, "paper")
 
 
+def test_what_is_all_but_nothing_where_it_was_seen() -> None:
+    seen = np.arange(70) < 40
+    x = np.random.default_rng(6).standard_normal((5, 70)).astype(np.float32)
+    x[3, seen] *= 1e-14
+    memory = SQHN((70,), capacity=5, similarity="cosine")
+    memory.memorize(x)
+    question = np.where(seen, x[3] * 1e14, 0).astype(np.float32)
+    assert memory.recall(question, seen, k=2).index[0] == 3
+    assert_same_ranking(memory, ReferenceSQHN.of(memory), question[None], seen[None], 2, "paper")
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.data())
 def test_any_memory_any_question(data: st.DataObject) -> None:

@@ -129,8 +129,10 @@ def _place(bad: NDArray[np.bool_]) -> tuple[int, ...]:
 def _within(batch: Any) -> bool:
     """Whether all values are finite and none enormous; not so for NaN."""
     if not isinstance(batch, np.ndarray):
-        low, high = batch.aminmax()
-        return bool((low >= -LARGEST) & (high <= LARGEST))  # one answer to wait for
+        import torch
+
+        low, high = torch.stack(batch.aminmax()).tolist()  # one answer to wait for
+        return bool(low >= -LARGEST and high <= LARGEST)
     low, high = np.minimum.reduce(batch, None), np.maximum.reduce(batch, None)  # as min() and max(), sooner
     return bool(low >= -LARGEST and high <= LARGEST)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -56,6 +57,12 @@ def queue(place: Any) -> Any:
     return torch.cuda.default_stream(place) if place.type == "cuda" else None
 
 
+class Thread(threading.local):
+    """What is known of a thread: from which other stream it called last, if any; to ask each time takes a while."""
+
+    caller: Any = None
+
+
 class Cuda:
     """Arrays of torch on a device.
 
@@ -73,12 +80,14 @@ class Cuda:
         self.place = place
         self.name = str(place)
         self.queue = queue(place)
+        self.thread = Thread()
 
     @contextmanager
     def stream(self) -> Iterator[None]:
         import torch
 
         caller = torch.cuda.current_stream(self.place) if self.queue else None
+        self.thread.caller = None if caller == self.queue else caller
         if caller is None or caller == self.queue:
             yield
             return
@@ -190,15 +199,12 @@ class Cuda:
 
         return torch.stack(tuple(arrays), axis)
 
-    @staticmethod
-    def give(array: Tensor, x: object) -> Any:
+    def give(self, array: Tensor, x: object) -> Any:
         """An answer to whoever asked with x: a tensor where x is one, on its device; NumPy otherwise."""
         if not is_tensor(x):
             return array.cpu().numpy()
-        if array.is_cuda:
-            import torch
-
-            array.record_stream(torch.cuda.current_stream(array.device))  # where it may have been made on another
+        if self.thread.caller is not None:
+            array.record_stream(self.thread.caller)  # it was made on another
         return array.to(x.device)  # type: ignore[attr-defined]
 
 

@@ -482,46 +482,51 @@ def best(
     j = G * 0
     s = own * 0 + centre
     if own >= 0:
-        high = own * 0 - float("inf")
+        high = tl.full([J], -float("inf"), tl.float64)
+        where = tl.zeros([J], tl.int32)
         for b in range(0, G, J):
             p = products(row, squares + place * width, b, G, masked, J)
-            high = tl.maximum(high, tl.max(p))
-        first = tl.full([J], 2147483647, tl.int32)
-        for b in range(0, G, J):
-            i = b + tl.arange(0, J)
-            p = products(row, squares + place * width, b, G, masked, J)
-            first = tl.minimum(first, tl.where(p >= high, i, 2147483647))
-        j = tl.minimum(tl.min(first), G - 1).to(tl.int32)
+            where = tl.where(p > high, b + tl.arange(0, J), where)
+            high = tl.maximum(high, p)
+        j = tl.minimum(tl.min(tl.where(high >= tl.max(high), where, _LAST)), G - 1).to(tl.int32)
         top = evaluate(j, x_t, seen_t, own, m_n, size, masked, centre, D)
         done = j
         bar = (top - centre - _TIE) / (1 - centre) - error
         if own == 0:  # without length, it is like a neuron without length: products do not tell
             bar = own * 0 - float("inf")
-        best_ = top
+        others = tl.zeros([J], tl.int32)
         for b in range(0, G, J):
             i = b + tl.arange(0, J)
             p = products(row, squares + place * width, b, G, masked, J)
-            open_ = (p >= bar) & (i < G) & (i != done)
-            rest = tl.sum(open_.to(tl.int32))
-            at_ = b - 1
-            while rest > 0:
-                at_ = tl.min(tl.where(open_ & (i > at_), i, 2147483647)).to(tl.int32)
-                exact = evaluate(at_, x_t, seen_t, own, m_n, size, masked, centre, D)
-                tl.store(value_t + at_, exact)
-                best_ = tl.maximum(best_, exact)
-                rest -= 1
-        tl.debug_barrier()
-        winner = tl.where(top >= best_ - _TIE, j, 2147483647).to(tl.int32)
-        s = tl.where(top >= best_ - _TIE, top, own * 0)
-        for b in range(0, G, J):
-            i = b + tl.arange(0, J)
-            p = products(row, squares + place * width, b, G, masked, J)
-            open_ = (p >= bar) & (i < G) & (i != done)
-            found = tl.load(value_t + i, mask=open_, other=-float("inf"))
-            at_ = tl.min(tl.where(found >= best_ - _TIE, i, 2147483647)).to(tl.int32)
-            if at_ < winner:
-                winner = at_
-                s = tl.load(value_t + at_)
+            others += ((p >= bar) & (i < G) & (i != done)).to(tl.int32)
+        winner = j
+        s = top
+        if tl.sum(others) > 0:
+            best_ = top
+            for b in range(0, G, J):
+                i = b + tl.arange(0, J)
+                p = products(row, squares + place * width, b, G, masked, J)
+                open_ = (p >= bar) & (i < G) & (i != done)
+                rest = tl.sum(open_.to(tl.int32))
+                at_ = b - 1
+                while rest > 0:
+                    at_ = tl.min(tl.where(open_ & (i > at_), i, 2147483647)).to(tl.int32)
+                    exact = evaluate(at_, x_t, seen_t, own, m_n, size, masked, centre, D)
+                    tl.store(value_t + at_, exact)
+                    best_ = tl.maximum(best_, exact)
+                    rest -= 1
+            tl.debug_barrier()
+            winner = tl.where(top >= best_ - _TIE, j, 2147483647).to(tl.int32)
+            s = tl.where(top >= best_ - _TIE, top, own * 0)
+            for b in range(0, G, J):
+                i = b + tl.arange(0, J)
+                p = products(row, squares + place * width, b, G, masked, J)
+                open_ = (p >= bar) & (i < G) & (i != done)
+                found = tl.load(value_t + i, mask=open_, other=-float("inf"))
+                at_ = tl.min(tl.where(found >= best_ - _TIE, i, 2147483647)).to(tl.int32)
+                if at_ < winner:
+                    winner = at_
+                    s = tl.load(value_t + at_)
         j = winner
     else:
         s = own * 0  # nothing was observed: silent
