@@ -46,14 +46,20 @@ def assert_same_state(memory: SQHN, reference: ReferenceSQHN) -> None:
             assert bank.neurons.step == node.step
             np.testing.assert_array_equal(state["c"][own], node.c[:G])
             np.testing.assert_allclose(state["mu"][own], node.mu[:G], atol=1e-9)
+            assert ("known" in state) == bank.holes
             if node.visible:
                 np.testing.assert_array_equal(state["prototypes"][own], node.m[:G])
+                known = state["known"][own] if bank.holes else np.repeat(state["c"][own, None], node.m.shape[1], 1)
+                np.testing.assert_array_equal(known, node.known[:G])
             else:
-                table = np.zeros_like(node.m)
+                table, heard = np.zeros_like(node.m), np.zeros((len(node.m), len(node.edges) - 1))
                 _, j, q, k, count = state["counts"][state["counts"][:, 0] == n].T
-                table[j, node.edges[q] + k] = count / node.c[j]
+                np.add.at(heard, (j, q), count)
+                table[j, node.edges[q] + k] = count / heard[j, q]
                 np.testing.assert_allclose(table, node.m, atol=1e-9)
+                np.testing.assert_array_equal(np.repeat(heard, np.diff(node.edges), axis=1), node.known)
     G = reference.root.grown
+    assert len(memory) == G - reference.root.free.sum()
     np.testing.assert_array_equal(memory.prototypes, reference.prototypes())
     np.testing.assert_array_equal(memory.counts, reference.root.c[:G])
     np.testing.assert_array_equal(memory.written, reference.root.written[:G])
@@ -64,24 +70,28 @@ def assert_same_answers(memory: SQHN, reference: ReferenceSQHN, x: NDArray[np.fl
     rng = np.random.default_rng(5)
     some = rng.random(x.shape) < 0.5
     some[:, : x.shape[1] // 2] &= rng.random((len(x), *[1] * (x.ndim - 1))) < 0.5  # whole nodes see nothing
+    some[:, -1] = True
     for rule in ("paper", "exact", "feedforward"):
         for observed in (None, some):
             recalled = memory.recall(x, observed, inference=rule)
             for i, sample in enumerate(x):
                 expected = reference.recall(sample, None if observed is None else observed[i], rule)
                 np.testing.assert_array_equal(recalled.x[i], expected.x)
+                assert expected.known.all() if recalled.known is None else (recalled.known[i] == expected.known).all()
                 assert recalled.index[i] == expected.index
                 assert recalled.score[i] == pytest.approx(expected.score, abs=1e-9)
             if rule == "paper":  # the others: test_ranking
                 first = None if observed is None else observed[:1]
                 assert_same_ranking(memory, reference, x[:1], first, min(3, len(memory)), rule)
-    recognized, energy = memory.recognize(x), memory.energy(x)
-    for i, sample in enumerate(x):
-        judged = reference.recognize(sample)
-        assert recognized.old[i] == judged.old
-        assert recognized.score[i] == pytest.approx(judged.score, abs=1e-9)
-        assert recognized.threshold[i] == pytest.approx(judged.threshold, abs=1e-9)
-        assert energy[i] == pytest.approx(reference.energy(sample), abs=1e-9)
+    for observed in (None, some):
+        recognized, energy = memory.recognize(x, observed), memory.energy(x, observed)
+        for i, sample in enumerate(x):
+            mask = None if observed is None else observed[i]
+            judged = reference.recognize(sample, mask)
+            assert recognized.old[i] == judged.old
+            assert recognized.score[i] == pytest.approx(judged.score, abs=1e-9)
+            assert recognized.threshold[i] == pytest.approx(judged.threshold, abs=1e-9)
+            assert energy[i] == pytest.approx(reference.energy(sample, observed=mask), abs=1e-9)
 
 
 def assert_same_ranking(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sqhn import SQHN, EmptyMemoryError, Level
+from sqhn import SQHN, EmptyMemoryError, Level, Written
 from tests.helpers import ARCHITECTURES, fingerprint, levels, noisy, stored_prototypes
 
 SHAPE = (32, 32, 3)
@@ -29,7 +29,7 @@ class TestFace:
         memory = SQHN(SHAPE, capacity=5)
         written = memory.learn(pictures[0])
         assert (type(written.index), type(written.grew), type(written.score)) == (int, bool, float)
-        assert written == (0, True, -np.inf, 1)
+        assert written == Written(0, True, -np.inf, 1, False)
         recalled = memory.recall(pictures[0])
         assert recalled.x.shape == SHAPE
         assert type(recalled.index) is int
@@ -40,7 +40,7 @@ class TestFace:
     def test_batches_give_arrays(self, pictures: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, capacity=5)
         written = memory.learn(pictures[:3])
-        assert [np.shape(field) for field in written] == [(3,)] * 4
+        assert [np.shape(field) for field in written] == [(3,)] * 5
         assert list(written.step) == [1, 2, 3]
         assert [np.shape(field) for field in memory.recall(pictures[:1])[:3]] == [(1, *SHAPE), (1,), (1,)]
         assert [np.shape(field) for field in memory.recognize(pictures[:2])] == [(2,)] * 3

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from sqhn.banks.rule import BECAME
 from sqhn.level import Level, Options
 from sqhn.reference import CONSTANT_STEP, Node, Reading, ReferenceSQHN, winner
 from tests.helpers import levels, noisy
@@ -80,8 +81,8 @@ def test_strength_after_growth_is_what_the_formula_says(pictures: NDArray[np.flo
     v = np.array([0.9, 0.5, 0.7])
     y = np.zeros(6)
     y[[0, 3, 4]] = v
-    _, strength, score, grew, _ = node.learn(y, (y > 0).astype(float), "none")
-    assert grew
+    _, strength, score, kind = node.learn(y, (y > 0).astype(float), "none")
+    assert kind == BECAME
     assert score == -np.inf
     assert strength == pytest.approx(v.sum() / (np.sqrt(3) * np.linalg.norm(v)), abs=1e-6)
 

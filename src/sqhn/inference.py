@@ -17,6 +17,7 @@ from sqhn.level import TIE
 
 __all__ = [
     "INFERENCES",
+    "KNOWING",
     "LEARNING",
     "MEMORIZING",
     "RECOGNITION",
@@ -48,7 +49,7 @@ class Learning:
         return bank.learn(patches)
 
     def up(self, bank: CodeBank, below: Sent) -> Sent:
-        return bank.learn(Codes(below.k, below.v))
+        return bank.learn(Codes(below.k, below.v, below.heard))
 
 
 class Memorizing:
@@ -68,11 +69,15 @@ class Memorizing:
 
 
 class Message(NamedTuple):
-    """What a level found: each node's best neuron, its value, and what the rule wants to keep."""
+    """What a level found: each node's best neuron, its value, and what the rule wants to keep.
+
+    heard: whether anything was seen of what is below each node, if the rule asks (None: of all of them).
+    """
 
     k: Array
     value: Array
     evidence: Any
+    heard: Array = None
 
 
 @runtime_checkable
@@ -108,19 +113,23 @@ class Paper:
 
     feedback: whether the way down listens to the parents; without it every node keeps its bottom-up winner.
     propagation: what travels up: "max", a winner's strength, or "argmax", 1 for each that is not silent.
+    aware: children of which nothing was seen are not in the length of a column, as in learning.
     """
 
     feedback: bool = True
     propagation: Literal["max", "argmax"] = "max"
+    aware: bool = False
     samples: int = 256
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
-        return Message(*(bank.best(patches) if count is None else bank.ranking(patches, count)), patches)
+        heard = patches.seen.any(axis=2) if self.aware and patches.seen is not None else None
+        return Message(*(bank.best(patches) if count is None else bank.ranking(patches, count)), patches, heard)
 
     def up(self, bank: CodeBank, below: Message, count: int | None = None) -> Message:
         strength = below.value if self.propagation == "max" else (abs(below.value) > TIE) + 0 * below.value
-        codes = Codes(below.k, strength)
-        return Message(*(bank.best(codes) if count is None else bank.ranking(codes, count)), codes)
+        codes = Codes(below.k, strength, below.heard)
+        found = bank.best(codes) if count is None else bank.ranking(codes, count)
+        return Message(*found, codes, bank.hears(codes))
 
     def score(self, root: Message, terms: int) -> Array:  # noqa: ARG002
         return root.value[0]
@@ -159,8 +168,11 @@ class Exact:
         return 0.5
 
 
-LEARNING, MEMORIZING = Learning(), Memorizing()
-RECOGNITION: dict[str, Inference] = {"argmax": Paper(propagation="argmax"), "max": Paper()}
+LEARNING, MEMORIZING, KNOWING = Learning(), Memorizing(), Paper(aware=True)
+RECOGNITION: dict[str, Inference] = {
+    "argmax": Paper(propagation="argmax", aware=True),
+    "max": Paper(aware=True),
+}
 INFERENCES: dict[str, Inference] = {"paper": Paper(), "feedforward": Paper(feedback=False), "exact": Exact()}
 
 

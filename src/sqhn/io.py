@@ -37,7 +37,9 @@ __all__ = ["FORMAT", "Header", "Tensors", "describe", "fill", "load", "parts", "
 
 FORMAT = 2
 FIRST = 1  # without features, and without the steps of last writes, which count as 0
-FEATURES = frozenset({"values"})  # that this version knows
+FEATURES = frozenset({"values", "holes", "forgotten"})  # that this version knows
+"""values: what was said about samples. holes: values of samples that were not seen, so neurons know how often each of
+theirs was. forgotten: neurons of the memory node that were, and count 0."""
 DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}  # options that there were, and their default
 Header = dict[str, Any]
 Tensors = dict[str, NDArray[Any]]
@@ -51,9 +53,14 @@ def save(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None
 
 def parts(memory: SQHN) -> tuple[Header, Tensors]:
     """What a memory is: a header, and copies of its arrays."""
+    features = {
+        "values": bool(memory._values),
+        "holes": any(bank.holes for bank in memory.banks),
+        "forgotten": len(memory) < int(memory._root.grown[0]),
+    }
     header = {
         "format": FORMAT,
-        "features": ["values"] if memory._values else [],
+        "features": [name for name, used in features.items() if used],
         "input_shape": list(memory.input_shape),
         "levels": [_finite(asdict(level)) for level in memory.levels],
         "options": asdict(memory.options),
@@ -94,6 +101,10 @@ def fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
             state["written"] = np.zeros_like(state["c"])
         if not isinstance(step, int) or step < 0:
             raise ValueError(f"{step!r} steps")
+        if (number < len(banks) or "forgotten" not in header.get("features", ())) and state["c"].min(initial=1) < 1:
+            raise ValueError("counts below 1")
+        if "known" in state and "holes" not in header.get("features", ()):
+            raise ValueError("counts of values without holes")
         bank.neurons.restore(state, step)
         bank.restore(state, values)
         values = bank.neurons.room

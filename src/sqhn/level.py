@@ -21,6 +21,9 @@ TIE = 1e-12
 Ties go to the lowest index.
 """
 
+REPLACING = ("overwrite", "oldest")
+"""What a full node can do that replaces neurons."""
+
 MOST = 2**31 - 1
 """The most neurons of a node: they are numbered in 32 bits."""
 
@@ -33,10 +36,11 @@ class Level:
         are taken whole. An int means `(k, k)`, or `(k,)` where there is only one axis. None means all that is left.
     capacity: the most neurons a node can grow.
     alpha, gamma: a node grows a neuron while its best match is below `gamma * alpha / (t + alpha)` at step t.
-    when_full: what a full node does with a sample: "average" it into the best match, "overwrite" a neuron where the
-        sample would have grown one, or "freeze". It overwrites the neuron that the fewest samples were averaged into,
-        and among those the one written longest ago; so one that has averaged stays while there are others that have
-        not.
+    when_full: what a full node does with a sample: "average" it into the best match, "freeze", or replace a neuron
+        where the sample would have grown one: "overwrite" takes the one that the fewest samples were averaged into, and
+        among those the one written longest ago (so one that has averaged stays while there are others that have not);
+        "oldest" takes the one written longest ago. Only the memory node can replace: to a parent, the neuron of a child
+        that is replaced would still mean what it meant before.
 
     >>> Level(kernel=2, capacity=600).threshold(0)
     1.0
@@ -46,7 +50,7 @@ class Level:
     capacity: int = 0  # must be given
     alpha: float = 1e7
     gamma: float = 1.0
-    when_full: Literal["average", "overwrite", "freeze"] = "average"
+    when_full: Literal["average", "overwrite", "oldest", "freeze"] = "average"
 
     def __post_init__(self) -> None:
         if isinstance(self.kernel, list):
@@ -81,8 +85,9 @@ class Level:
 class Options:
     """The choices that concern a whole network; the defaults are the paper's model.
 
-    similarity: how an input patch is compared with a prototype: cosine of both shifted by one half and mapped to
-        [0, 1], or the plain cosine.
+    similarity: how an input patch is compared with a prototype: by the cosine of both shifted by one half and mapped to
+        [0, 1] ("shifted_cosine"), by the plain "cosine", or by their difference, "euclidean": 1 / (1 + its root mean
+        square). Cosines do not see amplitude.
     blend: weight of the bottom-up activity against the parent's expectation on the way down (the paper's lambda).
     rho: tolerance of `recognize`; None means .99999 for one level and .999 for a tree.
     propagation: what travels up in `recognize`: "argmax" (every child counts as 1) or "max" (its strength, as in
@@ -91,7 +96,7 @@ class Options:
     norm: over which children the length of a column runs when some are silent: "all" or only the "heard".
     """
 
-    similarity: Literal["shifted_cosine", "cosine"] = "shifted_cosine"
+    similarity: Literal["shifted_cosine", "cosine", "euclidean"] = "shifted_cosine"
     blend: float = 0.5
     rho: float | None = None
     propagation: Literal["argmax", "max"] = "argmax"
@@ -107,8 +112,16 @@ class Options:
 
     @property
     def centre(self) -> float:
-        """Similarity to a prototype is `centre + (1 - centre) * cosine` of the vectors less `centre`."""
+        """Similarity to a prototype is `centre + (1 - centre) * cosine` of the vectors less `centre`.
+
+        Whatever the similarity, it is what stands for a value that is not known.
+        """
         return 0.5 if self.similarity == "shifted_cosine" else 0.0
+
+    @property
+    def euclidean(self) -> bool:
+        """Whether similarity is that of a difference, and not of a cosine."""
+        return self.similarity == "euclidean"
 
 
 def _plain(value: Any, **numbers: Any) -> None:
@@ -131,4 +144,9 @@ def as_levels(levels: Sequence[Level] | None, capacity: int | None) -> tuple[Lev
     for number, level in enumerate(levels, start=1):
         if not isinstance(level, Level):
             raise TypeError(f"levels must be a list of Levels; entry {number} is {level!r}")
+        if number < len(levels) and level.when_full in REPLACING:
+            raise ValueError(
+                f"when_full={level.when_full!r} at level {number} of {len(levels)}: only the memory node, the last "
+                "level, can replace neurons; to the parents of others a replaced neuron would still mean what it meant"
+            )
     return tuple(levels)

@@ -24,12 +24,14 @@ class Written(NamedTuple):
     """What `learn` did at the memory node: the neuron written, whether it is new, and how well it matched before.
 
     step: which of all samples it was, counted from 1: learned again in this order, they give the same memory.
+    replaced: whether the new neuron took the place of another, which is gone; None where a memory does not tell.
     """
 
     index: Index
     grew: Flag
     score: Score
     step: Index
+    replaced: Flag = None
 
 
 class Recalled(NamedTuple):
@@ -37,12 +39,15 @@ class Recalled(NamedTuple):
 
     values: what was said about the samples that this neuron was learned from, a list of pairs of a value and how often
         it was given, the most frequent first; a list of those for a batch; None where nothing was ever said.
+    known: True where a value of x was ever seen, for that neuron; others are a guess without evidence, the centre of
+        the similarity. None where no sample with missing values was learned: all of x is known.
     """
 
     x: NDArray[np.float32]
     index: Index
     score: Score
     values: Any = None
+    known: Any = None
 
     @property
     def value(self) -> Any:

@@ -21,12 +21,22 @@ from numpy.typing import ArrayLike, NDArray
 from sqhn import io
 from sqhn.banks.devices import device_of
 from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Patches, Sent
-from sqhn.banks.rule import AVERAGED, BECAME, KEPT
+from sqhn.banks.rule import AVERAGED, BECAME, KEPT, REPLACED
 from sqhn.calibration import Calibration, tolerance
 from sqhn.checks import as_shape, check_count
 from sqhn.door import answers, as_samples, parts, together
 from sqhn.feeding import Fed, feed
-from sqhn.inference import INFERENCES, LEARNING, MEMORIZING, RECOGNITION, Carrier, Inference, Message, by_name
+from sqhn.inference import (
+    INFERENCES,
+    KNOWING,
+    LEARNING,
+    MEMORIZING,
+    RECOGNITION,
+    Carrier,
+    Inference,
+    Message,
+    by_name,
+)
 from sqhn.level import TIE, Level, Options, as_levels
 from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Score, Written
 from sqhn.patches import plan
@@ -89,7 +99,7 @@ class SQHN:
         levels: Sequence[Level] | None = None,
         *,
         capacity: int | None = None,
-        similarity: Literal["shifted_cosine", "cosine"] = "shifted_cosine",
+        similarity: Literal["shifted_cosine", "cosine", "euclidean"] = "shifted_cosine",
         blend: float = 0.5,
         rho: float | None = None,
         propagation: Literal["argmax", "max"] = "argmax",
@@ -191,8 +201,8 @@ class SQHN:
         return self._codes[-1] if self._codes else self._patterns
 
     def __len__(self) -> int:
-        """How many neurons the memory node has grown."""
-        return int(self._root.grown[0])
+        """How many neurons the memory node has, less those that were forgotten."""
+        return int(self._root.grown[0] - self._root.neurons.free[0])
 
     @property
     def capacity(self) -> int:
@@ -211,10 +221,19 @@ class SQHN:
     # -- learn ---------------------------------------------------------------------------------------------------
 
     def learn(
-        self, x: ArrayLike, *others: Never, value: Any = None, hold: bool = False, root_only: bool = False
+        self,
+        x: ArrayLike,
+        *others: Never,
+        observed: ArrayLike | None = None,
+        value: Any = None,
+        hold: bool = False,
+        root_only: bool = False,
     ) -> Written:
         """Learn one sample, or a batch as if one after another.
 
+        observed: True where a value was seen, as in `recall`; masked values of a masked array were not. A value that
+            was not seen changes nothing: each value that is stored is the mean of those that were. In a tree, nodes of
+            which nothing was seen learn nothing, and their parents neither hear nor count them.
         value: what `recall` is to tell beside the sample: a label, any JSON value, a small array; for a batch a
             sequence of them, one for each sample. It stays with the neuron that the sample ends in, and goes with it.
         hold: the batch is samples of ONE thing: the first is learned, the others are averaged into what it wrote
@@ -224,36 +243,39 @@ class SQHN:
         if others:
             raise TypeError(
                 f"learn takes samples and nothing beside them, but got {len(others) + 1} arguments; labels and "
-                "options go by name: learn(x, value=y), learn(x, hold=True), learn(x, root_only=True)"
+                "options go by name: learn(x, observed=mask), learn(x, value=y), learn(x, hold=True)"
             )
-        samples, single, _ = self._samples(x)
+        samples, single, seen = self._part_samples(x, observed)
         if hold and single:
             raise ValueError(f"hold=True needs a batch of samples of one thing, of shape (n, {self._shape_text()})")
         if hold and root_only:
             raise ValueError("hold=True averages samples at level 1, and root_only=True leaves that as it is")
         texts = None if value is None else as_texts(value, len(samples), single or hold)
-        sent, first = self._write(self._learn, samples, hold, root_only, texts)
+        sent, first = self._write(self._learn, samples, seen, hold, root_only, texts)
         step = first + 1 if single else self._device.give(self._device.count(first + 1, len(samples)), x)
-        index, grew, score = self._answers(x, single, sent.k[0], sent.kind[0] == BECAME, sent.score[0])
-        return Written(index, grew, score, step)
+        kind = sent.kind[0]
+        index, grew, score, replaced = self._answers(
+            x, single, sent.k[0], kind >= BECAME, sent.score[0], kind == REPLACED
+        )
+        return Written(index, grew, score, step, replaced)
 
     def pretrain(self, x: ArrayLike) -> None:
         """Learn with every level but the memory node, which can then be taught alone: `learn(x, root_only=True)`."""
         samples, _, _ = self._samples(x)
         if not self._codes:
             raise ValueError("a memory of one level has nothing below its memory node to pretrain")
-        self._write(self._learn_each, samples, "below")
+        self._write(self._learn_each, samples, None, "below")
 
-    def _learn(self, samples: Array, hold: bool, root_only: bool, texts: Texts | None) -> tuple[Sent, int]:
+    def _learn(self, samples: Array, seen: Array, hold: bool, root_only: bool, texts: Texts | None) -> tuple[Sent, int]:
         """What the memory node did, and its step before that."""
-        if root_only and not all(bank.grown.all() for bank in self.banks[:-1]):
+        if root_only and not all(bank.grown.any() for bank in self.banks[:-1]):
             raise EmptyMemoryError("the levels below the memory node are empty: pretrain them first")
         first = self._root.neurons.step
         if hold:
-            return self._turns.whole(self._learn_held, samples, texts), first
-        return self._learn_each(samples, "root" if root_only and self._codes else "all", texts), first
+            return self._turns.whole(self._learn_held, samples, seen, texts), first
+        return self._learn_each(samples, seen, "root" if root_only and self._codes else "all", texts), first
 
-    def _learn_each(self, samples: Array, part: Part, texts: Texts | None = None) -> Sent:
+    def _learn_each(self, samples: Array, seen: Array, part: Part, texts: Texts | None = None) -> Sent:
         if texts is None and self._values and part != "below":  # what is written now has none, but may replace some
             texts = [None] * len(samples)
         at_once = self._device.at_once and not self._codes and texts is None
@@ -262,20 +284,24 @@ class SQHN:
         start = 0
         while start < len(samples):
             now = slice(start, start + min(bank.chunk_size(self._chunk) for bank in self.banks))
-            chunk, said = samples[now], texts and texts[now]
+            chunk, mask, said = samples[now], None if seen is None else seen[now], texts and texts[now]
             start += len(chunk)
-            done.append(turn(self._learn_chunk, chunk, part, start == len(samples), said)[-1])
-        return done[0] if len(done) == 1 else Sent(*(self._device.concatenate(field, 1) for field in zip(*done)))
+            if mask is not None and mask.all():
+                mask = None
+            done.append(turn(self._learn_chunk, chunk, mask, part, start == len(samples), said)[-1])
+        if len(done) == 1:
+            return done[0]
+        return Sent(*(self._device.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
 
     def _learn_chunk(
-        self, samples: Array, part: Part = "all", last: bool = True, texts: Texts | None = None
+        self, samples: Array, seen: Array, part: Part = "all", last: bool = True, texts: Texts | None = None
     ) -> list[Sent]:
         """One chunk, level by level; all that can fail comes before the first change. last: of a call."""
-        patches = self._split(samples)
+        patches = self._split(samples, seen)
         if part == "root":
-            root, known = self._codes[-1], self._sweep(INFERENCES["paper"], patches, self._codes[:-1])[-1]
+            root, known = self._codes[-1], self._sweep(KNOWING, patches, self._codes[:-1])[-1]
             root.reserve(len(samples), self.banks[-2].neurons.room)
-            sent = [root.learn(Codes(known.k, known.value))]
+            sent = [root.learn(Codes(known.k, known.value, self._there(known.heard)))]
         else:
             self._reserve(len(samples))
             sent = self._sweep(LEARNING, patches, self._codes if part == "all" else self._codes[:-1])
@@ -284,6 +310,13 @@ class SQHN:
         if last:
             self._settle()
         return sent
+
+    def _there(self, heard: Array) -> Array:
+        """Which nodes below the memory node hear anything (nodes, batch): those that have neurons to hear with."""
+        grown = self.banks[-2].grown > 0
+        if grown.all():
+            return heard
+        return grown[:, None] if heard is None else heard & grown[:, None]
 
     def _note(self, root: Sent, texts: Texts) -> None:
         """Keep what was said about samples with the neurons that they ended in."""
@@ -302,15 +335,15 @@ class SQHN:
             bank.reserve(more, values)
             values = bank.neurons.room
 
-    def _learn_held(self, samples: Array, texts: Texts | None) -> Sent:
-        others = self._split(samples[1:])
-        sent = self._learn_chunk(samples[:1], last=False)
+    def _learn_held(self, samples: Array, seen: Array, texts: Texts | None) -> Sent:
+        others = self._split(samples[1:], None if seen is None else seen[1:])
+        sent = self._learn_chunk(samples[:1], None if seen is None else seen[:1], last=False)
         more = len(samples) - 1
         self._patterns.hold(others, sent[0].k[:, 0], sent[0].kind[:, 0] != KEPT)
         for below, bank, own in zip(sent, self._codes, sent[1:]):
-            bank.hold(Codes(below.k, below.v), more, own.k[:, 0], own.kind[:, 0] != KEPT)
+            bank.hold(Codes(below.k, below.v, below.heard), more, own.k[:, 0], own.kind[:, 0] != KEPT)
         self._settle()
-        held = Sent(*(field[:, [0] * len(samples)] for field in sent[-1]))
+        held = Sent(*(field[:, [0] * len(samples)] for field in sent[-1].fields))
         held.kind[:, 1:] = held.kind[:, 1:].clip(max=AVERAGED)  # none of these became another neuron
         if texts or self._values:
             self._note(held, (texts or [None]) * len(samples))
@@ -347,6 +380,28 @@ class SQHN:
         larger._become(header, tensors, self.device)
         self._levels, self._patterns, self._codes = larger._levels, larger._patterns, larger._codes
 
+    def forget(self, index: int | Sequence[int] | NDArray[np.integer[Any]]) -> None:
+        """Forget a neuron of the memory node, or several: their places are free, and the lowest is used next.
+
+        index: as `recall` and `learn` tell it. What was said about it goes with it. A sample that was averaged with
+            others stays in their mean, and in a tree the patches that the levels below have learned stay there.
+        """
+        which = np.asarray(index)
+        if which.dtype.kind not in "iu" or which.ndim > 1:
+            raise TypeError(f"index must be the number of a neuron, or a sequence of them; got {index!r}")
+        self._write(self._turns.whole, self._forget, np.unique(which).astype(np.int64))
+
+    def _forget(self, which: NDArray[np.int64]) -> None:
+        counts = self._of_neurons("c")
+        for j in which:
+            if not 0 <= j < len(counts) or not counts[j]:
+                was = "was forgotten before" if 0 <= j < len(counts) else f"is not one of {len(counts)}"
+                raise IndexError(f"neuron {j} {was}; nothing was changed")
+        if len(which):
+            self._root.forget(which)
+            self._values.forget(which.tolist())
+            self._settle()
+
     def memorize(self, x: ArrayLike) -> None:
         """Give every sample of a batch a neuron of its own in every node, at once, without asking whether it is new.
 
@@ -358,6 +413,8 @@ class SQHN:
         self._write(self._turns.whole, self._memorize, samples)
 
     def _memorize(self, samples: Array) -> None:
+        if len(self) < int(self._root.grown[0]):
+            raise ValueError("memorize puts samples one after another, but neurons were forgotten: use learn, or reset")
         for number, bank in enumerate(self.banks, start=1):
             free = bank.level.capacity - int(bank.grown.max())
             if len(samples) > free:
@@ -425,6 +482,8 @@ class SQHN:
         k: so many of the best, best first, and not the best alone: results have one more axis, the first of a sample's.
             In a tree they are the memory node's best, each with its own way down.
         keep: return observed values as they were given, and only the others from memory.
+
+        Where samples with missing values were learned, `known` of the answer says which values were ever seen.
         inference: "paper" (score: activity of the memory node's winner), "feedforward" (the same without the way
             down) or "exact", the true maximum of the energy (score: that energy).
         """
@@ -438,9 +497,10 @@ class SQHN:
             )
         if k is not None:
             check_count("k", k)
-        found, values = self._read(self._recall, samples, seen, rule, k, keep)
-        picture, index, score = self._answers(x, single, *found)
-        return Recalled(picture, index, score, values[0] if single and values else values)
+        (picture, index, score, *known), values = self._read(self._recall, samples, seen, rule, k, keep)
+        fields = self._answers(x, single, picture, index, score, *known)
+        said = values[0] if single and values else values
+        return Recalled(fields[0], fields[1], fields[2], said, fields[3] if known else None)
 
     def _recall(
         self, samples: Array, seen: Array, rule: Inference, k: int | None = None, keep: bool = False
@@ -448,79 +508,119 @@ class SQHN:
         if k is not None and 0 < len(self) < k:
             raise ValueError(f"k={k}, but no more than {len(self)} are stored")
         done = []
-        for _, messages in self._ask(samples, seen, rule, k):
-            done.append(self._found(messages, rule) if k is None else self._found_each(messages, rule))
+        for patches, messages in self._ask(samples, seen, rule, k):
+            found = self._found if k is None else self._found_each
+            done.append(found(patches, messages, rule))
         answer = together(done, self._device.concatenate)
         if keep:
-            self._keep(answer[0] if k is None else answer[0].swapaxes(0, 1), samples, seen)
+            for field, given in zip((answer[0], *answer[3:]), (self._device.values(samples), True)):
+                self._keep(field if k is None else field.swapaxes(0, 1), given, seen)
         if not self._values:
             return answer, None
         return answer, self._values.of_all(self._device.give(answer[1], None).tolist())
 
-    def _found(self, messages: list[Message], rule: Inference) -> tuple[Array, Array, Array]:
-        """What messages come down to: samples, the memory node's values, and scores."""
+    def _found(self, patches: Patches, messages: list[Message], rule: Inference) -> tuple[Array, ...]:
+        """What messages come down to: samples, the memory node's values, scores, and which values are known."""
         k = self._down(messages, rule)
-        return self._tilings[0].join(self._patterns.vectors(k[0])), k[-1][0], rule.score(messages[-1], self._terms)
+        join, score = self._tilings[0].join, rule.score(messages[-1], self._terms)
+        if not self._holes:
+            return join(self._patterns.vectors(k[0])), k[-1][0], score
+        picture, known = self._known(k, patches.seen)
+        return join(picture), k[-1][0], score, join(known)
 
-    def _found_each(self, messages: list[Message], rule: Inference) -> tuple[Array, ...]:
+    @property
+    def _holes(self) -> bool:
+        """Whether samples were learned of which not all was seen."""
+        return any(bank.holes for bank in self.banks)
+
+    def _known(self, k: list[Array], seen: Array) -> tuple[Array, Array]:
+        """Patches of the values of all nodes, and which of them are known; seen: what was observed (None: all).
+
+        A node of which nothing was observed, and of which its parent never heard, is not known, nor is what it holds.
+        """
+        heard: list[Array] = [None if seen is None else seen.any(axis=2)]
+        for bank in self._codes:
+            heard.append(bank.hears(Codes(None, None, heard[-1])))
+        known = (self._root.grown > 0)[:, None]
+        for parent, lower, own, below in zip(reversed(self._codes), self.banks[-2::-1], k[:0:-1], heard[-2::-1]):
+            there = lower.grown[:, None] > 0
+            if below is not None:
+                there = there & (below | parent.expects(own, known))
+            known = there
+        found, values = self._patterns.vectors(k[0]), self._patterns.knows(k[0]) & known[:, :, None]
+        found[~values] = self.options.centre
+        return found, values
+
+    def _found_each(self, patches: Patches, messages: list[Message], rule: Inference) -> tuple[Array, ...]:
         """The same where the memory node has a message for each of its best, along a second axis."""
-        *below, (k, value, evidence) = messages
+        *below, (k, value, evidence, _) = messages
         _, batch, count = k.shape
         if not below:  # all at once
             every = Message(k.reshape(1, -1), value.reshape(1, -1), evidence)
-            return tuple(field.reshape(batch, count, *field.shape[1:]) for field in self._found([every], rule))
+            found = self._found(Patches(None), [every], rule)
+            return tuple(field.reshape(batch, count, *field.shape[1:]) for field in found)
         each = [
-            self._found([*below, Message(self._device.own(k[..., i]), value[..., i], evidence)], rule)
+            self._found(patches, [*below, Message(self._device.own(k[..., i]), value[..., i], evidence)], rule)
             for i in range(count)
         ]
         return tuple(self._device.stack(field, 1) for field in zip(*each))
 
-    def _keep(self, found: Array, samples: Array, seen: Array) -> None:
-        """Put the observed values of samples into what was found, which may have an axis more in front."""
-        x = self._device.values(samples)
+    def _keep(self, found: Array, x: Array, seen: Array) -> None:
+        """Put the observed values of x into what was found, which may have an axis more in front."""
         there = slice(None) if seen is None else self._device.bring(seen)
-        found[..., there] = x[there]
+        found[..., there] = x if x is True else x[there]
 
     # -- energy and recognition ----------------------------------------------------------------------------------
 
-    def energy(self, x: ArrayLike, *, inference: str | Inference = "paper") -> Score:
-        """The energy of the recalled state, in [0, 1]: how well the tree explains x."""
+    def energy(self, x: ArrayLike, observed: ArrayLike | None = None, *, inference: str | Inference = "paper") -> Score:
+        """The energy of the recalled state, in [0, 1]: how well the tree explains x, or what was observed of it."""
         rule = by_name(inference)
-        samples, single, _ = self._samples(x)
-        energy: Score = self._answers(x, single, *self._read(self._energies, samples, rule))[0]
+        samples, single, seen = self._part_samples(x, observed)
+        energy: Score = self._answers(x, single, *self._read(self._energies, samples, seen, rule))[0]
         return energy
 
-    def _energies(self, samples: Array, rule: Inference) -> tuple[Array, ...]:
+    def _energies(self, samples: Array, seen: Array, rule: Inference) -> tuple[Array, ...]:
+        """The mean of the terms of nodes of which anything was observed, and that have neurons."""
         done = []
-        for patches, messages in self._ask(samples, None, rule):
+        for patches, messages in self._ask(samples, seen, rule):
             k = self._down(messages, rule)
-            total = self._patterns.similarity(patches, k[0]).sum(axis=0)
+            part = None if patches.seen is None else patches.seen.any(axis=2)
+            if self._holes or part is not None:
+                grown = (self._patterns.grown > 0)[:, None]
+                part = grown & (True if part is None else part)
+            terms = [(self._patterns.similarity(patches, k[0]), part)]
             for bank, own, below in zip(self._codes, k[1:], k):
-                total += bank.probability(own, below).sum(axis=0)
-            done.append((total / self._terms,))
+                terms.append((bank.probability(own, below), part))
+                part = bank.hears(Codes(None, None, part))
+            total = sum((term if there is None else term * there).sum(axis=0) for term, there in terms)
+            many = sum(len(term) if there is None else there.sum(axis=0) for term, there in terms)
+            done.append((total / many,))
         return together(done, self._device.concatenate)
 
-    def recognize(self, x: ArrayLike) -> Recognized:
-        """Was this sample learned before? Old iff the memory node's best match reaches rho times its mean activity."""
-        samples, single, _ = self._samples(x)
+    def recognize(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recognized:
+        """Was this sample learned before? Old iff the memory node's best match reaches rho times its mean activity.
+
+        observed: as in `recall`: whether what was seen of it was learned.
+        """
+        samples, single, seen = self._part_samples(x, observed)
         if self._calibration and self._calibration.long_past(self.step):
             late = f"{self._calibration} as it was: {self.step:,} samples are learned by now, calibrate again"
             warnings.warn(late, stacklevel=2)
-        return Recognized(*self._answers(x, single, *self._read(self._recognize, samples)))
+        return Recognized(*self._answers(x, single, *self._read(self._recognize, samples, seen)))
 
-    def _recognize(self, samples: Array) -> tuple[Array, Array, Array]:
+    def _recognize(self, samples: Array, seen: Array) -> tuple[Array, Array, Array]:
         if len(self):
-            score, mean = self._matches(samples)
+            score, mean = self._matches(samples, seen)
             threshold = self.rho * mean
         else:
             score, threshold = (self._device.full((len(samples),), value) for value in (-math.inf, self.rho))
         return score >= threshold - TIE, score, threshold
 
-    def _matches(self, samples: Array) -> tuple[Array, ...]:
+    def _matches(self, samples: Array, seen: Array = None) -> tuple[Array, ...]:
         """How well the memory node's winners match, and how well they do on the mean."""
         done = [
             (root.value[0], self._root.neurons.mu[0, root.k[0]])
-            for _, (*_, root) in self._ask(samples, None, RECOGNITION[self.options.propagation])
+            for _, (*_, root) in self._ask(samples, seen, RECOGNITION[self.options.propagation])
         ]
         return together(done, self._device.concatenate)
 
@@ -559,25 +659,33 @@ class SQHN:
     def prototypes(self) -> NDArray[np.float32]:
         """What each neuron of the memory node recalls by itself, (neurons, *input_shape), as a copy.
 
-        In a tree every node below takes the value that its parent expects most, all the way down.
+        In a tree every node below takes the value that its parent expects most, all the way down. What is not known,
+        and all of a neuron that was forgotten, is the centre of the similarity.
         """
         return self._read(self._prototypes)
 
     def _prototypes(self, most: int | None = None) -> NDArray[np.float32]:
         """Of the first neurons, if not of all."""
-        found = np.empty((min(len(self), most or len(self)), *self.input_shape), np.float32)
+        grown = int(self._root.grown[0])
+        found = np.empty((min(grown, most or grown), *self.input_shape), np.float32)
+        partly, size = self._holes or grown > len(self), self._tilings[0].size
         for part in parts(len(found), INFERENCES["paper"].samples):
-            k = self._device.indices(part.start, part.stop - part.start)[None]
+            k = [self._device.indices(part.start, part.stop - part.start)[None]]
             for parent, bank in zip(reversed(self._codes), self.banks[-2::-1]):
-                support = parent.support(k)
-                own = self._device.unheard((bank.nodes, k.shape[1]))
-                k = self._device.choose(*own, support, 0 * support.probability, 0.0)
-            found[part] = self._device.give(self._tilings[0].join(self._patterns.vectors(k)), None)
+                support = parent.support(k[0])
+                own = self._device.unheard((bank.nodes, k[0].shape[1]))
+                k.insert(0, self._device.choose(*own, support, 0 * support.probability, 0.0))
+            if partly:
+                blind = self._device.full((self._patterns.nodes, k[0].shape[1], size), 0.0) > 0
+                patches, _ = self._known(k, blind)
+            else:
+                patches = self._patterns.vectors(k[0])
+            found[part] = self._device.give(self._tilings[0].join(patches), None)
         return found
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many samples each neuron of the memory node was learned from, as a copy."""
+        """How many samples each neuron of the memory node was learned from, as a copy; 0: it was forgotten."""
         return self._read(self._of_neurons, "c")
 
     @property
@@ -586,7 +694,7 @@ class SQHN:
         return self._read(self._of_neurons, "written")
 
     def _of_neurons(self, name: str) -> NDArray[np.int64]:
-        return np.array(self._device.give(getattr(self._root.neurons, name)[0, : len(self)], None))
+        return np.array(self._device.give(getattr(self._root.neurons, name)[0, : int(self._root.grown[0])], None))
 
     def _repr_html_(self) -> str:
         """In a notebook: what it is, and pictures of what is stored."""
@@ -595,6 +703,18 @@ class SQHN:
         return html(self)
 
     # -- doors ---------------------------------------------------------------------------------------------------
+
+    def _part_samples(self, x: ArrayLike, observed: ArrayLike | None) -> tuple[Array, bool, Array]:
+        """Checked samples that may have holes, but not be holes; which values were seen is None if all were."""
+        samples, single, seen = self._samples(x, observed, holes=True)
+        if seen is None or seen.all():
+            return samples, single, None
+        if len(blank := (~seen.any(axis=tuple(range(1, seen.ndim)))).nonzero()[0]):
+            raise ValueError(
+                f"nothing at all was observed of {len(blank)} of {len(seen)} samples (the first is {blank[0]}), "
+                f"in an array of shape {tuple(np.shape(x))}"
+            )
+        return samples, single, seen
 
     def _samples(
         self, x: ArrayLike, observed: ArrayLike | None = None, holes: bool = False
@@ -642,7 +762,7 @@ class SQHN:
         with self._device.stream():
             io.fill(self.banks, header, tensors)
         if (values := tensors.get("values")) is not None:
-            self._values.restore(values, len(self))
+            self._values.restore(values, self._of_neurons("c"))
         if calibration := header.get("calibration"):
             self._calibration = Calibration(**calibration)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sqhn.banks.rule import AVERAGED, BECAME, KEPT, REPLACED
 from sqhn.checks import check_words
 from sqhn.level import TIE, Level, Options
 from sqhn.memory import Recalled, Recognized, Written
@@ -83,8 +84,20 @@ def cosine(products: Vector, lengths: Vector, length: float) -> Vector:
     return np.where(both > 0, products / np.where(both > 0, both, 1), lengths == length)
 
 
+class Step(NamedTuple):
+    """What a node did with a sample: the neuron, its strength, its activity before, and what became of the sample."""
+
+    k: int
+    v: float
+    score: float
+    kind: int
+
+
 class Node:
-    """The neurons of one node: rows m[j], counts c[j], mean activities mu[j], last writes written[j] for j < grown."""
+    """The neurons of one node: rows m[j], counts c[j], mean activities mu[j], last writes written[j] for j < grown.
+
+    known[j] counts how often each entry of row j was seen: c[j], but for samples with holes. free[j]: j was forgotten.
+    """
 
     def __init__(
         self, level: Level, sections: Sequence[int], visible: bool, options: Options, reading: Reading = USUAL
@@ -95,6 +108,9 @@ class Node:
         self.c = np.zeros(level.capacity, np.int64)
         self.mu = np.zeros(level.capacity)
         self.written = np.zeros(level.capacity, np.int64)  # the step, counted from 1, that wrote the neuron last
+        self.known = np.zeros(self.m.shape, np.int64)
+        self.free = np.zeros(level.capacity, bool)
+        self.blank = options.centre if visible else 0.0  # what stands for an entry that is not known
         self.grown = self.step = 0
 
     # -- bottom-up activity (2.2, 2.5) ---------------------------------------------------------------------------
@@ -102,27 +118,40 @@ class Node:
     def activity(self, x: NDArray[Any], observed: NDArray[np.bool_] | None = None, only: int | None = None) -> Vector:
         """h over the grown neurons, for a patch (level 1) or the children's one-hots times their strengths.
 
-        only: over this one neuron.
+        observed: which entries of x were seen; of a section for a child, all or none. only: over this one neuron.
+        What was forgotten is minus infinity. A node without neurons is silent, as if it had one that is.
         """
-        m = self.m[: self.grown] if only is None else self.m[only : only + 1]
-        return self.patch_activity(m, x, observed) if self.visible else self.code_activity(m, x)
+        rows = slice(self.grown) if only is None else slice(only, only + 1)
+        if not self.grown:
+            return np.zeros(1)
+        h = (self.patch_activity if self.visible else self.code_activity)(rows, x, observed)
+        return np.where(self.free[rows], -np.inf, h)
 
-    def patch_activity(self, m: NDArray[Any], x: NDArray[Any], observed: NDArray[np.bool_] | None) -> Vector:
+    def patch_activity(self, rows: slice, x: NDArray[Any], observed: NDArray[np.bool_] | None) -> Vector:
+        m = self.m[rows]
         seen = np.ones(len(x), bool) if observed is None else observed
         if not seen.any():
             return np.zeros(len(m))  # silent
+        if self.options.euclidean:
+            both = seen & (self.known[rows] > 0)
+            square = np.where(both, x.astype(np.float64) - m, 0.0) ** 2
+            many = both.sum(axis=1)
+            return np.where(many > 0, 1 / (1 + np.sqrt(square.sum(axis=1) / np.maximum(many, 1))), 0.0)
         centre = self.options.centre
         y = x[seen].astype(np.float64) - centre
         u = m[:, seen].astype(np.float64) - centre
         return centre + (1 - centre) * cosine(u @ y, np.linalg.norm(u, axis=1), float(np.linalg.norm(y)))
 
-    def code_activity(self, m: NDArray[Any], y: Vector) -> Vector:
+    def code_activity(self, rows: slice, y: Vector, observed: NDArray[np.bool_] | None) -> Vector:
+        """Of counts, in which a child weighs as much as it was heard."""
+        often = self.c[rows, None]
+        m = self.m[rows] * np.where(often > 0, self.known[rows] / np.maximum(often, 1), 1.0)
         y = np.where(np.abs(y) > TIE, y, 0.0)
         if not y.any():
             return np.zeros(len(m))  # silent
         if self.reading.hidden_similarity == "weighted_mean":
             return np.asarray(m @ y / y.sum()) if abs(y.sum()) > TIE else np.zeros(len(m))
-        if self.options.norm == "heard":
+        if self.options.norm == "heard" or (observed is not None and not observed.all()):
             heard = np.repeat(
                 [(np.abs(y[a:b]) > TIE).any() for a, b in zip(self.edges, self.edges[1:])], np.diff(self.edges)
             )
@@ -133,43 +162,68 @@ class Node:
 
     # -- learning (2.3, 2.4, 2.9, 2.11) --------------------------------------------------------------------------
 
-    def learn(self, x: NDArray[Any], target: NDArray[Any], ablation: Ablation) -> tuple[int, float, float, bool, bool]:
-        """One step; returns the neuron, its strength, its activity before, whether it grew, and whether it wrote."""
-        h = self.activity(x)
-        j = winner(h) if self.grown else -1
-        a = float(h[j]) if self.grown else -np.inf
-        full = self.grown == self.level.capacity
+    def learn(
+        self, x: NDArray[Any], target: NDArray[Any], ablation: Ablation, observed: NDArray[np.bool_] | None = None
+    ) -> Step:
+        """One step; where nothing was observed, nothing is done."""
+        if observed is not None and not observed.any():
+            self.step += 1
+            return Step(0, 0.0, 0.0, KEPT)
+        living = ~self.free[: self.grown]
+        h = self.activity(x, observed)
+        j = winner(h) if living.any() else -1
+        a = float(h[j]) if living.any() else -np.inf
+        full = self.grown == self.level.capacity and living.all()
         eps = CONSTANT_THRESHOLD if ablation == "constant_threshold" else self.level.threshold(self.step)
         below = a < eps - TIE
-        wrote, grew = True, False
         if below and not full:
-            j, grew = self.grown, True
-            self.grown += 1
-            self.assign(j, target, ablation)
-        elif below and self.level.when_full == "overwrite":
-            j, grew = min(range(self.grown), key=lambda i: (self.c[i], self.written[i])), True  # the first of equals
-            self.assign(j, target, ablation)
+            j, kind = self.grown if living.all() else int(self.free.argmax()), BECAME
+            self.grown = max(self.grown, j + 1)
+            self.assign(j, target, ablation, observed)
+        elif below and self.level.when_full in ("overwrite", "oldest"):
+            used = self.c if self.level.when_full == "overwrite" else np.zeros_like(self.c)
+            j, kind = min(range(self.grown), key=lambda i: (used[i], self.written[i])), REPLACED  # the first of equals
+            self.assign(j, target, ablation, observed)
         elif (full and self.level.when_full == "freeze") or ablation == "no_averaging":
-            wrote = False
+            kind = KEPT
         else:
-            self.average(j, target, ablation)
+            kind = AVERAGED
+            self.average(j, target, ablation, observed)
             self.mu[j] += (a - self.mu[j]) / (self.c[j] + (self.options.mu == "pseudocount"))
         self.step += 1
-        before = 1.0 if grew else a
-        strength = before if self.reading.update_order == "after" else float(self.activity(x, only=j)[0])
-        return j, strength, a, grew, wrote
+        before = 1.0 if kind >= BECAME else a
+        after = self.reading.update_order == "after"
+        return Step(j, before if after else float(self.activity(x, observed, only=j)[0]), a, kind)
 
-    def assign(self, j: int, target: NDArray[Any], ablation: Ablation = "none") -> None:
-        self.m[j], self.c[j], self.mu[j], self.written[j] = target, 1, 1.0, self.step + 1
+    def assign(
+        self, j: int, target: NDArray[Any], ablation: Ablation = "none", observed: NDArray[np.bool_] | None = None
+    ) -> None:
+        seen = np.ones(len(target), bool) if observed is None else observed
+        self.m[j], self.known[j], self.free[j] = np.where(seen, target, self.blank), seen, False
+        self.c[j], self.mu[j], self.written[j] = 1, 1.0, self.step + 1
         if ablation == "constant_step_and_growth":
             self.m[j] *= CONSTANT_STEP
 
-    def average(self, j: int, target: NDArray[Any], ablation: Ablation) -> None:
-        self.c[j], self.written[j] = self.c[j] + 1, self.step + 1
+    def average(
+        self, j: int, target: NDArray[Any], ablation: Ablation, observed: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Each entry becomes the mean of all that were seen."""
+        seen = np.ones(len(target), bool) if observed is None else observed
+        m, known, exact = self.m[j][seen], self.known[j][seen] + 1, self.m.dtype.type
+        self.c[j], self.written[j], self.known[j, seen] = self.c[j] + 1, self.step + 1, known
         if ablation.startswith("constant_step") and self.c[j] > 1:
-            self.m[j] += self.m.dtype.type(CONSTANT_STEP) * (target - self.m[j])
+            self.m[j, seen] = m + exact(CONSTANT_STEP) * (target[seen] - m)
         else:
-            self.m[j] += (target - self.m[j]) / self.m.dtype.type(self.c[j])
+            self.m[j, seen] = np.where(known == 1, target[seen], m + (target[seen] - m) / known.astype(exact))
+
+    def knows(self, j: int) -> NDArray[np.bool_]:
+        """Which entries of a neuron mean something; random weights are taken as if they did."""
+        return np.asarray((self.known[j] > 0) | ((self.c[j] == 0) & ~self.free[j]))
+
+    def forget(self, j: int) -> None:
+        """Free the place of a neuron."""
+        self.m[j], self.known[j], self.free[j] = self.blank, 0, True
+        self.c[j], self.mu[j], self.written[j] = 0, 0.0, 0
 
 
 class ReferenceSQHN:
@@ -227,11 +281,16 @@ class ReferenceSQHN:
                 own = slice(ends[n] - node.grown, ends[n])
                 for name in ("c", "mu", "written"):
                     getattr(node, name)[: node.grown] = state[name][own]
+                node.free[: node.grown] = node.c[: node.grown] == 0
                 if node.visible:
                     node.m[: node.grown] = state["prototypes"][own]
+                    node.known[: node.grown] = state["known"][own] if "known" in state else node.c[: node.grown, None]
                 else:
                     _, j, q, k, count = state["counts"][state["counts"][:, 0] == n].T
-                    node.m[j, node.edges[q] + k] = count / node.c[j]
+                    often = np.zeros((len(node.c), len(node.edges) - 1), np.int64)
+                    np.add.at(often, (j, q), count)
+                    node.known[:] = np.repeat(often, np.diff(node.edges), axis=1)
+                    node.m[j, node.edges[q] + k] = count / often[j, q]
         return reference
 
     def nodes(self) -> Iterable[Node]:
@@ -253,53 +312,83 @@ class ReferenceSQHN:
         y[self.levels[number][n].edges[:-1] + k[below]] = v[below]
         return y
 
+    def heard(self, observed: ArrayLike | None) -> list[Any]:
+        """Of every node, level by level, whether any of the values below it was observed; None: all of them."""
+        if observed is None:
+            return [None] * len(self.levels)
+        found: list[Any] = [self.patches(observed).any(axis=1)]
+        for below in self.children[1:]:
+            found.append(found[-1][below].any(axis=1))
+        return found
+
+    def sections(self, number: int, n: int, heard: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+        """Which entries of a row of node n of a level belong to children that were heard; None: all."""
+        if heard is None:
+            return None
+        return np.repeat(heard[self.children[number][n]], np.diff(self.levels[number][n].edges))
+
     # -- learn ---------------------------------------------------------------------------------------------------
 
-    def learn(self, x: ArrayLike, root_only: bool = False) -> Written:
+    def learn(self, x: ArrayLike, root_only: bool = False, observed: ArrayLike | None = None) -> Written:
         """One online step on one sample (2.3), of the whole tree or of the memory node alone."""
         if root_only and len(self.levels) > 1:
-            h = self.up(x, None)[-2]
+            h = self.up(x, observed, aware=True)[-2]
             k = np.array([winner(hn) for hn in h])
             v = np.array([hn[kn] for hn, kn in zip(h, k)])
             number = len(self.levels) - 1
             y, target = self.concatenate(number, 0, k, v), self.concatenate(number, 0, k, np.ones(len(k)))
-            j, _, a, grew, _ = self.root.learn(y, target, self.ablation)
-            return Written(j, grew, a, self.root.step)
-        return self.learn_samples(np.asarray(x)[None])
+            heard = np.array([node.grown > 0 for node in self.levels[-2]])
+            if observed is not None:
+                heard &= self.heard(observed)[-2]
+            step = self.root.learn(y, target, self.ablation, self.sections(number, 0, heard))
+            return Written(step.k, step.kind >= BECAME, step.score, self.root.step, step.kind == REPLACED)
+        return self.learn_samples(np.asarray(x)[None], None if observed is None else np.asarray(observed)[None])
 
-    def learn_samples(self, samples: ArrayLike) -> Written:
+    def learn_samples(self, samples: ArrayLike, observed: ArrayLike | None = None) -> Written:
         """Samples of one thing (2.9): the first is learned, the others are averaged into the neurons it wrote."""
+        masks: list[Any] = [None] * len(np.asarray(samples)) if observed is None else list(np.asarray(observed))
         first, *others = np.asarray(samples)
         if self.keep_error and self.root.grown:
             self.errors += 1
             self.error += (self.recall_error(first) - self.error) / self.errors
-        k: list[Any] = []  # what each level sends up, and whether it wrote
+        k: list[Any] = []  # what each level sends up, and what became of the sample
         v: list[Any] = []
-        wrote: list[Any] = []
+        kind: list[Any] = []
+        heard = self.heard(masks[0])
         for number, level in enumerate(self.levels):
-            inputs = (
-                self.patches(first)
-                if number == 0
-                else [self.concatenate(number, n, k[-1], v[-1]) for n in range(len(level))]
-            )
-            targets = (
-                inputs
-                if number == 0
-                else [self.concatenate(number, n, k[-1], np.ones_like(v[-1])) for n in range(len(level))]
-            )
-            steps = [node.learn(x, y, self.ablation) for node, x, y in zip(level, inputs, targets)]
-            k.append(np.array([step[0] for step in steps]))
-            v.append(np.array([step[1] for step in steps]))
-            wrote.append([step[4] for step in steps])
-        for sample in others:
+            if number == 0:
+                inputs = targets = list(self.patches(first))
+                seen = self.seen(masks[0])
+            else:
+                inputs = [self.concatenate(number, n, k[-1], v[-1]) for n in range(len(level))]
+                targets = [self.concatenate(number, n, k[-1], np.ones_like(v[-1])) for n in range(len(level))]
+                seen = [self.sections(number, n, heard[number - 1]) for n in range(len(level))]
+            steps = [node.learn(x, y, self.ablation, o) for node, x, y, o in zip(level, inputs, targets, seen)]
+            k.append(np.array([step.k for step in steps]))
+            v.append(np.array([step.v for step in steps]))
+            kind.append([step.kind for step in steps])
+        for sample, mask in zip(others, masks[1:]):
             for number, level in enumerate(self.levels):
                 for n, node in enumerate(level):
-                    ones = np.ones(len(k[number - 1]))
-                    y = self.patches(sample)[n] if number == 0 else self.concatenate(number, n, k[number - 1], ones)
-                    if wrote[number][n]:
-                        node.average(k[number][n], y, self.ablation)
+                    if number == 0:
+                        y, o = self.patches(sample)[n], self.seen(mask)[n]
+                    else:
+                        y = self.concatenate(number, n, k[number - 1], np.ones(len(k[number - 1])))
+                        o = self.sections(number, n, heard[number - 1])
+                    if kind[number][n] != KEPT:
+                        node.average(k[number][n], y, self.ablation, o)
                     node.step += 1
-        return Written(steps[0][0], steps[0][3], steps[0][2], self.root.step - len(others))
+        root = steps[0]
+        step = self.root.step - len(others)
+        return Written(root.k, root.kind >= BECAME, root.score, step, root.kind == REPLACED)
+
+    def seen(self, observed: ArrayLike | None) -> list[Any]:
+        """Which values each node of level 1 saw; None: all."""
+        return [None] * len(self.levels[0]) if observed is None else list(self.patches(observed))
+
+    def forget(self, index: int) -> None:
+        """Free a neuron of the memory node."""
+        self.root.forget(index)
 
     def memorize(self, samples: ArrayLike) -> None:
         """Batch memorization of as many samples as there are neurons (2.10); the net must be empty."""
@@ -323,27 +412,32 @@ class ReferenceSQHN:
 
     # -- inference -----------------------------------------------------------------------------------------------
 
-    def up(self, x: ArrayLike, observed: ArrayLike | None, propagation: str = "max") -> list[list[Vector]]:
-        """The feed-forward sweep: h of every node."""
-        seen = [None] * len(self.levels[0]) if observed is None else list(self.patches(observed))
-        h = [[node.activity(patch, o) for node, patch, o in zip(self.levels[0], self.patches(x), seen)]]
+    def up(
+        self, x: ArrayLike, observed: ArrayLike | None, propagation: str = "max", aware: bool = False
+    ) -> list[list[Vector]]:
+        """The feed-forward sweep: h of every node. aware: lengths run over the children of which anything was seen."""
+        h = [[node.activity(p, o) for node, p, o in zip(self.levels[0], self.patches(x), self.seen(observed))]]
+        heard = self.heard(observed if aware else None)
         for number in range(1, len(self.levels)):
-            h.append(self.above(number, h[-1], propagation))
+            h.append(self.above(number, h[-1], propagation, heard[number - 1]))
         return h
 
-    def above(self, number: int, h: list[Vector], propagation: str = "max") -> list[Vector]:
+    def above(self, number: int, h: list[Vector], propagation: str = "max", heard: Any = None) -> list[Vector]:
         """h of a level from the h of the level below it."""
         k = np.array([winner(hn) for hn in h])
         v = np.array([hn[kn] for hn, kn in zip(h, k)])
         if propagation == "argmax":
             v = (np.abs(v) > TIE).astype(np.float64)
-        return [node.activity(self.concatenate(number, n, k, v)) for n, node in enumerate(self.levels[number])]
+        return [
+            node.activity(self.concatenate(number, n, k, v), self.sections(number, n, heard))
+            for n, node in enumerate(self.levels[number])
+        ]
 
     def expectation(self, number: int, n: int, q: int, j: int) -> Vector:
         """M_q[:, j] of node n of a level: the distribution it expects of its q-th child when its own value is j."""
         node = self.levels[number][n]
         child = self.levels[number - 1][self.children[number][n][q]]
-        return node.m[j, node.edges[q] : node.edges[q] + child.grown]
+        return node.m[j, node.edges[q] : node.edges[q] + max(1, child.grown)]
 
     def families(self, number: int) -> Iterable[tuple[int, int, int]]:
         """(parent, which child, node of the level below) over a level."""
@@ -366,8 +460,7 @@ class ReferenceSQHN:
         """
         if rule == "exact":
             return self.exact(x, observed, root)[0]
-        u = self.up(x, observed)
-        seen = [None] * len(self.levels[0]) if observed is None else list(self.patches(observed))
+        u, seen = self.up(x, observed), self.seen(observed)
         k = [np.array([winner(un) for un in level]) for level in u]
         k[-1][0] = k[-1][0] if root is None else root
         blend = self.options.blend
@@ -402,7 +495,7 @@ class ReferenceSQHN:
         """The best energy that each neuron can reach with all that is below it."""
         u = [self.up(x, observed)[0]]
         for number, level in enumerate(self.levels[1:], start=1):
-            u.append([np.zeros(node.grown) for node in level])
+            u.append([np.where(node.free[: max(1, node.grown)], -np.inf, 0.0) for node in level])
             for n, q, child in self.families(number):
                 for j in range(level[n].grown):
                     u[number][n][j] += (self.expectation(number, n, q, j) + u[number - 1][child]).max()
@@ -419,23 +512,31 @@ class ReferenceSQHN:
         """K: nodes of level 1, plus hidden nodes other than the root."""
         return len(self.levels[0]) + sum(map(len, self.levels)) - 1
 
-    def energy(self, x: ArrayLike, codes: Codes | None = None, visible: str = "similarity") -> float:
-        """E of an assignment, by default of the recalled one.
+    def energy(
+        self, x: ArrayLike, codes: Codes | None = None, visible: str = "similarity", observed: ArrayLike | None = None
+    ) -> float:
+        """E of an assignment, by default of the recalled one, over the nodes of which anything was observed.
 
         visible: the term of an input patch: its "similarity" to the prototype, or "bernoulli_mean", the mean
             likelihood of its values as those of binary pixels.
         """
-        k = self.infer(x) if codes is None else codes
+        k = self.infer(x, observed) if codes is None else codes
+        heard = self.heard(np.ones(self.input_shape, bool) if observed is None else observed)
+        heard[0] = heard[0] & np.array([node.grown > 0 for node in self.levels[0]])
+        for number, below in enumerate(self.children[1:], start=1):
+            heard[number] = heard[number - 1][below].any(axis=1)
         seen = [
-            node.activity(p)[kn] if visible == "similarity" else np.mean(p * node.m[kn] + (1 - p) * (1 - node.m[kn]))
-            for node, p, kn in zip(self.levels[0], self.patches(x), k[0])
+            node.activity(p, o)[kn] if visible == "similarity" else np.mean(p * node.m[kn] + (1 - p) * (1 - node.m[kn]))
+            for node, p, o, kn, there in zip(self.levels[0], self.patches(x), self.seen(observed), k[0], heard[0])
+            if there
         ]
         hidden = [
             self.expectation(number, n, q, k[number][n])[k[number - 1][child]]
             for number in range(1, len(self.levels))
             for n, q, child in self.families(number)
+            if heard[number - 1][child]
         ]
-        return float(sum(seen) + sum(hidden)) / self.terms
+        return float(sum(seen) + sum(hidden)) / (len(seen) + len(hidden))
 
     # -- recall and recognize ------------------------------------------------------------------------------------
 
@@ -444,10 +545,28 @@ class ReferenceSQHN:
     ) -> Recalled:
         """The completed sample (2.5), the memory node's value and its activity (its energy with "exact")."""
         k = self.infer(x, observed, inference, root=root)
-        patches = np.stack([node.m[kn] for node, kn in zip(self.levels[0], k[0])])
         index = int(k[-1][0])
         score = self.exact(x, observed, root)[1] if inference == "exact" else float(self.up(x, observed)[-1][0][index])
-        return Recalled(self.tilings[0].join(patches[:, None, :])[0], index, score)
+        picture, known = self.picture(k, np.ones(self.input_shape, bool) if observed is None else np.asarray(observed))
+        return Recalled(picture, index, score, known=known)
+
+    def picture(self, k: Codes, observed: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """What the values of all nodes look like, and which of it is known.
+
+        A node of which nothing was observed, and of which its parent never heard, is not known, nor is what it holds.
+        """
+        known = [np.array([node.grown > 0 for node in level]) for level in self.levels]
+        heard = self.heard(observed)
+        for number in range(len(self.levels) - 1, 0, -1):
+            for n, q, child in self.families(number):
+                expected = known[number][n] and self.expectation(number, n, q, k[number][n]).any()
+                known[number - 1][child] &= heard[number - 1][child] or bool(expected)
+        patches, there = [], []
+        for node, j, known_n in zip(self.levels[0], k[0], known[0]):
+            there.append(node.knows(j) & known_n)
+            patches.append(np.where(there[-1], node.m[j], node.m.dtype.type(node.blank)))
+        join = self.tilings[0].join
+        return join(np.stack(patches)[:, None, :])[0], join(np.stack(there)[:, None, :])[0]
 
     def recall_best(
         self, x: ArrayLike, count: int, observed: ArrayLike | None = None, inference: str = "paper"
@@ -458,22 +577,21 @@ class ReferenceSQHN:
 
     def prototypes(self) -> NDArray[Any]:
         """What each neuron of the memory node recalls by itself: each child's most expected value, all the way down."""
-        found = []
+        found, nothing = [], np.zeros(self.input_shape, bool)
         for j in range(self.root.grown):
             k = [np.zeros(len(level), np.int64) for level in self.levels]
             k[-1][0] = j
             for number in range(len(self.levels) - 1, 0, -1):
                 for n, q, child in self.families(number):
                     k[number - 1][child] = winner(self.expectation(number, n, q, k[number][n]))
-            patches = np.stack([node.m[kn] for node, kn in zip(self.levels[0], k[0])])
-            found.append(self.tilings[0].join(patches[:, None, :])[0])
+            found.append(self.picture(k, nothing)[0])
         return np.array(found).reshape(-1, *self.input_shape)
 
-    def recognize(self, x: ArrayLike) -> Recognized:
+    def recognize(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recognized:
         """Old or new (2.6)."""
-        if not self.root.grown:
+        if self.root.free[: self.root.grown].all():
             return Recognized(False, -np.inf, self.rho)
-        h = self.up(x, None, self.options.propagation)[-1][0]
+        h = self.up(x, observed, self.options.propagation, aware=True)[-1][0]
         j = winner(h)
         threshold = self.rho * float(self.root.mu[j])
         return Recognized(bool(h[j] >= threshold - TIE), float(h[j]), threshold)

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.memory import EmptyMemoryError, Memory, Recognized, Written
+from sqhn.memory import EmptyMemoryError, Memory, Recognized
 
 __all__ = ["ROOM", "Check", "Report", "check_memory", "checks"]
 
@@ -44,6 +44,15 @@ ROUNDING = 1e-5
 """What may lie between two answers that are the same, or a sample and its exact recall, as a share of 1 + the value."""
 
 
+class _Written(NamedTuple):
+    """What `learn` of every memory tells; `Written` has more for those that can."""
+
+    index: Any
+    grew: Any
+    score: Any
+    step: Any
+
+
 class _Recalled(NamedTuple):
     """What `recall` of every memory tells; `Recalled` has more for those that can."""
 
@@ -52,7 +61,7 @@ class _Recalled(NamedTuple):
     score: Any
 
 
-RESULTS: dict[str, type[Any]] = {"learn": Written, "recall": _Recalled, "recognize": Recognized}
+RESULTS: dict[str, type[Any]] = {"learn": _Written, "recall": _Recalled, "recognize": Recognized}
 TYPES: dict[str, type] = {
     "index": int,
     "grew": bool,

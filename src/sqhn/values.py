@@ -41,7 +41,7 @@ class Values:
     def note(self, index: Iterable[int], kind: Iterable[int], texts: Iterable[str | None]) -> None:
         """Samples with these texts (None: nothing was said) ended in these neurons, and this became of them there."""
         for j, what, text in zip(index, kind, texts):
-            if what == BECAME:
+            if what >= BECAME:
                 self._counts.pop(j, None)
             if text is None or what == KEPT:
                 continue
@@ -65,11 +65,16 @@ class Values:
         rows = [[j, list(own.items())] for j, own in sorted(self._counts.items())]
         return np.frombuffer(json.dumps(rows).encode(), np.uint8)
 
-    def restore(self, state: NDArray[np.uint8], neurons: int) -> None:
-        """Take over a saved state of a memory node with so many neurons."""
+    def forget(self, index: Iterable[int]) -> None:
+        """These neurons were forgotten."""
+        for j in index:
+            self._counts.pop(j, None)
+
+    def restore(self, state: NDArray[np.uint8], counts: NDArray[np.int64]) -> None:
+        """Take over a saved state of a memory node whose neurons have these counts."""
         for j, own in json.loads(state.tobytes()):
-            if not isinstance(j, int) or not 0 <= j < neurons or not 0 < len(own) <= MOST:
-                raise ValueError(f"{len(own)} values of neuron {j!r}, of {neurons} neurons")
+            if not isinstance(j, int) or not 0 <= j < len(counts) or not counts[j] or not 0 < len(own) <= MOST:
+                raise ValueError(f"{len(own)} values of neuron {j!r}, of {len(counts)} neurons")
             if not all(isinstance(times, int) and times > 0 for _, times in own):
                 raise ValueError(f"values of neuron {j} that count {[times for _, times in own]}")
             for text, _ in own:

@@ -51,23 +51,34 @@ class Patches(NamedTuple):
 
 
 class Codes(NamedTuple):
-    """What a level above looks at: its children's values and strengths; both (child nodes, batch)."""
+    """What a level above looks at: its children's values and strengths; both (child nodes, batch).
+
+    heard: whether anything was seen of what is below a child (None: of all of them). One that was not is neither
+    counted nor in the length of a column.
+    """
 
     k: Array
     v: Array
+    heard: Array = None
 
 
 class Sent(NamedTuple):
     """What a chunk of learning did at every node, all (nodes, batch).
 
     k and v are what the parents hear; score is the best match before the update; kind is what became of the sample
-    (`rule`).
+    (`rule`); heard as in `Codes`.
     """
 
     k: Array
     v: Array
     score: Array
     kind: Array
+    heard: Array = None
+
+    @property
+    def fields(self) -> tuple[Array, ...]:
+        """Those that are always there."""
+        return self[:4]
 
 
 class Support(NamedTuple):
@@ -88,13 +99,15 @@ class Support(NamedTuple):
 class Neurons(Protocol):
     """What is kept of every neuron, (nodes, room): counts, mean activities, steps of the last writes.
 
-    grown: how many neurons each node has; step: how many samples were learned; most: no node has more neurons.
+    grown: up to where each node has neurons; free: how many of these places were forgotten, and count 0; step: how many
+    samples were learned; most: no node has grown further.
     """
 
     c: Array
     mu: Array
     written: Array
     grown: Array
+    free: Array
 
     @property
     def step(self) -> int: ...
@@ -126,8 +139,15 @@ class Bank(Protocol):
     def chunk_size(self, limit: int) -> int:
         """How many samples to learn at once."""
 
+    @property
+    def holes(self) -> bool:
+        """Whether samples were learned of which not all was seen."""
+
     def settle(self) -> None:
         """Put in order what those want who only ask; after the last chunk of a call that learns."""
+
+    def forget(self, j: NDArray[np.int64]) -> None:
+        """Free the places of different neurons of a memory node: none of them wins until it is learned anew."""
 
     def state(self) -> State:
         """What must be saved besides the neurons' own, as copies."""
@@ -148,6 +168,9 @@ class PatternBank(Bank, Protocol):
     def hold(self, evidence: Patches, k: Array, wrote: Array) -> None:
         """Average further samples of one thing into the neurons k (nodes,) that its first sample wrote."""
 
+    def knows(self, k: Array) -> Array:
+        """Which values of the neurons k (nodes, batch) were ever seen: (nodes, batch, size)."""
+
     def store(self, evidence: Patches) -> None:
         """Make every sample a new neuron at every node; room must have been reserved."""
 
@@ -158,7 +181,10 @@ class PatternBank(Bank, Protocol):
         """So many of the best and their similarities, (nodes, batch, count): the winner, then that of the rest ..."""
 
     def activity(self, evidence: Patches) -> Array:
-        """The similarity of every neuron: (nodes, batch, most grown), minus infinity where a node has fewer."""
+        """The similarity of every neuron: (nodes, batch, most grown), minus infinity where a node has fewer.
+
+        A node that has none is as one that has one, and that is silent.
+        """
 
     def at(self, evidence: Patches, support: Support) -> Array:
         """The similarities of the neurons that a parent expects."""
@@ -178,6 +204,9 @@ class CodeBank(Bank, Protocol):
 
     def learn(self, evidence: Codes) -> Sent:
         """Online steps, one sample after another; room must have been reserved."""
+
+    def hears(self, evidence: Codes) -> Array:
+        """Whether anything was seen of what is below each node, (nodes, batch); None: of all of them."""
 
     def hold(self, evidence: Codes, times: int, k: Array, wrote: Array) -> None:
         """Count the children's values (child nodes, 1) again for the neurons k (nodes,) that the first sample wrote."""
@@ -199,6 +228,9 @@ class CodeBank(Bank, Protocol):
 
     def support(self, j: Array) -> Support:
         """What the neurons j (nodes, batch) expect of every child."""
+
+    def expects(self, j: Array, known: Array) -> Array:
+        """Whether they expect anything of a child at all, (child nodes, batch); those that are not known do not."""
 
     def probability(self, j: Array, k: Array) -> Array:
         """The probability that the neurons j (nodes, batch) give to their children's values k (child nodes, batch)."""

@@ -6,30 +6,46 @@ from typing import NamedTuple
 
 from sqhn.level import Level, Options
 
-__all__ = ["AVERAGE", "AVERAGED", "BECAME", "FREEZE", "KEPT", "OVERWRITE", "Rules", "outcome", "rules"]
+__all__ = [
+    "AVERAGE",
+    "AVERAGED",
+    "BECAME",
+    "FREEZE",
+    "KEPT",
+    "OLDEST",
+    "OVERWRITE",
+    "REPLACED",
+    "Rules",
+    "outcome",
+    "rules",
+]
 
-AVERAGE, OVERWRITE, FREEZE = 0, 1, 2
-"""What a full node does."""
-WHEN_FULL = {"average": AVERAGE, "overwrite": OVERWRITE, "freeze": FREEZE}
+AVERAGE, FREEZE, OVERWRITE, OLDEST = 0, 1, 2, 3
+"""What a full node does; from OVERWRITE on, it replaces neurons."""
+WHEN_FULL = {"average": AVERAGE, "freeze": FREEZE, "overwrite": OVERWRITE, "oldest": OLDEST}
 
-KEPT, AVERAGED, BECAME = 0, 1, 2
-"""The node kept what it had, averaged the sample into its best match, or the sample became a neuron."""
+KEPT, AVERAGED, BECAME, REPLACED = 0, 1, 2, 3
+"""The node kept what it had, averaged the sample into its best match, or the sample became a neuron: from BECAME on, in
+a place that was free, or in that of another."""
 
 
 def outcome(below: bool, full: bool, when_full: int) -> int:
     """What becomes of a sample whose best match is below the growth threshold, or not, at a node full, or not.
 
-    | below | full | average  | overwrite | freeze   |
-    | ----- | ---- | -------- | --------- | -------- |
-    | yes   | no   | BECAME   | BECAME    | BECAME   |
-    | yes   | yes  | AVERAGED | BECAME    | KEPT     |
-    | no    | no   | AVERAGED | AVERAGED  | AVERAGED |
-    | no    | yes  | AVERAGED | AVERAGED  | KEPT     |
+    | below | full | average  | freeze   | overwrite | oldest   |
+    | ----- | ---- | -------- | -------- | --------- | -------- |
+    | yes   | no   | BECAME   | BECAME   | BECAME    | BECAME   |
+    | yes   | yes  | AVERAGED | KEPT     | REPLACED  | REPLACED |
+    | no    | no   | AVERAGED | AVERAGED | AVERAGED  | AVERAGED |
+    | no    | yes  | AVERAGED | KEPT     | AVERAGED  | AVERAGED |
 
-    It becomes the next neuron where there is room, else the least used one; of those, the one written longest ago.
+    It becomes a neuron in the lowest place that was freed, else in the next one. It replaces the one that was written
+    longest ago, with "overwrite" of those that were averaged into least often.
     """
-    if below and (not full or when_full == OVERWRITE):
+    if below and not full:
         return BECAME
+    if below and when_full >= OVERWRITE:
+        return REPLACED
     if full and when_full == FREEZE:
         return KEPT
     return AVERAGED

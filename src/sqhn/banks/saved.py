@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sqhn.banks.interface import State
 from sqhn.level import Level
 
-__all__ = ["KINDS", "check_counts", "check_growth", "check_prototypes"]
+__all__ = ["KINDS", "check_counts", "check_growth", "check_prototypes", "heard_of"]
 
 KINDS = {"c": np.int64, "mu": np.float64, "written": np.int64}
 """What is kept of every neuron."""
@@ -23,23 +23,38 @@ def check_growth(state: State, nodes: int, level: Level) -> NDArray[np.int64]:
     for name, kind in KINDS.items():
         if state[name].shape != (total,) or state[name].dtype != kind:
             raise ValueError(f"{name} of shape {state[name].shape} and dtype {state[name].dtype} for {total} neurons")
-    if state["c"].min(initial=1) < 1:
-        raise ValueError("counts below 1")
+    if state["c"].min(initial=0) < 0:
+        raise ValueError("counts below 0")
     return grown
 
 
-def check_prototypes(prototypes: NDArray[np.float32], total: int, size: int) -> None:
-    """Raise unless saved prototypes are those of `total` neurons."""
+def check_prototypes(state: State, size: int, centre: float) -> None:
+    """Raise unless saved prototypes are those of so many neurons, and what is not known of them is the centre."""
+    prototypes, known, total = state["prototypes"], known_of(state, size), len(state["c"])
     if prototypes.shape != (total, size) or prototypes.dtype != np.float32:
         raise ValueError(f"prototypes of shape {prototypes.shape} for {total} neurons of {size} values")
     if not np.isfinite(prototypes).all():
         raise ValueError("prototypes that are not finite")
+    if (prototypes[known == 0] != np.float32(centre)).any():
+        raise ValueError(f"values that were never seen, and are not {centre}")
+
+
+def known_of(state: State, entries: int) -> NDArray[np.int32]:
+    """How often each of the values, or children, of every neuron was seen: as often as it, if nothing else is said."""
+    c, known = state["c"][:, None], state.get("known")
+    if known is None:
+        return np.broadcast_to(c, (len(c), entries))
+    if known.shape != (len(c), entries) or known.dtype != np.int32:
+        raise ValueError(f"known of shape {known.shape} and dtype {known.dtype} for {len(c)} neurons of {entries}")
+    if known.min(initial=0) < 0 or (known > c).any():
+        raise ValueError("values that were seen less often than never, or more often than their neurons")
+    return known
 
 
 def check_counts(state: State, limits: tuple[int, int, int, int]) -> NDArray[np.int32]:
     """Saved counts, rows (node, neuron, child, value, count) within limits, or an error.
 
-    A neuron that c samples were written to counted c values of every child.
+    A neuron counted as many values of a child as it was heard.
     """
     rows, grown, c = state["counts"], state["grown"], state["c"]
     if rows.ndim != 2 or rows.shape[1] != 5 or rows.dtype != np.int32:
@@ -51,6 +66,14 @@ def check_counts(state: State, limits: tuple[int, int, int, int]) -> NDArray[np.
         raise ValueError("counts of neurons that are not there")
     family = limits[2]
     place = (np.cumsum(grown)[n] - grown[n] + j) * family + q
-    if (np.bincount(place, count, minlength=len(c) * family) != np.repeat(c, family)).any():
+    if (np.bincount(place, count, minlength=len(c) * family) != known_of(state, family).ravel()).any():
         raise ValueError("counts that do not add up")
     return rows
+
+
+def heard_of(rows: NDArray[np.int32], grown: NDArray[np.int64], family: int) -> NDArray[np.int32]:
+    """From counts that are saved: how often each neuron heard each child."""
+    n, j, q, _, count = rows.astype(np.int64).T
+    place = (np.cumsum(grown)[n] - grown[n] + j) * family + q
+    heard = np.bincount(place, count, minlength=int(grown.sum()) * family)
+    return heard.reshape(-1, family).astype(np.int32)

@@ -17,7 +17,7 @@ from sqhn.banks.cpu.neurons import Neurons, enlarge, outcomes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Codes, Device, Sent, State, Support
 from sqhn.banks.rule import rules
-from sqhn.banks.saved import check_counts
+from sqhn.banks.saved import check_counts, heard_of
 from sqhn.level import Level, Options
 
 __all__ = ["Counts"]
@@ -37,6 +37,7 @@ class Counts:
         self.by_neuron = np.zeros((self.nodes, 0, self.family), np.int32)
         self.S = np.zeros((self.nodes, 0), np.int64)
         self.heard_only = options.norm == "heard"
+        self.holes = False  # whether a sample was learned that a node did not hear all children of
         self.rules = tuple(rules(level, options, top))
 
     @property
@@ -70,16 +71,27 @@ class Counts:
         batch = evidence.k.shape[1]
         sent = outcomes(self.nodes, batch)
         split_range(
-            kernels.learn, self.nodes, 64.0 * self.nodes * batch * self.family, self.children, tuple(evidence),
-            self.lists, self.neurons.kept, self.rules, self.neurons.times(batch), self.heard_only, tuple(sent),
+            kernels.learn, self.nodes, 64.0 * self.nodes * batch * self.family, self.children, codes(evidence),
+            self.lists, self.neurons.kept, self.rules, self.neurons.times(batch), self.heard_only, sent.fields,
         )  # fmt: skip
-        return sent
+        if evidence.heard is None:
+            return sent
+        self.holes = self.holes or not evidence.heard.all()
+        return sent._replace(heard=self.hears(evidence))
+
+    def hears(self, evidence: Codes) -> NDArray[np.bool_] | None:
+        return None if evidence.heard is None else np.asarray(evidence.heard[self.children].any(axis=1))
+
+    def forget(self, j: NDArray[np.int64]) -> None:
+        self.neurons.forget(j)
+        for one in j:
+            kernels.erase(0, one, self.lists)
 
     def hold(self, evidence: Codes, times: int, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
-        below = np.ascontiguousarray(evidence.k[:, 0])
+        below, _, heard = codes(evidence)
         hold: Callable[..., None] = kernels.hold
         last = self.neurons.step + times
-        hold(0, self.nodes, self.children, below, times, k, wrote, self.lists, self.neurons.kept, last)
+        hold(0, self.nodes, self.children, below, heard, times, k, wrote, self.lists, self.neurons.kept, last)
         self.neurons.steps += times
 
     def store(self, evidence: Codes) -> None:
@@ -94,23 +106,23 @@ class Counts:
         shape = (self.nodes, evidence.k.shape[1])
         k, v = np.empty(shape, np.int32), np.empty(shape)
         split_range(
-            kernels.best, k.size, 64.0 * k.size * self.family, self.children, tuple(evidence), self.lists, self.grown,
-            self.heard_only, k, v,
+            kernels.best, k.size, 64.0 * k.size * self.family, self.children, codes(evidence), self.lists,
+            self.neurons.kept, self.heard_only, k, v,
         )  # fmt: skip
         return k, v
 
     def ranking(self, evidence: Codes, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         h = np.empty((self.nodes, evidence.k.shape[1], self.neurons.most))
         split_range(
-            kernels.activity, h.shape[0] * h.shape[1], 8.0 * h.size * self.family, self.children, tuple(evidence),
-            self.lists, self.grown, self.heard_only, h,
+            kernels.activity, h.shape[0] * h.shape[1], 8.0 * h.size * self.family, self.children, codes(evidence),
+            self.lists, self.neurons.kept, self.heard_only, h,
         )  # fmt: skip
         return self.device.ranking(h, count)
 
     def at(self, evidence: Codes, support: Support) -> NDArray[np.float64]:
         h = np.empty(len(support.value))
         split_range(
-            kernels.at, self.nodes, 32.0 * len(h) * self.family, self.children, tuple(evidence), support.start,
+            kernels.at, self.nodes, 32.0 * len(h) * self.family, self.children, codes(evidence), support.start,
             support.value, self.lists, self.heard_only, h,
         )  # fmt: skip
         return h
@@ -119,7 +131,7 @@ class Counts:
         out = np.empty((self.nodes, u.shape[1], self.neurons.most))
         split_range(
             kernels.max_sum, self.nodes * u.shape[1], float(out.size) * self.family, self.children, u, u.max(axis=2),
-            self.lists, self.neurons.c, self.grown, out,
+            self.lists, self.neurons.kept, self.holes, out,
         )  # fmt: skip
         return out
 
@@ -130,16 +142,23 @@ class Counts:
         np.cumsum(start, out=start)
         value, probability = np.empty(start[-1], np.int32), np.empty(start[-1])
         split_range(
-            kernels.support_entries, self.nodes, work, self.children, j, self.lists, self.neurons.c, start, value,
-            probability,
+            kernels.support_entries, self.nodes, work, self.children, j, self.lists, self.neurons.c, self.holes, start,
+            value, probability,
         )  # fmt: skip
         return Support(start, value, probability)
+
+    def expects(self, j: NDArray[np.int32], known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        found = np.empty((self.children.size, j.shape[1]), bool)
+        heard = self.by_neuron[np.arange(self.nodes)[:, None], j] != kernels.NONE  # (nodes, batch, children)
+        found[self.children] = (heard & known[:, :, None]).swapaxes(1, 2)
+        return found
 
     def probability(self, j: NDArray[np.int32], k: NDArray[np.int32]) -> NDArray[np.float64]:
         p = np.empty(k.shape)
         split_range(
-            kernels.probability_of, self.nodes, 32.0 * k.size, self.children, j, k, self.lists, self.neurons.c, p
-        )
+            kernels.probability_of, self.nodes, 32.0 * k.size, self.children, j, k, self.lists, self.neurons.c,
+            self.holes, p,
+        )  # fmt: skip
         return p
 
     # -- persistence ---------------------------------------------------------------------------------------------
@@ -149,10 +168,12 @@ class Counts:
         many = kernels.dump(self.lists, self.grown, np.empty((0, 5), np.int32))
         rows = np.empty((many, 5), np.int32)
         kernels.dump(self.lists, self.grown, rows)
-        return {"counts": rows[np.lexsort(rows.T[::-1])]}
+        known = {"known": heard_of(rows, self.grown, self.family)} if self.holes else {}
+        return {"counts": rows[np.lexsort(rows.T[::-1])], **known}
 
     def restore(self, state: State, values: int) -> None:
         rows = check_counts(state, (self.nodes, self.neurons.room, self.family, values))
+        self.holes = "known" in state
         entries = np.bincount(rows[:, 0], minlength=self.nodes)
         self.pool = np.zeros((self.nodes, int(entries.max()), 5), np.int32)
         self.used[:], self.free[:] = 0, kernels.NONE
@@ -160,3 +181,11 @@ class Counts:
         self.by_neuron = np.full((self.nodes, self.neurons.room, self.family), kernels.NONE, np.int32)
         self.S = np.zeros((self.nodes, self.neurons.room), np.int64)
         kernels.fill(rows, self.lists)
+
+
+ALL = np.empty((0, 0), bool)
+
+
+def codes(evidence: Codes) -> tuple[NDArray[Any], ...]:
+    """As kernels take them: an empty array says that all were heard."""
+    return evidence.k, evidence.v, ALL if evidence.heard is None else evidence.heard

@@ -28,6 +28,7 @@ __all__ = ["LargeNodes"]
 SCRATCH = 1 << 23  # float32 products held at once
 NEURON_BLOCK = 1024
 NO_GRAM = np.empty((0, 0), np.float32)
+NO_HOLES = (np.ones((1, 1, 1), bool), np.empty(0, np.int64), *np.empty((2, 1, 0, 0), np.float32), 0.0)
 
 
 class LargeNodes:
@@ -53,15 +54,29 @@ class LargeNodes:
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def learn(self, bank: Prototypes, x: NDArray[np.float32], sent: Sent) -> None:
-        neurons, batch = bank.neurons, x.shape[1]
-        evaluated = np.zeros(bank.nodes, np.int64)
+    def learn(self, bank: Prototypes, evidence: Patches, sent: Sent) -> None:
+        neurons, (x, seen) = bank.neurons, evidence
+        batch, evaluated = x.shape[1], np.zeros(bank.nodes, np.int64)
         split_range(
-            kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x, self.products(bank, x),
-            self.coarse.arrays, bank.prototypes, neurons.kept, bank.rules, neurons.times(batch), bank.centre,
-            tuple(sent), evaluated,
+            kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x,
+            NO_HOLES if seen is None else self.holes(bank, x, seen), self.products(bank, x), self.coarse.arrays,
+            bank.prototypes, neurons.kept, bank.rules, neurons.times(batch), bank.measure, sent.fields, evaluated,
         )  # fmt: skip
         self.coarse.judge(int(evaluated.sum()) / batch / bank.nodes, neurons.most, bank.m)
+
+    @staticmethod
+    def holes(bank: Prototypes, x: NDArray[np.float32], seen: NDArray[np.bool_]) -> tuple[Any, ...]:
+        """What is known of the samples of a chunk that have holes (`Masked`)."""
+        batch = x.shape[1]
+        which = np.flatnonzero(~seen.all(axis=(0, 2)))
+        row = np.full(batch, -1)
+        row[which] = np.arange(len(which))
+        width = min(bank.neurons.room, bank.neurons.most + batch)
+        P, squares = np.zeros((2, bank.nodes, len(which), width), np.float32)
+        for n in range(bank.nodes):
+            found = observed_products(bank, n, x[n, which], seen[n, which])
+            P[n, :, : bank.grown[n]], squares[n, :, : bank.grown[n]] = found
+        return seen, row, P, squares, bounds.masked_product(bank.size)
 
     def products(self, bank: Prototypes, x: NDArray[np.float32]) -> tuple[Any, ...]:
         """Of samples with neurons and among samples, at every node (`Products`)."""
@@ -89,6 +104,8 @@ class LargeNodes:
             np.matmul(seen, self.coarse.features[n, :G].T, out=P[:, :G])
             return self.coarse.view.error
         np.matmul(seen, bank.m[n, :G].T, out=P[:, :G])
+        if not centre:
+            return bounds.product(bank.size)
         P[:, :G] -= (centre * seen.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
         return bounds.uncentred_product(bank.size, centre, float(np.fmax.reduce(bank.inv[n, :G], initial=0)))
 
@@ -98,7 +115,9 @@ class LargeNodes:
         x, seen = evidence
         for n in range(bank.nodes):
             for part in parts(x.shape[1], max(1, SCRATCH // bank.neurons.most)):
-                if seen is None:
+                if not bank.grown[n]:
+                    k[n, part], v[n, part] = 0, 0.0
+                elif seen is None:
                     self.best_of_whole(bank, n, x[n, part], k[n, part], v[n, part])
                 else:
                     self.best_of_observed(bank, n, x[n, part], seen[n, part], k[n, part], v[n, part])
@@ -131,7 +150,7 @@ class LargeNodes:
         most = math.inf if whole else self.coarse.too_many(bank.neurons.most)
         split_range(
             kernels.best, batch, float(batch) * G + x.size, x, products, self.coarse.of_node(n), bank.of_node(n), G,
-            bank.centre, most, k, v, evaluated,
+            bank.measure, most, k, v, evaluated,
         )  # fmt: skip
         return evaluated
 
@@ -146,9 +165,10 @@ class LargeNodes:
     ) -> None:
         """The same where values are missing."""
         P, squares = observed_products(bank, n, x, seen)
+        nobody = int((bank.neurons.c[n] > 0).argmax())
         split_range(
             kernels.best_observed, len(x), float(x.size) + float(P.size), x, seen, P, squares,
-            bounds.masked_product(bank.size), bank.of_node(n), P.shape[1], bank.centre, k, v,
+            bounds.masked_product(bank.size), bank.of_node(n), P.shape[1], bank.measure, nobody, k, v,
         )  # fmt: skip
 
 

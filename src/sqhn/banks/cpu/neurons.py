@@ -17,7 +17,8 @@ __all__ = ["Neurons", "enlarge", "outcomes"]
 class Neurons:
     """Counts, mean activities, last writes and growth of the neurons of a level.
 
-    Arrays (nodes, room), room grows as needed. A write is known by its step, counted from 1; 0 is before all.
+    Arrays (nodes, room), room grows as needed. A write is known by its step, counted from 1; 0 is before all. A place
+    below the growth that counts 0 is free; `free` are how many (nodes,).
     """
 
     def __init__(self, nodes: int, level: Level) -> None:
@@ -26,6 +27,7 @@ class Neurons:
         self.mu = np.zeros((nodes, 0))
         self.written = np.zeros((nodes, 0), np.int64)
         self.grown = np.zeros(nodes, np.int64)
+        self.free = np.zeros(nodes, np.int64)
         self.steps = np.zeros(1, np.int64)  # an array, so that learning and counting are one call
 
     @property
@@ -54,7 +56,7 @@ class Neurons:
     @property
     def kept(self) -> tuple[NDArray[Any], ...]:
         """As kernels take it (`Kept`)."""
-        return self.c, self.mu, self.written, self.grown, self.steps
+        return self.c, self.mu, self.written, self.grown, self.free, self.steps
 
     def times(self, batch: int) -> tuple[int, NDArray[np.float64]]:
         """The first of the next steps and the growth thresholds of all of them (`Times`)."""
@@ -72,6 +74,11 @@ class Neurons:
         self.steps += count
         return new
 
+    def forget(self, j: NDArray[np.int64]) -> None:
+        """Free the places of different neurons of the only node."""
+        self.c[0, j], self.mu[0, j], self.written[0, j] = 0, 0.0, 0
+        self.free[0] += len(j)
+
     def state(self) -> State:
         """What must be saved, as copies: growth, and what is known of the grown, one node after another."""
         there = np.arange(self.room) < self.grown[:, None]
@@ -86,6 +93,7 @@ class Neurons:
         there = np.arange(self.room) < grown[:, None]
         for name in KINDS:
             getattr(self, name)[there] = state[name]
+        self.free[:] = (there & (self.c == 0)).sum(axis=1)
 
 
 def enlarge(array: NDArray[Any], axis: int, length: int, fill: int = 0) -> NDArray[Any]:

@@ -37,12 +37,14 @@ class Prototypes:
     ) -> None:
         self.device, self.nodes, self.size, self.level = device, nodes, math.prod(shape), level
         self.centre, self.rules = options.centre, tuple(rules(level, options, top))
+        self.measure = options.centre, options.euclidean
         self.neurons = Neurons(nodes, level)
         self.m = np.zeros((nodes, 0, self.size), np.float32)
         self.m2 = np.zeros((nodes, 0))
         self.inv = np.zeros((nodes, 0), np.float32)
+        self.known = np.zeros((nodes, 0, 0), np.int32)  # how often each value was seen, once one was not
         self.way: SmallNodes | LargeNodes = (
-            SmallNodes() if self.size <= SMALL else LargeNodes(nodes, shape, self.centre)
+            SmallNodes() if self.size <= SMALL else LargeNodes(nodes, shape, options.centre)
         )
 
     @property
@@ -52,11 +54,16 @@ class Prototypes:
     @property
     def prototypes(self) -> tuple[NDArray[Any], ...]:
         """As kernels take them."""
-        return self.m, self.m2, self.inv
+        return self.m, self.m2, self.inv, self.known
 
     def of_node(self, n: int) -> tuple[NDArray[Any], ...]:
         """The same of one node."""
-        return self.m[n], self.m2[n], self.inv[n]
+        return self.m[n], self.m2[n], self.inv[n], self.known[n]
+
+    @property
+    def holes(self) -> bool:
+        """Whether a sample with missing values was learned."""
+        return bool(self.known.shape[2])
 
     def chunk_size(self, limit: int) -> int:
         return self.way.chunk_size(self, limit)
@@ -70,6 +77,8 @@ class Prototypes:
         self.way.reserve(room)
         self.m = enlarge(self.m, 1, room)
         self.m2, self.inv = enlarge(self.m2, 1, room), enlarge(self.inv, 1, room)
+        if self.holes:
+            self.known = enlarge(self.known, 1, room)
         self.neurons.reserve(room)  # last: stopped on the way, nothing is smaller than it says
 
     def settle(self) -> None:
@@ -79,14 +88,33 @@ class Prototypes:
 
     def learn(self, evidence: Patches) -> Sent:
         sent = outcomes(self.nodes, evidence.x.shape[1])
-        self.way.learn(self, evidence.x, sent)
-        return sent
+        if evidence.seen is not None:
+            self.count_values()
+        self.way.learn(self, evidence, sent)
+        return sent if evidence.seen is None else sent._replace(heard=evidence.seen.any(axis=2))
+
+    def count_values(self) -> None:
+        """Count from now on how often each value was seen: so far as often as its neuron."""
+        if not self.holes:
+            self.known = np.repeat(self.neurons.c[:, :, None], self.size, axis=2).astype(np.int32)
+
+    def forget(self, j: NDArray[np.int64]) -> None:
+        self.neurons.forget(j)
+        self.m[0, j] = self.centre
+        self.m2[0, j], self.inv[0, j] = -1.0, 0.0
+        if self.holes:
+            self.known[0, j] = 0
+        self.way.changed(0, j)
+        self.way.settle(self)
 
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
         x, last = evidence.x, self.neurons.step + evidence.x.shape[1]
+        if evidence.seen is not None:
+            self.count_values()
         split_range(
-            kernels.hold, self.nodes, x.size, x, k, wrote, self.prototypes, self.neurons.kept, last, self.centre
-        )
+            kernels.hold, self.nodes, x.size, x, *self.mask(evidence), k, wrote, self.prototypes, self.neurons.kept,
+            last, self.measure,
+        )  # fmt: skip
         self.way.changed(np.arange(self.nodes), k)
         self.way.settle(self)
         self.neurons.steps += x.shape[1]
@@ -95,12 +123,14 @@ class Prototypes:
         new = self.neurons.append(evidence.x.shape[1])
         n = np.arange(self.nodes)[:, None]
         self.m[n, new] = evidence.x
+        if self.holes:
+            self.known[n, new] = 1
         self.way.changed(n, new)
         self.derive()
 
     def derive(self) -> None:
         """Compute what is derived from the prototypes."""
-        split_range(kernels.refresh_all, self.nodes, self.m.size, self.prototypes, self.grown, self.centre)
+        split_range(kernels.refresh_all, self.nodes, self.m.size, self.prototypes, self.neurons.kept, self.measure)
         self.way.settle(self)
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -118,7 +148,7 @@ class Prototypes:
         s = np.empty((*x.shape[:2], self.neurons.most))
         split_range(
             kernels.activity, self.nodes, float(s.size) * self.size, x, *self.mask(evidence), self.prototypes,
-            self.grown, self.centre, s,
+            self.neurons.kept, self.measure, s,
         )  # fmt: skip
         return s
 
@@ -126,7 +156,7 @@ class Prototypes:
         s = np.empty(len(support.value))
         split_range(
             kernels.at, self.nodes, float(len(s)) * self.size, evidence.x, *self.mask(evidence), support.start,
-            support.value, self.prototypes, self.centre, s,
+            support.value, self.prototypes, self.grown, self.measure, s,
         )  # fmt: skip
         return s
 
@@ -139,6 +169,12 @@ class Prototypes:
         split_range(kernels.gather, self.nodes, out.size, k, self.m, out)
         return out
 
+    def knows(self, k: NDArray[np.int32]) -> NDArray[np.bool_]:
+        n = np.arange(self.nodes)[:, None]
+        return (
+            np.asarray(self.known[n, k] > 0) if self.holes else np.repeat(self.neurons.c[n, k, None] > 0, self.size, 2)
+        )
+
     @staticmethod
     def mask(evidence: Patches) -> tuple[NDArray[np.bool_], bool]:
         return (NOTHING, False) if evidence.seen is None else (evidence.seen, True)
@@ -146,12 +182,18 @@ class Prototypes:
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        return {"prototypes": np.concatenate([self.m[n, :G] for n, G in enumerate(self.grown)])}
+        found = {"prototypes": np.concatenate([self.m[n, :G] for n, G in enumerate(self.grown)])}
+        if self.holes:
+            found["known"] = np.concatenate([self.known[n, :G] for n, G in enumerate(self.grown)])
+        return found
 
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
-        check_prototypes(state["prototypes"], int(self.grown.sum()), self.size)
+        check_prototypes(state, self.size, self.centre)
         self.enlarge(self.neurons.room)
         there = np.arange(self.neurons.room) < self.grown[:, None]
         self.m[there] = state["prototypes"]
+        if "known" in state:
+            self.known = np.zeros(self.m.shape, np.int32)
+            self.known[there] = state["known"]
         self.way.changed(*np.nonzero(there))
         self.derive()

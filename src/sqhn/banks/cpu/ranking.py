@@ -35,8 +35,8 @@ def ranking(bank: Prototypes, evidence: Patches, count: int) -> tuple[NDArray[np
             products, error = cosines(bank, n, x[n, part], None if seen is None else mask)
             split_range(
                 of_products, len(products), float(products.size) + float(bank.size) * count * len(products),
-                x[n, part], mask, seen is not None, products, error, bank.of_node(n), bank.centre, k[n, part],
-                v[n, part],
+                x[n, part], mask, seen is not None, products, error, bank.of_node(n), bank.neurons.c[n], bank.measure,
+                k[n, part], v[n, part],
             )  # fmt: skip
     return k, v
 
@@ -44,14 +44,22 @@ def ranking(bank: Prototypes, evidence: Patches, count: int) -> tuple[NDArray[np
 def cosines(
     bank: Prototypes, n: int, x: NDArray[np.float32], seen: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.float32], float]:
-    """Of samples with the neurons of a node, times the samples' lengths; and a bound of their relative error."""
+    """Of samples with the neurons of a node, times the samples' lengths; and a bound of their relative error.
+
+    By differences: products less half the neurons' squares, and their error by both lengths and the square.
+    """
+    G, (centre, euclidean) = int(bank.grown[n]), bank.measure
     if seen is None:
-        G, centre = int(bank.grown[n]), np.float32(bank.centre)
-        P, y = np.empty((len(x), G), np.float32), x - centre
+        P, y = np.empty((len(x), G), np.float32), x - np.float32(centre)
         for block in parts(G, BLOCK):
-            np.matmul(y, (bank.m[n, block] - centre).T, out=P[:, block])
-            P[:, block] *= bank.inv[n, block]
+            np.matmul(y, (bank.m[n, block] - np.float32(centre)).T, out=P[:, block])
+            if not euclidean:
+                P[:, block] *= bank.inv[n, block]
+        if euclidean:
+            P -= np.where(bank.inv[n, :G] == 1, bank.m2[n, :G] / 2, np.nan).astype(np.float32)
         return P, bounds.product(bank.size)
     P, squares = observed_products(bank, n, x, seen)
+    if euclidean:
+        return np.where(bank.inv[n, :G] == 1, P - squares / 2, np.float32(np.nan)), bounds.masked_product(bank.size)
     brief = squares < np.float32(bounds.BRIEF**2)
     return np.where(brief, np.inf, P / np.sqrt(np.where(brief, 1, squares))), bounds.masked_product(bank.size)

@@ -34,16 +34,16 @@ class SmallNodes:
         """Nothing waits here to be put in order."""
 
     @staticmethod
-    def learn(bank: Prototypes, x: NDArray[np.float32], sent: Sent) -> None:
-        neurons = bank.neurons
+    def learn(bank: Prototypes, evidence: Patches, sent: Sent) -> None:
+        neurons, x = bank.neurons, evidence.x
         split_range(
-            kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x, bank.prototypes, neurons.kept,
-            bank.rules, neurons.times(x.shape[1]), bank.centre, tuple(sent),
+            kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x, *bank.mask(evidence), bank.prototypes,
+            neurons.kept, bank.rules, neurons.times(x.shape[1]), bank.measure, sent.fields,
         )  # fmt: skip
 
     @staticmethod
     def best(bank: Prototypes, evidence: Patches, k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
         split_range(
             kernels.best, bank.nodes, float(evidence.x.size) * bank.neurons.most, evidence.x, *bank.mask(evidence),
-            bank.prototypes, bank.grown, bank.centre, k, v,
+            bank.prototypes, bank.neurons.kept, bank.measure, k, v,
         )  # fmt: skip

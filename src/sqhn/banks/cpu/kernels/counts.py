@@ -5,7 +5,8 @@ an entry (j, k, n) of child q stands in two linked lists, one over the neurons t
 upward, from what the children say to the neurons that agree) and one over the values of child q that neuron j knows
 (walked downward, from a neuron to what it expects). Memory is bounded by what was stored.
 
-`children` (nodes, children) are rows of `k` and `v` (child nodes, batch), the children's values and strengths.
+`children` (nodes, children) are rows of `k` and `v` (child nodes, batch), the children's values and strengths, and of
+`heard`, whether anything of them was seen, which is empty where all of them were.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from sqhn.banks.cpu.compiled import compiled, inlined
 from sqhn.banks.cpu.kernels import neurons
-from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
+from sqhn.banks.cpu.kernels.neurons import Kept, Times, first_living, written_to
 from sqhn.banks.rule import BECAME, KEPT, Rules
 from sqhn.level import TIE
 
@@ -42,7 +43,8 @@ class Lists(NamedTuple):
 class Heard(NamedTuple):
     """What a node hears of a sample: which children it has, their values and strengths.
 
-    length: of the strengths; partly: a child is silent, and the norm is over those that are heard.
+    length: of the strengths; partly: a child is silent, and the norm is over those that are heard; many: how many
+    children there is anything to count of.
     """
 
     children: Any
@@ -51,6 +53,7 @@ class Heard(NamedTuple):
     t: Any
     length: Any
     partly: Any
+    many: Any
 
 
 class Scratch(NamedTuple):
@@ -138,15 +141,23 @@ def loud(s):
 
 
 @inlined
-def hear(children, k, v, t, heard_only):
+def there(heard, child, t):
+    """Whether anything of a child was seen."""
+    return heard.shape[0] == 0 or heard[child, t]
+
+
+@inlined
+def hear(children, k, v, heard, t, heard_only):
     """What a node with these children hears of sample t."""
     square = 0.0
-    silent = False
+    silent, many = False, 0
     for q in range(children.shape[0]):
         s = loud(v[children[q], t])
         square += s * s
         silent = silent or s == 0
-    return Heard(children, k, v, t, np.sqrt(square), heard_only and silent)
+        many += there(heard, children[q], t)
+    partly = silent and (heard_only or many < children.shape[0])
+    return Heard(children, k, v, t, np.sqrt(square), partly, many)
 
 
 @inlined
@@ -166,8 +177,11 @@ def squares_of(n, j, heard, lists):
 
 @compiled
 def normalize(overlap, squares, length):
-    """h of a neuron from the strengths times counts that agree, its squared counts, and the length of the strengths."""
-    return overlap / (length * np.sqrt(np.float64(squares))) if length > 0 else 0.0
+    """h of a neuron from the strengths times counts that agree, its squared counts, and the length of the strengths.
+
+    One that has counted nothing of what is heard agrees with nothing.
+    """
+    return overlap / (length * np.sqrt(np.float64(squares))) if length > 0 and squares > 0 else 0.0
 
 
 @inlined
@@ -182,8 +196,8 @@ def activity_at(n, j, heard, lists):
 
 
 @inlined
-def decide(n, G, heard, lists, scratch, stamp):
-    """The winning neuron and its activity; stamp is a number that scratch.mark does not hold yet."""
+def decide(n, G, heard, lists, c, scratch, stamp):
+    """The winning neuron and its activity; stamp is a number that scratch.mark does not hold yet, c their counts."""
     overlap, touched, mark = scratch
     pool = lists.pool
     many = 0
@@ -207,7 +221,7 @@ def decide(n, G, heard, lists, scratch, stamp):
         overlap[j] = h
         best = max(best, h)
     if many == 0:
-        return 0, 0.0
+        return first_living(c, G), 0.0
     if best > TIE:
         winner, value = touched[0], overlap[touched[0]]
         for i in range(1, many):
@@ -215,44 +229,47 @@ def decide(n, G, heard, lists, scratch, stamp):
             if overlap[j] >= best - TIE and (value < best - TIE or j < winner):
                 winner, value = j, overlap[j]
         return winner, value
-    return first_of_all(n, G, heard, lists)
+    return first_of_all(n, G, heard, lists, c)
 
 
 @inlined
-def first_of_all(n, G, heard, lists):
+def first_of_all(n, G, heard, lists, c):
     """The winner when no neuron agrees with the children (strengths may be negative): those at 0 count too."""
     best = -np.inf
     for j in range(G):
-        best = max(best, activity_at(n, j, heard, lists))
+        if c[j]:
+            best = max(best, activity_at(n, j, heard, lists))
     for j in range(G):
-        h = activity_at(n, j, heard, lists)
-        if h >= best - TIE:
-            return j, h
+        if c[j]:
+            h = activity_at(n, j, heard, lists)
+            if h >= best - TIE:
+                return j, h
     return 0, best
 
 
 @compiled
-def best(lo, hi, children, codes, lists, grown, heard_only, k, v):
+def best(lo, hi, children, codes, lists, kept, heard_only, k, v):
     """The winner and its activity; range(lo, hi) runs over (node, sample) pairs."""
-    lists = Lists(*lists)
-    below, strengths = codes
+    lists, kept = Lists(*lists), Kept(*kept)
+    below, strengths, seen = codes
     work = scratch(lists.S.shape[1])
     for i in range(lo, hi):
         n, t = i // k.shape[1], i % k.shape[1]
-        heard = hear(children[n], below, strengths, t, heard_only)
-        k[n, t], v[n, t] = decide(n, grown[n], heard, lists, work, i)
+        heard = hear(children[n], below, strengths, seen, t, heard_only)
+        k[n, t], v[n, t] = decide(n, kept.grown[n], heard, lists, kept.c[n], work, i)
 
 
 @compiled
-def activity(lo, hi, children, codes, lists, grown, heard_only, h):
+def activity(lo, hi, children, codes, lists, kept, heard_only, h):
     """h (nodes, batch, most grown) of every neuron, minus infinity beyond; lo..hi runs over (node, sample) pairs."""
-    lists = Lists(*lists)
-    below, strengths = codes
+    lists, kept = Lists(*lists), Kept(*kept)
+    below, strengths, seen = codes
     for i in range(lo, hi):
         n, t = i // h.shape[1], i % h.shape[1]
-        heard = hear(children[n], below, strengths, t, heard_only)
+        heard = hear(children[n], below, strengths, seen, t, heard_only)
         for j in range(h.shape[2]):
-            h[n, t, j] = activity_at(n, j, heard, lists) if j < grown[n] else -np.inf
+            alive = j < kept.grown[n] and kept.c[n, j] > 0
+            h[n, t, j] = activity_at(n, j, heard, lists) if alive else -np.inf
 
 
 # -- learning --------------------------------------------------------------------------------------------------------
@@ -262,24 +279,28 @@ def activity(lo, hi, children, codes, lists, grown, heard_only, h):
 def learn(lo, hi, children, codes, lists, kept, rules, times, heard_only, sent):
     """A chunk of online steps at nodes lo..hi."""
     lists, kept, rules, times = Lists(*lists), Kept(*kept), Rules(*rules), Times(*times)
-    below, strengths = codes
+    below, strengths, seen = codes
     k, v, a, kind = sent
     work, batch = scratch(lists.S.shape[1]), k.shape[1]
     for n in range(lo, hi):
         for t in range(batch):
-            heard = hear(children[n], below, strengths, t, heard_only)
+            heard = hear(children[n], below, strengths, seen, t, heard_only)
+            if heard.many == 0:
+                k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, KEPT
+                continue
             G = kept.grown[n]
             j, h = -1, -np.inf
-            if G:
-                j, h = decide(n, G, heard, lists, work, n * batch + t)
+            if kept.free[n] < G:
+                j, h = decide(n, G, heard, lists, kept.c[n], work, n * batch + t)
             j, what = written_to(j, h, times.eps[t], n, G, kept, rules)
-            new = what == BECAME
+            new = what >= BECAME
             if what != KEPT:
                 if new and j < G:
                     erase(n, j, lists)
                 neurons.count(n, j, new, h, times.first + t, kept, rules)
                 for q in range(children.shape[1]):
-                    add(n, j, q, below[children[n, q], t], 1, lists)
+                    if there(seen, children[n, q], t):
+                        add(n, j, q, below[children[n, q], t], 1, lists)
             k[n, t], a[n, t], kind[n, t] = j, h, what
             if rules.top:
                 v[n, t] = 1.0 if new else h
@@ -290,18 +311,32 @@ def learn(lo, hi, children, codes, lists, kept, rules, times, heard_only, sent):
 
 
 @compiled
-def hold(lo, hi, children, k, times, winner, wrote, lists, kept, step):
-    """Count the values k (child nodes,) again, `times` times, for the neurons that the first sample wrote."""
+def hold(lo, hi, children, k, heard, times, winner, wrote, lists, kept, step):
+    """Count the values k (child nodes, 1) again, `times` times, for the neurons that the first sample wrote."""
     lists, kept = Lists(*lists), Kept(*kept)
     for n in range(lo, hi):
         if wrote[n]:
             kept.c[n, winner[n]] += times
             kept.written[n, winner[n]] = step
             for q in range(children.shape[1]):
-                add(n, winner[n], q, k[children[n, q]], times, lists)
+                if there(heard, children[n, q], 0):
+                    add(n, winner[n], q, k[children[n, q], 0], times, lists)
 
 
 # -- top-down --------------------------------------------------------------------------------------------------------
+
+
+@inlined
+def times_heard(n, j, q, lists, c, holes):
+    """How often neuron j heard child q: as often as it was written, but for samples with holes."""
+    if not holes:
+        return c[n, j]
+    total = np.int64(0)
+    e = lists.by_neuron[n, j, q]
+    while e != NONE:
+        total += lists.pool[n, e, COUNT]
+        e = lists.pool[n, e, NEXT_BY_NEURON]
+    return max(total, 1)
 
 
 @compiled
@@ -321,7 +356,7 @@ def support_sizes(lo, hi, children, j, lists, start):
 
 
 @compiled
-def support_entries(lo, hi, children, j, lists, c, start, value, probability):
+def support_entries(lo, hi, children, j, lists, c, holes, start, value, probability):
     """Those values and the probabilities that the neuron gives them."""
     lists = Lists(*lists)
     pool, batch = lists.pool, j.shape[1]
@@ -329,9 +364,10 @@ def support_entries(lo, hi, children, j, lists, c, start, value, probability):
         for q in range(children.shape[1]):
             for t in range(batch):
                 i = start[children[n, q] * batch + t]
+                often = times_heard(n, j[n, t], q, lists, c, holes)
                 e = lists.by_neuron[n, j[n, t], q]
                 while e != NONE:
-                    value[i], probability[i] = pool[n, e, VALUE], pool[n, e, COUNT] / c[n, j[n, t]]
+                    value[i], probability[i] = pool[n, e, VALUE], pool[n, e, COUNT] / often
                     i += 1
                     e = pool[n, e, NEXT_BY_NEURON]
 
@@ -340,49 +376,52 @@ def support_entries(lo, hi, children, j, lists, c, start, value, probability):
 def at(lo, hi, children, codes, start, candidate, lists, heard_only, h):
     """h of the candidates start[n, t] .. start[n, t + 1] of each node and sample."""
     lists = Lists(*lists)
-    k, v = codes
+    k, v, seen = codes
     batch = k.shape[1]
     for n in range(lo, hi):
         for t in range(batch):
-            heard = hear(children[n], k, v, t, heard_only)
+            heard = hear(children[n], k, v, seen, t, heard_only)
             for i in range(start[n * batch + t], start[n * batch + t + 1]):
                 h[i] = activity_at(n, candidate[i], heard, lists)
 
 
 @compiled
-def probability_of(lo, hi, children, j, k, lists, c, p):
+def probability_of(lo, hi, children, j, k, lists, c, holes, p):
     """p[child, t] = the probability that the neuron j[n, t] gives to the value k[child, t] of its child."""
     lists = Lists(*lists)
     for n in range(lo, hi):
         for q in range(children.shape[1]):
             child = children[n, q]
             for t in range(j.shape[1]):
-                p[child, t] = count(lists.pool[n], lists.by_neuron[n, j[n, t], q], k[child, t]) / c[n, j[n, t]]
+                times = count(lists.pool[n], lists.by_neuron[n, j[n, t], q], k[child, t])
+                p[child, t] = times / times_heard(n, j[n, t], q, lists, c, holes)
 
 
 @compiled
-def max_sum(lo, hi, children, u, top, lists, c, grown, out):
+def max_sum(lo, hi, children, u, top, lists, kept, holes, out):
     """out[n, t, j] = sum over children of max over values of (probability under j + u of the value).
 
     u (child nodes, batch, values) and its maximum top (child nodes, batch). range(lo, hi) runs over (node, sample).
     """
-    lists = Lists(*lists)
+    lists, kept = Lists(*lists), Kept(*kept)
     pool, batch = lists.pool, u.shape[1]
     for i in range(lo, hi):
         n, t = i // batch, i % batch
-        for j in range(grown[n]):
-            total = 0.0
+        for j in range(kept.grown[n]):
+            total = 0.0 if kept.c[n, j] else -np.inf
             for q in range(children.shape[1]):
                 child = children[n, q]
-                reach = top[child, t]
+                reach, often = top[child, t], times_heard(n, j, q, lists, kept.c, holes)
                 e = lists.by_neuron[n, j, q]
                 while e != NONE:
-                    reach = max(reach, pool[n, e, COUNT] / c[n, j] + u[child, t, pool[n, e, VALUE]])
+                    reach = max(reach, pool[n, e, COUNT] / often + u[child, t, pool[n, e, VALUE]])
                     e = pool[n, e, NEXT_BY_NEURON]
                 total += reach
             out[n, t, j] = total
-        for j in range(grown[n], out.shape[2]):
+        for j in range(kept.grown[n], out.shape[2]):
             out[n, t, j] = -np.inf
+        if kept.grown[n] == 0:
+            out[n, t, 0] = 0.0
 
 
 # -- persistence -----------------------------------------------------------------------------------------------------

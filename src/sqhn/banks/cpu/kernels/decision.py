@@ -1,7 +1,8 @@
 """How a pattern bank decides: cheap products rule out, float64 from the stored vectors decides (`bounds`).
 
-A first look gives for each neuron an upper bound of its cosine times the sample's length. Those that reach the best
-value found so far are evaluated. So the decision depends on nothing but the stored vectors.
+A first look gives for each neuron an upper bound of its cosine times the sample's length; or of its product with the
+sample less half its own square, which tells the difference: |x - m|^2 = |x|^2 - 2 (<x, m> - |m|^2 / 2). Those that
+reach the best value found so far are evaluated. So the decision depends on nothing but the stored vectors.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sqhn.banks import bounds
-from sqhn.banks.bounds import BRIEF
+from sqhn.banks.bounds import BRIEF, U
 from sqhn.banks.cpu.compiled import compiled, inlined, summing
 from sqhn.level import TIE
 
@@ -24,23 +25,37 @@ NOTHING = np.ones(1, np.bool_)  # stands for a mask where there is none
 product = compiled(bounds.product)
 
 
+class Measure(NamedTuple):
+    """How a patch and a prototype are compared: by the cosine of both less the centre, or by their difference."""
+
+    centre: Any
+    euclidean: Any
+
+
 class Prototypes(NamedTuple):
     """float32 prototypes m, their squared lengths m2 less the centre, and the inverse roots of those; of a level, or of
-    one node.
+    one node. A free place has a squared length of -1, and an inverse of 0.
+
+    known: how often each of their values was seen, if samples with holes were learned; else it is empty.
     """
 
     m: Any
     m2: Any
     inv: Any
+    known: Any
 
 
 class Sample(NamedTuple):
-    """A patch, its squared length less the centre, and which values were seen, if masked; the length is over those."""
+    """A patch, its squared length less the centre, and which values were seen, if masked; the length is over those.
+
+    many: how many were seen.
+    """
 
     x: Any
     xx: Any
     seen: Any
     masked: Any
+    many: Any
 
 
 class Scratch(NamedTuple):
@@ -60,7 +75,7 @@ def scratch(room):
 @inlined
 def of_node(prototypes, n):
     """Those of one node."""
-    return Prototypes(prototypes.m[n], prototypes.m2[n], prototypes.inv[n])
+    return Prototypes(prototypes.m[n], prototypes.m2[n], prototypes.inv[n], prototypes.known[n])
 
 
 # -- float64 from the stored vectors ---------------------------------------------------------------------------------
@@ -105,9 +120,46 @@ def inner_single(y, m, centre):
     return total
 
 
+@summing
+def difference(x, m):
+    """|x - m|^2."""
+    total = 0.0
+    for i in range(x.shape[0]):
+        d = np.float64(x[i]) - np.float64(m[i])
+        total += d * d
+    return total
+
+
+@summing
+def observed_difference(x, m, seen, masked, known):
+    """|x - m|^2 over the values that were observed and are known, and how many these are."""
+    total, many = 0.0, 0
+    for i in range(x.shape[0]):
+        there = (not masked or seen[i]) and (known.shape[0] == 0 or known[i] > 0)
+        d = (np.float64(x[i]) - np.float64(m[i])) * np.float64(there)
+        total += d * d
+        many += np.int64(there)
+    return total, many
+
+
+@compiled
+def nearness(square, many):
+    """The similarity of two vectors from the square of their difference over so many values; 0 over none."""
+    return 1.0 / (1.0 + np.sqrt(square / many)) if many else 0.0
+
+
 @inlined
-def similarity(sample, own, j, centre):
-    """s of a sample and neuron j of a node."""
+def similarity(sample, own, j, measure):
+    """s of a sample and neuron j of a node; minus infinity of a free place."""
+    centre = measure.centre
+    if own.m2[j] < 0:
+        return -np.inf
+    if measure.euclidean:
+        if not sample.masked and own.known.shape[0] == 0:
+            return nearness(difference(sample.x, own.m[j]), sample.x.shape[0])
+        known = own.known[j] if own.known.shape[0] else own.known.reshape(-1)
+        square, many = observed_difference(sample.x, own.m[j], sample.seen, sample.masked, known)
+        return nearness(square, many)
     if sample.masked:
         xm, mm = observed(sample.x, own.m[j], sample.seen, centre)
     else:
@@ -173,20 +225,29 @@ def reaching(upper, G, bar):
     return many
 
 
+@compiled
+def largest(upper, G):
+    """As `highest`, whatever the signs."""
+    at, top = 0, np.float32(-np.inf)
+    for j in range(G):
+        if upper[j] > top:
+            at, top = j, upper[j]
+    return at
+
+
 @inlined
-def decide(sample, own, G, slack, centre, scratch):
+def decide(sample, own, G, slack, measure, scratch):
     """The winning neuron of a node and its similarity.
 
-    scratch.upper[j] + slack is an upper bound of cosine times |x - centre|. Those that reach the best value so far are
+    scratch.upper[j] + slack is an upper bound of what a first look gives. Those that reach the best value so far are
     evaluated, the most promising first.
     """
-    if sample.xx == 0 and not sample.masked:
-        return featureless(own.m2, G, centre)
+    if sample.xx == 0 and not sample.masked and not measure.euclidean:
+        return featureless(own.m2, G, measure.centre)
     upper, index, value = scratch
-    length = np.sqrt(sample.xx)
-    first = highest(upper, G)
-    best = similarity(sample, own, first, centre)
-    reached = reach(best, centre, length, slack)
+    first = largest(upper, G) if measure.euclidean else highest(upper, G)
+    best = similarity(sample, own, first, measure)
+    reached = reach(best, sample, slack, measure)
     bar = np.float32(reached)
     if upper[first] >= bar and reaching(upper, G, bar) == 1:
         return first, best
@@ -196,10 +257,10 @@ def decide(sample, own, G, slack, centre, scratch):
         j, n = next_best(upper, index, done, n, reached)
         if done == n:
             break
-        value[done] = similarity(sample, own, j, centre)
+        value[done] = similarity(sample, own, j, measure)
         if value[done] > best:
             best = value[done]
-            reached = reach(best, centre, length, slack)
+            reached = reach(best, sample, slack, measure)
         done += 1
     winner, s = first, value[0]
     for i in range(1, done):
@@ -211,10 +272,13 @@ def decide(sample, own, G, slack, centre, scratch):
 @compiled
 def featureless(m2, G, centre):
     """As `decide`, for a sample without length: it is like a neuron without length, and unlike all others."""
+    living = -1
     for j in range(G):
         if m2[j] == 0:
             return j, 1.0
-    return 0, centre + (1 - centre) * 0.0
+        if living < 0 and m2[j] > 0:
+            living = j
+    return (living, centre + (1 - centre) * 0.0) if living >= 0 else (0, -np.inf)
 
 
 @compiled
@@ -251,22 +315,29 @@ def next_best(upper, index, done, n, reached):
 
 
 @inlined
-def tighten(y, length, own, G, slack, centre, scratch):
+def tighten(y, sample, own, G, slack, measure, scratch):
     """Tight upper bounds, by whole products in float32, for the neurons that may be best; returns how many.
 
     scratch.upper[j] + slack is an upper bound before and after; y is the sample less the centre. Float32 touches half
     the bytes of float64, and most of the neurons that the coarse view could not tell apart need no more than this.
     """
     upper, index, _ = scratch
-    error = product(y.shape[0]) * length
-    j, n, done, reached = highest(upper, G), 1, 0, -np.inf
-    if length < BRIEF:
+    length = np.sqrt(sample.xx)
+    error = product(y.shape[0])
+    if length < BRIEF and not measure.euclidean:
         return G  # all of them may be
+    j, n, done, reached = largest(upper, G) if measure.euclidean else highest(upper, G), 1, 0, -np.inf
     while done < n:
-        if upper[j] == upper[j]:
-            near = inner_single(y, own.m[j], centre) * np.float64(own.inv[j])
-            upper[j] = near + error - slack
-            reached = max(reached, near - error - slack)
+        if upper[j] > -np.inf and not (measure.euclidean and own.inv[j] == np.inf):
+            near = np.float64(inner_single(y, own.m[j], measure.centre))
+            if measure.euclidean:
+                near -= own.m2[j] / 2
+                off = error * (length * np.sqrt(own.m2[j]) + own.m2[j])
+            else:
+                near *= np.float64(own.inv[j])
+                off = error * length
+            upper[j] = near + off - slack
+            reached = max(reached, near - off - slack)
         done += 1
         if done == 1:
             n = contenders(upper, G, reached, j, index)
@@ -274,7 +345,19 @@ def tighten(y, length, own, G, slack, centre, scratch):
     return done
 
 
-@compiled
-def reach(best, centre, length, slack):
-    """What an upper bound must reach for its neuron to be as good as the best so far; for short samples, nothing."""
-    return (best - centre) / (1 - centre) * length - slack if best > centre and length >= BRIEF else -np.inf
+@inlined
+def reach(best, sample, slack, measure):
+    """What an upper bound must reach for its neuron to be as good as the best so far; for short samples, nothing.
+
+    By differences, the square of one that is as good is less than that of 1 / (1 + rms) = best - TIE; what float32
+    rounds of the result is spared.
+    """
+    if measure.euclidean:
+        if best <= 2 * TIE:
+            return -np.inf
+        most = (1 / (best - TIE) - 1) ** 2 * sample.many
+        return (sample.xx - most) / 2 - 4 * U * (sample.xx + most) - slack
+    length = np.sqrt(sample.xx)
+    if best > measure.centre and length >= BRIEF:
+        return (best - measure.centre) / (1 - measure.centre) * length - slack
+    return -np.inf

@@ -11,6 +11,7 @@ from sqhn.banks.bounds import BRIEF
 from sqhn.banks.cpu.compiled import compiled, fused, inlined
 from sqhn.banks.cpu.kernels.decision import (
     NOTHING,
+    Measure,
     Prototypes,
     Sample,
     decide,
@@ -59,92 +60,195 @@ class Products(NamedTuple):
     whole: Any
 
 
+class Masked(NamedTuple):
+    """The samples of a chunk that have holes: what was seen (nodes, batch, size), and products and squares over that.
+
+    row (batch,): the number of a sample among these, or -1; P and squares (nodes, these, room) are those of the neurons
+    as the chunk finds them, and error bounds the relative error of P.
+    """
+
+    seen: Any
+    row: Any
+    P: Any
+    squares: Any
+    error: Any
+
+
 class Widths(NamedTuple):
     """How far a neuron's product may be wrong: `ratio` times the length of a sample outside the view, and `loose` times
-    its whole length, for rounding; scale is the mean length of what a neuron was added up from.
+    its whole length, for rounding; scale is the mean length of what a neuron was added up from. By cosines all of it is
+    relative to the neuron's length. By differences `loose` has the error of the product as well, and `bias` is what
+    must be taken off the product, less what that may be wrong.
     """
 
     ratio: Any
     loose: Any
     scale: Any
+    bias: Any
 
 
 @compiled
 def widths(room):
     """Of `room` neurons."""
-    return Widths(np.empty(room, np.float32), np.empty(room, np.float32), np.empty(room))
+    return Widths(np.empty(room, np.float32), np.empty(room, np.float32), np.empty(room), np.empty(room, np.float32))
 
 
 @inlined
-def measure(lo, hi, moved, own, v2, error, whole, centre, widths):
-    """How far the products of neurons lo..hi may be wrong, which moved so often."""
-    ratio, loose, scale = widths
-    _, m2, inv = own
+def measure_widths(lo, hi, moved, own, v2, error, whole, measure, widths):
+    """How far the products of neurons lo..hi may be wrong, which moved so often; infinitely, where that is infinite."""
+    ratio, loose, scale, bias = widths
     root = np.sqrt(np.float64(own.m.shape[1]))
     for j in range(lo, hi):
-        loose[j] = drifted(moved[j], scale[j], root, inv[j], centre)
-    for j in range(lo, hi):
-        ratio[j] = 0 if whole else outside(m2[j], v2[j], scale[j], error + 2 * loose[j]) * inv[j]
+        inv = np.float64(own.inv[j])
+        if measure.euclidean:
+            inv = 1 / scale[j] if scale[j] > 0 else 0.0
+        loose[j] = drifted(moved[j], scale[j], root, inv, measure.centre)
+        far = 0.0 if whole else outside(own.m2[j], v2[j], scale[j], error + 2 * loose[j])
+        ratio[j] = far if measure.euclidean else far * inv
+        bias[j] = 0
+        if measure.euclidean:
+            loose[j] = (loose[j] + error) * scale[j]
+            bias[j] = own.m2[j] / 2 - error * scale[j] * scale[j]
+            if own.inv[j] == np.inf:
+                loose[j] = np.inf
+        if moved[j] == np.inf:
+            loose[j], ratio[j] = np.inf, 0
+        if own.m2[j] < 0:
+            loose[j], ratio[j] = -np.inf, 0
 
 
 @fused
 def bound(p, inv, widths, yb, length, G, upper):
     """Upper bounds from products p, for a sample that is yb long outside the view, and `length` in all."""
-    ratio, loose, _ = widths
+    ratio, loose = widths.ratio, widths.loose
     for j in range(G):
         upper[j] = p[j] * inv[j] + yb * ratio[j] + length * loose[j]
 
 
+@fused
+def bound_differences(p, widths, yb, length, G, upper):
+    """The same by differences."""
+    ratio, loose, bias = widths.ratio, widths.loose, widths.bias
+    for j in range(G):
+        upper[j] = (p[j] - bias[j]) + yb * ratio[j] + length * loose[j]
+
+
+@inlined
+def look(p, y, sample, inside, own, G, spread, error, whole, measure, width, work):
+    """Upper bounds for a whole sample from its products p, if `inside` is its square in the view.
+
+    Returns how far they may be surpassed, and how many neurons may be best.
+    """
+    length = np.sqrt(sample.xx)
+    yb = np.float32(0.0 if whole else outside(sample.xx, inside, length, error))
+    slack = 0.0
+    if measure.euclidean:
+        bound_differences(p, width, yb, np.float32(length), G, work.upper)
+    else:
+        bound(p, own.inv, width, yb, np.float32(length), G, work.upper)
+        slack = error * length * spread
+    return slack, tighten(y, sample, own, G, slack, measure, work)
+
+
+@inlined
+def look_masked(P, squares, error, sample, own, G, measure, upper):
+    """Upper bounds for a sample with holes, from products and squares over what was seen; returns what they lack."""
+    length = np.sqrt(sample.xx)
+    for j in range(G):
+        if measure.euclidean:
+            off = error * (length * np.sqrt(squares[j]) + squares[j])
+            upper[j] = P[j] - squares[j] / 2 + off if own.inv[j] == 1 else -np.inf if own.m2[j] < 0 else np.inf
+        else:
+            brief = squares[j] < np.float32(BRIEF * BRIEF)
+            upper[j] = np.inf if brief else P[j] / np.sqrt(squares[j])
+    return 0.0 if measure.euclidean else error * length
+
+
 @compiled
-def learn(lo, hi, x, products, look, prototypes, kept, rules, times, centre, sent, evaluated):
+def learn(lo, hi, x, holes, products, sight, prototypes, kept, rules, times, measure, sent, evaluated):
     """A chunk of online steps at nodes lo..hi; evaluated (nodes,): how many neurons a first look could not rule out.
 
-    A step moves one neuron, so it changes one column of the products, by a combination of what is already known.
+    A step moves one neuron, so it changes one column of the products, by a combination of what is already known. One
+    that a sample with holes has moved is evaluated anew until the chunk ends, and to such samples all that have moved.
     """
     prototypes, kept, rules, times = Prototypes(*prototypes), Kept(*kept), Rules(*rules), Times(*times)
+    measure, holes = Measure(*measure), Masked(*holes)
     P, gram, seen, error, whole = products
-    look = Features(*look)
+    sight = Features(*sight)
     k, v, a, kind = sent
     room, d = prototypes.m.shape[1], prototypes.m.shape[2]
     y, work, width, moved = np.empty(d, np.float32), scratch(room), widths(room), np.empty(room)
+    touched = np.zeros(room, np.bool_)
     for n in range(lo, hi):
-        own, sight = of_node(prototypes, n), Features(look.features[n], look.v2[n], look.moved[n])
+        own, features = of_node(prototypes, n), sight.features[n]
+        v2, known_moves = sight.v2[n], sight.moved[n]
         spread = 1.0  # the largest scale[j] / |u_j|: how far averaging has cancelled
+        touched[:] = False
         for j in range(kept.grown[n]):
-            width.scale[j] = np.sqrt(own.m2[j])
-            moved[j] = 0 if whole else sight.moved[j]
-        measure(0, kept.grown[n], moved, own, sight.v2, error, whole, centre, width)
+            width.scale[j] = np.sqrt(max(own.m2[j], 0.0))
+            moved[j] = 0 if whole else known_moves[j]
+        measure_widths(0, kept.grown[n], moved, own, v2, error, whole, measure, width)
         for t in range(x.shape[1]):
             G = kept.grown[n]
-            sample = Sample(x[n, t], shift(x[n, t], centre, y), NOTHING, False)
-            length = np.sqrt(sample.xx)
+            row = holes.row[t] if holes.row.shape[0] else -1
+            mask = holes.seen[n, t] if row >= 0 else holes.seen[0, 0]
+            masked = row >= 0 and not mask.all()
+            if masked:
+                sample = Sample(x[n, t], shift_observed(x[n, t], mask, measure.centre, y), mask, True, mask.sum())
+            else:
+                sample = Sample(x[n, t], shift(x[n, t], measure.centre, y), mask, False, d)
+            if sample.many == 0:
+                k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, KEPT
+                continue
             j, s = -1, -np.inf
-            if G:
-                yb = 0.0 if whole else outside(sample.xx, np.float64(gram[n, t, t]), length, error)
-                bound(P[n, t], own.inv, width, np.float32(yb), np.float32(length), G, work.upper)
-                slack = error * length * spread
-                evaluated[n] += tighten(y, length, own, G, slack, centre, work)
-                j, s = decide(sample, own, G, slack, centre, work)
+            if G and masked:
+                slack = look_masked(
+                    holes.P[n, row], holes.squares[n, row], holes.error, sample, own, G, measure, work.upper
+                )
+                for i in range(G):
+                    if touched[i]:
+                        work.upper[i] = np.inf
+                j, s = decide(sample, own, G, slack, measure, work)
+            elif G:
+                inside = np.float64(gram[n, t, t])
+                slack, many = look(P[n, t], y, sample, inside, own, G, spread, error, whole, measure, width, work)
+                evaluated[n] += many
+                j, s = decide(sample, own, G, slack, measure, work)
             j, what = written_to(j, s, times.eps[t], n, G, kept, rules)
-            new = what == BECAME
+            new = what >= BECAME
             if what != KEPT:
-                write(n, j, new, s, sample.x, times.first + t, prototypes, kept, rules, centre)
-                step = 1.0 if new else 1.0 / kept.c[n, j]
-                width.scale[j] = length if new else (1 - step) * width.scale[j] + step * length
-                moved[j] = 0 if new else moved[j] + 1
-                correct(P[n], gram[n, t], t, j, np.float32(step))
-                if whole:
-                    sight.moved[j] = STALE
+                write(n, j, new, s, sample, times.first + t, own, kept, rules, measure)
+                touched[j] = True
+                length, often = np.sqrt(sample.xx), own.known[j, 0] if own.known.shape[0] else kept.c[n, j]
+                step = 1.0 / often if often else 1.0
+                if masked:
+                    moved[j] = np.inf
+                    width.scale[j] = np.sqrt(own.m2[j])
                 else:
-                    follow(sight.features[j], seen[n, t], np.float32(step))
-                    sight.v2[j] = squared(sight.features[j], 0.0)
-                    sight.moved[j] = moved[j]
-                measure(j, j + 1, moved, own, sight.v2, error, whole, centre, width)
-                spread = max(spread, width.scale[j] * own.inv[j])
+                    width.scale[j] = length if new else (1 - step) * width.scale[j] + step * length
+                    moved[j] = 0 if new else moved[j] + 1
+                    correct(P[n], gram[n, t], t, j, np.float32(step))
+                    if not new and own.known.shape[0] and not same(own.known[j]):
+                        moved[j] = np.inf
+                if whole or moved[j] == np.inf:
+                    known_moves[j] = STALE
+                else:
+                    follow(features[j], seen[n, t], np.float32(step))
+                    v2[j] = squared(features[j], 0.0)
+                    known_moves[j] = moved[j]
+                measure_widths(j, j + 1, moved, own, v2, error, whole, measure, width)
+                if moved[j] < np.inf and not measure.euclidean:
+                    spread = max(spread, width.scale[j] * own.inv[j])
             k[n, t], a[n, t], kind[n, t] = j, s, what
-            v[n, t] = strength(sample, own, j, new, s, centre, rules)
+            v[n, t] = strength(sample, own, j, new, s, measure, rules)
     if lo == 0:
         kept.steps[0] += x.shape[1]
+
+
+@compiled
+def same(known):
+    """Whether all values of a neuron were seen equally often, so that it moves as a whole."""
+    return (known == known[0]).all()
 
 
 @compiled
@@ -169,43 +273,43 @@ def follow(features, seen, step):
 
 
 @compiled
-def best(lo, hi, x, products, look, own, G, centre, most, k, v, evaluated):
+def best(lo, hi, x, products, sight, own, G, measure, most, k, v, evaluated):
     """The winner and its similarity at one node for samples lo..hi.
 
     Where the first few leave more than `most` neurons each to be evaluated, the rest is left UNSEEN.
     """
-    own, look = Prototypes(*own), Features(*look)
+    own, sight, measure = Prototypes(*own), Features(*sight), Measure(*measure)
     P, _, seen, error, whole = products
     y, work, width, moved = np.empty(x.shape[1], np.float32), scratch(G), widths(G), np.empty(G)
     for j in range(G):
-        width.scale[j] = np.sqrt(own.m2[j])
-        moved[j] = 0 if whole else look.moved[j]
-    measure(0, G, moved, own, look.v2, error, whole, centre, width)
+        width.scale[j] = np.sqrt(max(own.m2[j], 0.0))
+        moved[j] = 0 if whole else sight.moved[j]
+    measure_widths(0, G, moved, own, sight.v2, error, whole, measure, width)
     many = 0
     for t in range(lo, hi):
         if t - lo == TRIAL and many > most * TRIAL:
             evaluated[t:hi] = UNSEEN
             break
-        sample = Sample(x[t], shift(x[t], centre, y), NOTHING, False)
-        length = np.sqrt(sample.xx)
-        yb = 0.0 if whole else outside(sample.xx, squared(seen[t], 0.0), length, error)
-        bound(P[t], own.inv, width, np.float32(yb), np.float32(length), G, work.upper)
-        evaluated[t] = tighten(y, length, own, G, error * length, centre, work)
+        sample = Sample(x[t], shift(x[t], measure.centre, y), NOTHING, False, x.shape[1])
+        inside = 0.0 if whole else squared(seen[t], 0.0)
+        slack, evaluated[t] = look(P[t], y, sample, inside, own, G, 1.0, error, whole, measure, width, work)
         many += evaluated[t]
-        k[t], v[t] = decide(sample, own, G, error * length, centre, work)
+        k[t], v[t] = decide(sample, own, G, slack, measure, work)
 
 
 @compiled
-def best_observed(lo, hi, x, seen, P, squares, error, own, G, centre, k, v):
-    """As `best`, with missing values: products P and squared lengths (batch, G) run over observed ones."""
-    own = Prototypes(*own)
+def best_observed(lo, hi, x, seen, P, squares, error, own, G, measure, nobody, k, v):
+    """As `best`, with missing values: products P and squared lengths (batch, G) run over observed ones.
+
+    nobody: who wins where nothing was observed.
+    """
+    own, measure = Prototypes(*own), Measure(*measure)
     y, work = np.empty(x.shape[1], np.float32), scratch(G)
     for t in range(lo, hi):
         if not seen[t].any():
-            k[t], v[t] = 0, 0.0
+            k[t], v[t] = nobody, 0.0
             continue
-        xx = shift_observed(x[t], seen[t], centre, y)
-        for j in range(G):
-            brief = squares[t, j] < np.float32(BRIEF * BRIEF)
-            work.upper[j] = np.inf if brief else P[t, j] / np.sqrt(squares[t, j])
-        k[t], v[t] = decide(Sample(x[t], xx, seen[t], True), own, G, error * np.sqrt(xx), centre, work)
+        masked = not seen[t].all()
+        sample = Sample(x[t], shift_observed(x[t], seen[t], measure.centre, y), seen[t], masked, seen[t].sum())
+        slack = look_masked(P[t], squares[t], error, sample, own, G, measure, work.upper)
+        k[t], v[t] = decide(sample, own, G, slack, measure, work)

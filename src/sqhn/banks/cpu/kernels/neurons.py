@@ -6,17 +6,21 @@ from typing import Any, NamedTuple
 
 from sqhn.banks import rule
 from sqhn.banks.cpu.compiled import compiled, inlined
-from sqhn.banks.rule import BECAME
+from sqhn.banks.rule import BECAME, OLDEST, REPLACED
 from sqhn.level import TIE
 
 
 class Kept(NamedTuple):
-    """Counts, mean activities and last writes (nodes, room), growth (nodes,), and the number of steps (1,)."""
+    """Counts, mean activities and last writes (nodes, room), growth and free places (nodes,), number of steps (1,).
+
+    A place below the growth that counts 0 is free.
+    """
 
     c: Any
     mu: Any
     written: Any
     grown: Any
+    free: Any
     steps: Any
 
 
@@ -40,13 +44,44 @@ def least_used(c, written, G):
     return least
 
 
+@compiled
+def oldest(written, G):
+    """The neuron written longest ago, then the lowest index."""
+    least = 0
+    for j in range(1, G):
+        if written[j] < written[least]:
+            least = j
+    return least
+
+
+@compiled
+def first_free(c, G):
+    """The lowest free place, or the next."""
+    for j in range(G):
+        if c[j] == 0:
+            return j
+    return G
+
+
+@compiled
+def first_living(c, G):
+    """The lowest neuron; 0 where there is none."""
+    for j in range(G):
+        if c[j] > 0:
+            return j
+    return 0
+
+
 @inlined
 def written_to(j, a, eps, n, G, kept, rules):
     """Which neuron of node n a sample goes to that matches j best, and what becomes of it there."""
-    full = rules.capacity <= G
-    what = outcome(a < eps - TIE, full, rules.when_full)
+    what = outcome(a < eps - TIE, rules.capacity <= G and kept.free[n] == 0, rules.when_full)
     if what == BECAME:
-        return (least_used(kept.c[n], kept.written[n], G) if full else G), what
+        return (first_free(kept.c[n], G) if kept.free[n] else G), what
+    if what == REPLACED:
+        return (
+            oldest(kept.written[n], G) if rules.when_full == OLDEST else least_used(kept.c[n], kept.written[n], G)
+        ), what
     return j, what
 
 
@@ -55,6 +90,8 @@ def count(n, j, new, a, step, kept, rules):
     """Note that neuron j of node n was written, as a new one or by averaging a sample that matched with a."""
     kept.written[n, j] = step
     if new:
+        if j < kept.grown[n] and kept.c[n, j] == 0:
+            kept.free[n] -= 1
         kept.grown[n] = max(kept.grown[n], j + 1)
         kept.c[n, j] = 1
         kept.mu[n, j] = 1.0

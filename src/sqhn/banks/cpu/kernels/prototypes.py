@@ -6,8 +6,17 @@ import numpy as np
 
 from sqhn.banks.bounds import BRIEF
 from sqhn.banks.cpu.compiled import compiled, inlined
-from sqhn.banks.cpu.kernels.decision import NOTHING, Prototypes, Sample, observed, of_node, similarity, squared
-from sqhn.banks.cpu.kernels.neurons import Kept, count
+from sqhn.banks.cpu.kernels.decision import (
+    NOTHING,
+    Measure,
+    Prototypes,
+    Sample,
+    observed,
+    of_node,
+    similarity,
+    squared,
+)
+from sqhn.banks.cpu.kernels.neurons import Kept, count, first_living
 
 
 @compiled
@@ -18,22 +27,55 @@ def average_into(m, x, count):
         m[i] += (x[i] - m[i]) / step
 
 
+@compiled
+def average_observed(m, x, seen, masked, known):
+    """The same where values are missing, or were: each is the mean of those that were seen."""
+    for i in range(m.shape[0]):
+        if not masked or seen[i]:
+            known[i] += 1
+            m[i] = x[i] if known[i] == 1 else m[i] + (x[i] - m[i]) / np.float32(known[i])
+
+
 @inlined
-def write(n, j, new, s, x, step, prototypes, kept, rules, centre):
+def average(own, j, sample, count):
+    """Average a sample into neuron j of a node, its count-th."""
+    if own.known.shape[0]:
+        average_observed(own.m[j], sample.x, sample.seen, sample.masked, own.known[j])
+    else:
+        average_into(own.m[j], sample.x, count)
+
+
+@inlined
+def become(own, j, sample, measure):
+    """Let a sample become neuron j of a node; what was not seen of it is the centre."""
+    own.m[j] = sample.x
+    if own.known.shape[0]:
+        for i in range(sample.x.shape[0]):
+            there = not sample.masked or sample.seen[i]
+            own.known[j, i] = there
+            if not there:
+                own.m[j, i] = measure.centre
+
+
+@inlined
+def write(n, j, new, s, sample, step, own, kept, rules, measure):
     """Grow or average neuron j of node n."""
     count(n, j, new, s, step, kept, rules)
     if new:
-        prototypes.m[n, j] = x
+        become(own, j, sample, measure)
     else:
-        average_into(prototypes.m[n, j], x, kept.c[n, j])
-    refresh(of_node(prototypes, n), j, centre)
+        average(own, j, sample, kept.c[n, j])
+    refresh(own, j, measure)
 
 
 @inlined
-def refresh(own, j, centre):
+def refresh(own, j, measure):
     """What is derived from the prototype of neuron j of a node."""
-    own.m2[j] = squared(own.m[j], centre)
-    own.inv[j] = inverse(own.m2[j])
+    own.m2[j] = squared(own.m[j], measure.centre)
+    if measure.euclidean:
+        own.inv[j] = 1.0 if own.known.shape[0] == 0 or own.known[j].all() else np.inf
+    else:
+        own.inv[j] = inverse(own.m2[j])
 
 
 @compiled
@@ -45,69 +87,87 @@ def inverse(mm):
 
 
 @inlined
-def strength(sample, own, j, new, before, centre, rules):
+def strength(sample, own, j, new, before, measure, rules):
     """What a node sends up: its match after the update; if nobody hears it, the one before."""
     if rules.top:
         return 1.0 if new else before
-    return similarity(sample, own, j, centre)
+    return similarity(sample, own, j, measure)
 
 
 @compiled
-def refresh_all(lo, hi, prototypes, grown, centre):
+def refresh_all(lo, hi, prototypes, kept, measure):
     """What is derived from every prototype."""
-    own = Prototypes(*prototypes)
+    prototypes, kept, measure = Prototypes(*prototypes), Kept(*kept), Measure(*measure)
     for n in range(lo, hi):
-        for j in range(grown[n]):
-            refresh(of_node(own, n), j, centre)
+        own = of_node(prototypes, n)
+        for j in range(kept.grown[n]):
+            if kept.c[n, j]:
+                refresh(own, j, measure)
+            else:
+                own.m2[j], own.inv[j] = -1.0, 0.0
 
 
 @compiled
-def hold(lo, hi, x, k, wrote, prototypes, kept, step, centre):
+def hold(lo, hi, x, seen, masked, k, wrote, prototypes, kept, step, measure):
     """Average further samples of one thing into the neurons that its first sample wrote; step: the last of them."""
-    own, kept = Prototypes(*prototypes), Kept(*kept)
+    prototypes, kept, measure = Prototypes(*prototypes), Kept(*kept), Measure(*measure)
     for n in range(lo, hi):
         if wrote[n]:
-            j = k[n]
+            j, own = k[n], of_node(prototypes, n)
             for t in range(x.shape[1]):
                 kept.c[n, j] += 1
-                average_into(own.m[n, j], x[n, t], kept.c[n, j])
+                sample = Sample(x[n, t], 0.0, seen[n, t] if masked else NOTHING, masked, 0)
+                average(own, j, sample, kept.c[n, j])
             kept.written[n, j] = step
-            refresh(of_node(own, n), j, centre)
+            refresh(own, j, measure)
 
 
 @inlined
 def regard(x, seen, masked, centre):
-    """A patch as it was seen, and whether nothing of it was."""
+    """A patch as it was seen."""
     if masked and not seen.all():
-        return Sample(x, observed(x, x, seen, centre)[1], seen, True), not seen.any()
-    return Sample(x, squared(x, centre), seen, False), False
+        return Sample(x, observed(x, x, seen, centre)[1], seen, True, seen.sum())
+    return Sample(x, squared(x, centre), seen, False, x.shape[0])
 
 
 @compiled
-def activity(lo, hi, x, seen, masked, prototypes, grown, centre, s):
-    """s (nodes, batch, room) of every neuron; minus infinity beyond the grown ones."""
-    prototypes = Prototypes(*prototypes)
+def activity(lo, hi, x, seen, masked, prototypes, kept, measure, s):
+    """s (nodes, batch, room) of every neuron; minus infinity in free places and beyond the grown ones.
+
+    A node without neurons is as one with one that is silent.
+    """
+    prototypes, kept, measure = Prototypes(*prototypes), Kept(*kept), Measure(*measure)
     for n in range(lo, hi):
-        own = of_node(prototypes, n)
+        own, G = of_node(prototypes, n), kept.grown[n]
         for t in range(x.shape[1]):
-            sample, silent = regard(x[n, t], seen[n, t] if masked else NOTHING, masked, centre)
-            for j in range(grown[n]):
-                s[n, t, j] = 0.0 if silent else similarity(sample, own, j, centre)
-            for j in range(grown[n], s.shape[2]):
-                s[n, t, j] = -np.inf
+            sample = regard(x[n, t], seen[n, t] if masked else NOTHING, masked, measure.centre)
+            for j in range(G):
+                s[n, t, j] = similarity(sample, own, j, measure)
+                if sample.many == 0 and kept.c[n, j]:
+                    s[n, t, j] = 0.0
+            s[n, t, G:] = -np.inf
+            if G == 0:
+                s[n, t, 0] = 0.0
 
 
 @compiled
-def at(lo, hi, x, seen, masked, start, candidate, prototypes, centre, s):
-    """s of the candidates start[n, t] .. start[n, t + 1] of each node and sample."""
+def at(lo, hi, x, seen, masked, start, candidate, prototypes, grown, measure, s):
+    """s of the candidates start[n, t] .. start[n, t + 1] of each node and sample; none is a free place."""
     batch = x.shape[1]
-    prototypes = Prototypes(*prototypes)
+    prototypes, measure = Prototypes(*prototypes), Measure(*measure)
     for n in range(lo, hi):
         own = of_node(prototypes, n)
         for t in range(batch):
-            sample, silent = regard(x[n, t], seen[n, t] if masked else NOTHING, masked, centre)
+            sample = regard(x[n, t], seen[n, t] if masked else NOTHING, masked, measure.centre)
+            silent = sample.many == 0 or grown[n] == 0
             for i in range(start[n * batch + t], start[n * batch + t + 1]):
-                s[i] = 0.0 if silent else similarity(sample, own, candidate[i], centre)
+                s[i] = 0.0 if silent else similarity(sample, own, candidate[i], measure)
+
+
+@inlined
+def nobody(n, kept):
+    """Who wins where nothing is heard, and with which strength."""
+    return first_living(kept.c[n], kept.grown[n]), 0.0
 
 
 @compiled

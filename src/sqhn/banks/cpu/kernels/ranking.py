@@ -6,7 +6,7 @@ import numpy as np
 
 from sqhn.banks.bounds import BRIEF
 from sqhn.banks.cpu.compiled import compiled, inlined
-from sqhn.banks.cpu.kernels.decision import NOTHING, Prototypes, similarity
+from sqhn.banks.cpu.kernels.decision import NOTHING, Measure, Prototypes, reach, similarity
 from sqhn.banks.cpu.kernels.prototypes import regard
 from sqhn.level import TIE
 
@@ -35,27 +35,38 @@ def of_values(lo, hi, u, k, v):
 
 
 @compiled
-def of_products(lo, hi, x, seen, masked, products, error, own, centre, k, v):
+def of_products(lo, hi, x, seen, masked, products, error, own, c, measure, k, v):
     """From cosines times lengths (batch, neurons) at one node that are wrong by `error` times the length at most.
+
+    By differences: from products less half the neurons' squares, wrong by `error` times both lengths and the square.
 
     What may be among the best is evaluated: what reaches the last of as many as are wanted, from above and from below.
     A product that is not a number says nothing.
     """
-    own = Prototypes(*own)
+    own, measure = Prototypes(*own), Measure(*measure)
     G, count = products.shape[1], k.shape[1]
-    index, value, known = np.empty(G, np.int64), np.empty(G), np.empty(G, np.float32)
+    index, value, known, off = np.empty(G, np.int64), np.empty(G), np.empty(G, np.float32), np.zeros(G, np.float32)
     for t in range(lo, hi):
-        sample, silent = regard(x[t], seen[t] if masked else NOTHING, masked, centre)
+        sample = regard(x[t], seen[t] if masked else NOTHING, masked, measure.centre)
         length = np.sqrt(sample.xx)
         bar = -np.inf
-        if count < G and length >= BRIEF:
+        if count < G and (length >= BRIEF or measure.euclidean):
             for j in range(G):
-                known[j] = products[t, j] if products[t, j] < np.inf else -np.inf
+                if measure.euclidean:
+                    off[j] = error * (length * np.sqrt(max(own.m2[j], 0.0)) + own.m2[j])
+                p = products[t, j] - off[j]
+                known[j] = p if p < np.inf and c[j] else -np.inf
             last = np.float64(np.partition(known, G - count)[G - count])
-            bar = last - (2 * error + TIE / (1 - centre)) * length
+            if measure.euclidean:
+                far = (sample.xx - 2 * last) / max(sample.many, 1)
+                bar = reach(1 / (1 + np.sqrt(max(far, 0.0))), sample, 0.0, measure)
+            else:
+                bar = last - (2 * error + TIE / (1 - measure.centre)) * length
         many = 0
         for j in range(G):
-            if not (products[t, j] < bar):
-                index[many], value[many] = j, 0.0 if silent else similarity(sample, own, j, centre)
+            if not (products[t, j] + off[j] < bar):
+                index[many], value[many] = j, similarity(sample, own, j, measure)
+                if sample.many == 0 and c[j]:
+                    value[many] = 0.0
                 many += 1
         take(index, value, many, k[t], v[t])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from sqhn.banks import bounds
-from sqhn.banks.bounds import BRIEF
-from sqhn.banks.cpu.compiled import compiled, summing
+from sqhn.banks.bounds import BRIEF, U
+from sqhn.banks.cpu.compiled import compiled, inlined, summing
 from sqhn.banks.cpu.kernels.decision import (
     NOTHING,
+    Measure,
     Prototypes,
     Sample,
     decide,
@@ -19,7 +20,7 @@ from sqhn.banks.cpu.kernels.decision import (
     shift_observed,
 )
 from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
-from sqhn.banks.cpu.kernels.prototypes import strength, write
+from sqhn.banks.cpu.kernels.prototypes import nobody, strength, write
 from sqhn.banks.rule import BECAME, KEPT, Rules
 
 masked_product = compiled(bounds.masked_product)
@@ -63,33 +64,74 @@ def cosines(ut, y, inv, G, upper):
         upper[j] = (upper[j] + a * ua[j] + b * ub[j] + c * uc[j] + e * ue[j]) * inv[j]
 
 
+@inlined
+def look(sample, ut, y, own, G, measure, work, squares):
+    """Upper bounds from a first look at the neurons of a node, and what they may lack."""
+    d = own.m.shape[1]
+    if measure.euclidean:
+        return promising(sample, ut, y, own, G, work.upper)
+    if sample.masked:
+        cosines_observed(ut, y, sample.seen, G, work.upper, squares)
+        return masked_product(d) * np.sqrt(sample.xx)
+    cosines(ut, y, own.inv, G, work.upper)
+    return product(d) * np.sqrt(sample.xx)
+
+
 @compiled
-def learn(lo, hi, x, prototypes, kept, rules, times, centre, sent):
+def promising(sample, ut, y, own, G, upper):
+    """The same by differences: (|x|^2 - |x - m|^2) / 2, whose error is that of the second; without those not known."""
+    for j in range(G):
+        upper[j] = 0
+    for i in range(own.m.shape[1]):
+        if not sample.masked or sample.seen[i]:
+            a, u = y[i], ut[i]
+            for j in range(G):
+                d = a - u[j]
+                upper[j] += d * d
+    exact = 1 - product(own.m.shape[1])
+    for j in range(G):
+        upper[j] = (sample.xx - upper[j] * exact) / 2 if own.inv[j] == 1 else -np.inf if own.m2[j] < 0 else np.inf
+    return 4 * U * sample.xx
+
+
+@inlined
+def see(x, seen, masked, measure, y):
+    """A patch as it was seen, and less the centre in y."""
+    if masked and not seen.all():
+        return Sample(x, shift_observed(x, seen, measure.centre, y), seen, True, seen.sum())
+    return Sample(x, shift(x, measure.centre, y), seen, False, x.shape[0])
+
+
+@compiled
+def learn(lo, hi, x, seen, masked, prototypes, kept, rules, times, measure, sent):
     """A chunk of online steps at nodes lo..hi."""
     prototypes, kept, rules, times = Prototypes(*prototypes), Kept(*kept), Rules(*rules), Times(*times)
+    measure = Measure(*measure)
     k, v, a, kind = sent
     room, d = prototypes.m.shape[1], prototypes.m.shape[2]
     ut, y = np.empty((d + -d % 4, room), np.float32), np.zeros(d + -d % 4, np.float32)
-    work = scratch(room)
-    error = product(d)
+    work, squares = scratch(room), np.empty(room, np.float32)
     for n in range(lo, hi):
         own = of_node(prototypes, n)
-        transpose(own.m, kept.grown[n], centre, ut)
+        transpose(own.m, kept.grown[n], measure.centre, ut)
         for t in range(x.shape[1]):
             G = kept.grown[n]
-            sample = Sample(x[n, t], shift(x[n, t], centre, y), NOTHING, False)
+            sample = see(x[n, t], seen[n, t] if masked else NOTHING, masked, measure, y)
+            if sample.many == 0:
+                k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, KEPT
+                continue
             j, s = -1, -np.inf
             if G:
-                cosines(ut, y, own.inv, G, work.upper)
-                j, s = decide(sample, own, G, error * np.sqrt(sample.xx), centre, work)
+                slack = look(sample, ut, y, own, G, measure, work, squares)
+                j, s = decide(sample, own, G, slack, measure, work)
             j, what = written_to(j, s, times.eps[t], n, G, kept, rules)
-            new = what == BECAME
+            new = what >= BECAME
             if what != KEPT:
-                write(n, j, new, s, sample.x, times.first + t, prototypes, kept, rules, centre)
+                write(n, j, new, s, sample, times.first + t, own, kept, rules, measure)
                 for i in range(d):
-                    ut[i, j] = own.m[j, i] - np.float32(centre)
+                    ut[i, j] = own.m[j, i] - np.float32(measure.centre)
             k[n, t], a[n, t], kind[n, t] = j, s, what
-            v[n, t] = strength(sample, own, j, new, s, centre, rules)
+            v[n, t] = strength(sample, own, j, new, s, measure, rules)
     if lo == 0:
         kept.steps[0] += x.shape[1]
 
@@ -111,26 +153,19 @@ def cosines_observed(ut, y, seen, G, upper, squares):
 
 
 @compiled
-def best(lo, hi, x, seen, masked, prototypes, grown, centre, k, v):
+def best(lo, hi, x, seen, masked, prototypes, kept, measure, k, v):
     """The winner and its similarity at nodes lo..hi, for every sample."""
-    prototypes = Prototypes(*prototypes)
+    prototypes, kept, measure = Prototypes(*prototypes), Kept(*kept), Measure(*measure)
     room, d = prototypes.m.shape[1], prototypes.m.shape[2]
     ut, y = np.empty((d + -d % 4, room), np.float32), np.zeros(d + -d % 4, np.float32)
     work, squares = scratch(room), np.empty(room, np.float32)
     for n in range(lo, hi):
-        own, G = of_node(prototypes, n), grown[n]
-        transpose(own.m, G, centre, ut)
+        own, G = of_node(prototypes, n), kept.grown[n]
+        transpose(own.m, G, measure.centre, ut)
         for t in range(x.shape[1]):
-            if masked and not seen[n, t].all():
-                if not seen[n, t].any():
-                    k[n, t], v[n, t] = 0, 0.0
-                    continue
-                xx = shift_observed(x[n, t], seen[n, t], centre, y)
-                cosines_observed(ut, y, seen[n, t], G, work.upper, squares)
-                slack = masked_product(d) * np.sqrt(xx)
-                k[n, t], v[n, t] = decide(Sample(x[n, t], xx, seen[n, t], True), own, G, slack, centre, work)
+            sample = see(x[n, t], seen[n, t] if masked else NOTHING, masked, measure, y)
+            if sample.many == 0 or G == 0:
+                k[n, t], v[n, t] = nobody(n, kept)
             else:
-                xx = shift(x[n, t], centre, y)
-                cosines(ut, y, own.inv, G, work.upper)
-                slack = product(d) * np.sqrt(xx)
-                k[n, t], v[n, t] = decide(Sample(x[n, t], xx, NOTHING, False), own, G, slack, centre, work)
+                slack = look(sample, ut, y, own, G, measure, work, squares)
+                k[n, t], v[n, t] = decide(sample, own, G, slack, measure, work)
