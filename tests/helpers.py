@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
+from sqhn.level import REPLACING
 from sqhn.reference import ReferenceSQHN
 
 ARCHITECTURES = {
@@ -21,7 +23,13 @@ ARCHITECTURES = {
 
 
 def levels(name: str, capacity: int, **settings: Any) -> list[Level]:
-    return [Level(kernel=kernel, capacity=capacity, **settings) for kernel in ARCHITECTURES[name]]
+    *below, last = [Level(kernel=kernel, capacity=capacity, **settings) for kernel in ARCHITECTURES[name]]
+    return [*map(lower, below), last]
+
+
+def lower(level: Level) -> Level:
+    """A level as it may be below the memory node, which alone replaces neurons."""
+    return replace(level, when_full="average") if level.when_full in REPLACING else level
 
 
 def fingerprint(memory: SQHN) -> str:

@@ -30,7 +30,7 @@ TREES: dict[str, list[Level]] = {
     "one": [Level(capacity=30)],
     "large": [Level(capacity=400)],
     "tree": [Level(4, 12), Level(capacity=25)],
-    "overwrite": [Level(2, 15), Level((2, 3), 12, when_full="overwrite"), Level(capacity=20, when_full="overwrite")],
+    "overwrite": [Level(2, 15), Level((2, 3), 12), Level(capacity=20, when_full="overwrite")],
 }
 EARLY, LATE = 550, 600  # steps by which a call shows on which side of a reset it was
 

@@ -142,12 +142,22 @@ class TestMaskedArrays:
         np.testing.assert_array_equal(both.x, expected.x)
         np.testing.assert_array_equal(both.score, expected.score)
 
-    def test_all_else_needs_whole_samples(self) -> None:
+    def test_in_every_verb_that_takes_a_mask(self) -> None:
+        hidden = np.random.default_rng(1).random(GOOD.shape) < 0.3
+        masked = np.ma.array(np.where(hidden, np.nan, GOOD), mask=hidden)
+        one, other = SQHN((4, 6), capacity=5), SQHN((4, 6), capacity=5)
+        for got, wanted in zip(one.learn(masked), other.learn(GOOD, observed=~hidden)):
+            np.testing.assert_array_equal(got, wanted)
+        assert fingerprint(one) == fingerprint(other)
+        np.testing.assert_array_equal(one.recognize(masked), one.recognize(GOOD, ~hidden))
+        np.testing.assert_array_equal(one.energy(masked), one.energy(GOOD, ~hidden))
+
+    def test_some_verbs_need_whole_samples(self) -> None:
         memory = SQHN((4, 6), capacity=5)
         memory.learn(np.ma.array(GOOD))  # nothing is masked
         before = fingerprint(memory)
         masked = np.ma.array(GOOD, mask=spoiled(-1) < 0)
-        for verb in (memory.learn, memory.memorize, memory.recognize, memory.energy):
+        for verb in (memory.memorize, lambda x: memory.calibrate(new=x)):
             with pytest.raises(ValueError, match=r"the value at \(2, 1, 3\) of a masked array of shape \(5, 4, 6\)"):
                 verb(masked)
         with pytest.raises(TypeError, match="observed must be a plain boolean array"):
@@ -177,8 +187,8 @@ def test_values_that_change_after_they_were_checked_do_no_harm() -> None:
                 bad = x.copy()
                 bad[3:9] = value
                 for written in (
-                    memory._write(memory._learn, bad, False, False, None),
-                    memory._write(memory._learn, x, True, False, None),
+                    memory._write(memory._learn, bad, None, False, False, None),
+                    memory._write(memory._learn, x, None, True, False, None),
                 ):
                     assert 0 <= written[0].k.min() <= written[0].k.max() < 4
                 (_, index, _), _ = memory._read(memory._recall, bad, None, by_name("paper"))
@@ -210,7 +220,7 @@ def test_hold_needs_a_batch() -> None:
         ({"kernel": (2, 0)}, ValueError, r"kernel.*got \(2, 0\)"),
         ({"kernel": ()}, ValueError, r"kernel.*got \(\)"),
         ({"kernel": 2.0}, ValueError, "kernel.*got 2.0"),
-        ({"when_full": "forget"}, ValueError, "'average', 'overwrite', 'freeze'; got 'forget'"),
+        ({"when_full": "forget"}, ValueError, "'average', 'overwrite', 'oldest', 'freeze'; got 'forget'"),
         ({"when_full": 3}, ValueError, "when_full.*got 3"),
     ],
 )
@@ -222,7 +232,7 @@ def test_bad_levels(arguments: dict[str, Any], error: type[Exception], message: 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"similarity": "euclid"}, ValueError, "'shifted_cosine', 'cosine'; got 'euclid'"),
+        ({"similarity": "euclid"}, ValueError, "'shifted_cosine', 'cosine', 'euclidean'; got 'euclid'"),
         ({"propagation": "softmax"}, ValueError, "'argmax', 'max'; got 'softmax'"),
         ({"mu": "median"}, ValueError, "'mean', 'pseudocount'; got 'median'"),
         ({"norm": 2}, ValueError, "'all', 'heard'; got 2"),

@@ -108,12 +108,14 @@ def test_what_is_all_but_nothing_where_it_was_seen() -> None:
 @settings(deadline=None, max_examples=30)
 @given(st.data())
 def test_any_memory_any_question(data: st.DataObject) -> None:
-    policy: Any = st.sampled_from(["average", "overwrite", "freeze"])
+    policy: Any = st.sampled_from(["average", "overwrite", "oldest", "freeze"])
     capacity = st.integers(1, 9)
     shape = data.draw(st.sampled_from([(4, 4), (10, 8)]))
-    below = [Level(2, data.draw(capacity), when_full=data.draw(policy))] if data.draw(st.booleans()) else []
+    below = [Level(2, data.draw(capacity))] if data.draw(st.booleans()) else []
     levels = [*below, Level(capacity=data.draw(capacity), when_full=data.draw(policy))]
-    options: Any = data.draw(st.sampled_from([{}, {"similarity": "cosine", "norm": "heard"}, {"blend": 0.2}]))
+    options: Any = data.draw(
+        st.sampled_from([{}, {"similarity": "cosine", "norm": "heard"}, {"similarity": "euclidean"}])
+    )
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     x = (
         (rng.integers(0, 3, (14, *shape)) / 2).astype(np.float32)

@@ -178,12 +178,12 @@ def test_files_that_could_not_have_been(rows: list[Any], tmp_path: Path, monkeyp
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), st.integers(0, 3))), min_size=1, max_size=40),
-    st.sampled_from(["average", "overwrite", "freeze"]),
+    st.sampled_from(["average", "overwrite", "oldest", "freeze"]),
     st.integers(1, 6),
     st.booleans(),
 )
 def test_as_a_plain_table_says(steps: list[tuple[int, int | None]], policy: Any, capacity: int, tree: bool) -> None:
-    below = [Level(2, 3, when_full=policy)] if tree else []
+    below = [Level(2, 3)] if tree else []
     memory = SQHN((4, 4), [*below, Level(capacity=capacity, when_full=policy)])
     memory._chunk = 7
     written = memory.learn(X[[i for i, _ in steps]], value=[value for _, value in steps])

@@ -241,7 +241,7 @@ def test_a_batch_is_the_loop_over_it(
     together, alone = (kind(SHAPE, **{**base, **way}) for _ in range(2))
     written = together.learn(x, target)
     for i, (one, goal) in enumerate(zip(x, target)):
-        index, grew, score, step = alone.learn(one, goal)
+        index, grew, score, step, _ = alone.learn(one, goal)
         assert (index, grew, score, step) == (written.index[i], False, written.score[i], i + 1)
         assert (type(index), type(grew), type(score)) == (int, bool, float)
     assert same(together, alone)

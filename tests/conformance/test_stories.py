@@ -64,7 +64,7 @@ def tell(memory: SQHN, reference: ReferenceSQHN, rng: np.random.Generator, calls
             gone = rng.choice(living, min(len(living), int(rng.choice([1, 3, len(living)]))), replace=False)
             memory.forget(gone)
             for j in gone:
-                reference.forget(j)
+                reference.forget(int(j))
         elif verb < 0.25:
             memory.learn(x, observed=observed, hold=True)
             reference.learn_samples(x, observed)

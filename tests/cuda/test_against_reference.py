@@ -159,9 +159,10 @@ def test_so_many_values_that_entries_need_more_bits(device: str) -> None:
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_tree_any_stream(data: st.DataObject, device: str) -> None:
-    policy: Any = st.sampled_from(["average", "overwrite", "freeze"])
+    policy: Any = st.sampled_from(["average", "overwrite", "oldest", "freeze"])
     alpha = st.sampled_from([2.0, 20.0, 1e7, np.inf])
-    level = st.builds(Level, kernel=st.just(2), capacity=st.integers(1, 8), alpha=alpha, when_full=policy)
+    lower: Any = st.sampled_from(["average", "freeze"])
+    level = st.builds(Level, kernel=st.just(2), capacity=st.integers(1, 8), alpha=alpha, when_full=lower)
     below = data.draw(st.lists(level, max_size=2))
     top = Level(capacity=data.draw(st.integers(1, 8)), alpha=data.draw(alpha), when_full=data.draw(policy))
     words = data.draw(st.sampled_from(list(OPTIONS.values())))

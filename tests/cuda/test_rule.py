@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from sqhn.banks.rule import BECAME
-from tests.banks.test_rule import TABLE, WRITTEN, C
+from sqhn.banks.rule import AVERAGE, AVERAGED, BECAME, FREEZE, OLDEST, OVERWRITE
+from tests.banks.test_rule import FREED, TABLE, WRITTEN, C, place
 
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
@@ -18,21 +18,31 @@ from sqhn.banks.cuda.kernels.neurons import written_to  # noqa: E402
 
 
 @triton.jit
-def one(below, c, written, out, capacity, when_full: tl.constexpr):
+def one(below, c, written, out, capacity, when_full: tl.constexpr, gaps: tl.constexpr):
     """Where a sample goes that resembles neuron 2 of 5 most, and what becomes of it."""
-    j = tl.load(out)
-    to, kind = written_to(tl.load(below) != 0, j, j + 3, c, written, capacity, when_full, 8)
+    j, free = tl.load(out), tl.load(out + 1)
+    to, kind = written_to(tl.load(below) != 0, j, j + 3, free, c, written, capacity, when_full, gaps, 8)
     tl.store(out, to)
     tl.store(out + 1, kind)
 
 
+def on_a_gpu(below: bool, c: list[int], capacity: int, when_full: int, device: str) -> tuple[int, int]:
+    where = "cpu" if triton.knobs.runtime.interpret else device
+    out = torch.tensor([2, c.count(0)], dtype=torch.int32, device=where)
+    flag = torch.tensor([int(below)], device=where, dtype=torch.int32)
+    counts, steps = (torch.tensor(values, device=where, dtype=torch.int64) for values in (c, WRITTEN))
+    one[(1,)](flag, counts, steps, out, capacity, when_full=when_full, gaps=0 in c)
+    return tuple(out.tolist())
+
+
 @pytest.mark.parametrize(("below", "full", "when_full", "expected"), TABLE)
 def test_the_table(below: bool, full: bool, when_full: int, expected: int, device: str) -> None:
-    place = "cpu" if triton.knobs.runtime.interpret else device
-    out = torch.tensor([2, 0], dtype=torch.int32, device=place)
-    flag = torch.tensor([int(below)], device=place, dtype=torch.int32)
-    counts, steps = (torch.tensor(values, device=place, dtype=torch.int64) for values in (C, WRITTEN))
-    one[(1,)](flag, counts, steps, out, 5 if full else 6, when_full=when_full)
-    j, kind = out.tolist()
-    assert kind == expected
-    assert j == ((3 if full else 5) if kind == BECAME else 2)
+    found = on_a_gpu(below, C, 5 if full else 6, when_full, device)
+    assert found == (place(expected, when_full), expected)
+
+
+@pytest.mark.parametrize("capacity", [5, 6])
+@pytest.mark.parametrize("when_full", [AVERAGE, FREEZE, OVERWRITE, OLDEST])
+def test_the_lowest_free_place_comes_first(capacity: int, when_full: int, device: str) -> None:
+    assert on_a_gpu(True, FREED, capacity, when_full, device) == (1, BECAME)
+    assert on_a_gpu(False, FREED, capacity, when_full, device) == (2, AVERAGED)

@@ -26,7 +26,7 @@ from sqhn.banks.cpu import prototypes
 from sqhn.level import Options
 from sqhn.memory import Recalled
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_ranking, assert_same_state, fingerprint
+from tests.helpers import assert_same_ranking, assert_same_state, fingerprint, lower
 
 torch: Any = pytest.importorskip("torch")
 
@@ -93,8 +93,8 @@ class Machine(RuleBasedStateMachine):
         kernels=st.sampled_from(KERNELS),
         capacity=st.integers(1, 7),
         alpha=st.sampled_from([5.0, 1e7]),
-        when_full=st.sampled_from(["average", "overwrite", "freeze"]),
-        similarity=st.sampled_from(["shifted_cosine", "cosine"]),
+        when_full=st.sampled_from(["average", "overwrite", "oldest", "freeze"]),
+        similarity=st.sampled_from(["shifted_cosine", "cosine", "euclidean"]),
         small=st.sampled_from([0, 64]),
         chunk=st.integers(1, 5),
         pool=st.sampled_from(list(POOLS)),
@@ -110,7 +110,8 @@ class Machine(RuleBasedStateMachine):
         chunk: int,
         pool: str,
     ) -> None:
-        self.levels = [Level(kernel, capacity + i, alpha, 1.0, when_full) for i, kernel in enumerate(kernels)]
+        *below, last = [Level(kernel, capacity + i, alpha, 1.0, when_full) for i, kernel in enumerate(kernels)]
+        self.levels = [*map(lower, below), last]
         self.options = Options(similarity=similarity)
         self.pool = pool
         self.patch = pytest.MonkeyPatch()
@@ -162,18 +163,67 @@ class Machine(RuleBasedStateMachine):
         assert self.memory.step == before + len(meant)
         self.same()
 
-    @rule(seed=st.integers(0, 2**32), many=st.integers(1, 5))
-    def hold(self, seed: int, many: int) -> None:
+    def holes(self, x: NDArray[np.float32], seed: int, share: float) -> NDArray[np.bool_]:
+        """What was seen of samples, of each at least one value; of some, nothing of whole nodes."""
+        rng = np.random.default_rng(seed + 3)
+        seen = rng.random(x.shape) < share
+        seen[rng.random(len(x)) < 0.3, :2] = False
+        seen[:, -1, -1] = True
+        return seen
+
+    @rule(seed=st.integers(0, 2**32), many=st.integers(1, 5), holes=st.booleans())
+    def hold(self, seed: int, many: int, holes: bool) -> None:
         x = self.draw(seed, many)
-        self.memory.learn(x, hold=True)
-        self.reference.learn_samples(x)
+        seen = self.holes(x, seed, 0.7) if holes else None
+        self.memory.learn(x, hold=True, observed=seen)
+        self.reference.learn_samples(x, seen)
+        self.same()
+
+    @rule(
+        seed=st.integers(0, 2**32),
+        many=st.integers(1, 8),
+        share=st.sampled_from([0.2, 0.9]),
+        rubbish=st.sampled_from([np.nan, np.inf, 1e38]),
+        masked=st.booleans(),
+    )
+    def learn_with_holes(self, seed: int, many: int, share: float, rubbish: float, masked: bool) -> None:
+        x = self.draw(seed, many)
+        seen = self.holes(x, seed, share)
+        given = np.where(seen, x, np.float32(rubbish))
+        if masked:
+            written = self.memory.learn(np.ma.array(given, mask=~seen))
+        else:
+            written = self.memory.learn(given, observed=seen)
+        expected = [self.reference.learn(sample, observed=mask) for sample, mask in zip(x, seen)]
+        for field, name in zip(written, written._fields):
+            np.testing.assert_allclose(field, [getattr(one, name) for one in expected], atol=1e-9)
+        self.same()
+
+    @precondition(lambda self: len(self.memory) > 0)
+    @rule(seed=st.integers(0, 2**32), many=st.integers(1, 8))
+    def forget(self, seed: int, many: int) -> None:
+        living = np.flatnonzero(self.memory.counts)
+        gone = np.random.default_rng(seed).permutation(living)[:many]
+        self.memory.forget(gone if seed % 2 else gone.tolist())
+        for j in gone:
+            self.reference.forget(j)
+        before = fingerprint(self.memory)
+        for wrong in (gone[0], -1, len(self.memory.counts), [gone[-1], 0]):
+            with pytest.raises(IndexError):
+                self.memory.forget(wrong)
+        with pytest.raises(TypeError):
+            self.memory.forget(0.5)  # type: ignore[arg-type]
+        assert fingerprint(self.memory) == before
         self.same()
 
     @rule(seed=st.integers(0, 2**32), many=st.integers(1, 3))
     def memorize(self, seed: int, many: int) -> None:
         x = self.draw(seed, many)
         before = fingerprint(self.memory)
-        if all(node.grown + many <= node.level.capacity for node in self.reference.nodes()):
+        if self.reference.root.free.any():
+            with pytest.raises(ValueError, match="were forgotten"):
+                self.memory.memorize(x)
+        elif all(node.grown + many <= node.level.capacity for node in self.reference.nodes()):
             self.memory.memorize(x)
             self.reference.memorize(x)
             self.same()
@@ -185,7 +235,7 @@ class Machine(RuleBasedStateMachine):
     def same(self) -> None:
         assert_same_state(self.memory, self.reference)
 
-    @precondition(lambda self: self.reference.root.grown)
+    @precondition(lambda self: len(self.memory) > 0)
     @rule(
         **FORMS,
         mask=st.sampled_from(["none", "each", "one", "masked", "nothing"]),
@@ -217,7 +267,7 @@ class Machine(RuleBasedStateMachine):
             self.agree(found, i, self.reference.recall(sample, one, inference))
         assert fingerprint(self.memory) == before
 
-    @precondition(lambda self: self.reference.root.grown)
+    @precondition(lambda self: len(self.memory) > 0)
     @rule(
         seed=st.integers(0, 2**32),
         many=st.integers(1, 3),
@@ -228,13 +278,14 @@ class Machine(RuleBasedStateMachine):
     def rank(self, seed: int, many: int, k: int, masked: bool, inference: str) -> None:
         x, before = self.draw(seed, many), fingerprint(self.memory)
         seen = np.random.default_rng(seed + 2).random(x.shape) < 0.9 if masked else None
-        assert_same_ranking(self.memory, self.reference, x, seen, min(k, self.reference.root.grown), inference)
+        assert_same_ranking(self.memory, self.reference, x, seen, min(k, len(self.memory)), inference)
         assert fingerprint(self.memory) == before
 
     @staticmethod
     def agree(found: Recalled, i: int, expected: Recalled) -> None:
         np.testing.assert_array_equal(np.asarray(found.x)[i], expected.x)
         assert int(found.index[i]) == expected.index
+        assert found.known is None or (np.asarray(found.known)[i] == expected.known).all()
         assert float(found.score[i]) == pytest.approx(expected.score, abs=1e-9)
 
     @rule(**FORMS)
@@ -246,9 +297,16 @@ class Machine(RuleBasedStateMachine):
             expected = self.reference.recognize(sample)
             assert bool(judged.old[i]) == expected.old
             assert float(judged.score[i]) == pytest.approx(expected.score, abs=1e-9)
-        if self.reference.root.grown:
+        if len(self.memory):
             energy = self.memory.energy(given)
             assert [float(e) for e in energy] == pytest.approx([self.reference.energy(s) for s in meant], abs=1e-9)
+            seen = self.holes(meant, seed, 0.5)
+            partly = self.memory.recognize(meant, seen)
+            expected_of = [self.reference.recognize(*pair) for pair in zip(meant, seen)]
+            assert partly.old.tolist() == [one.old for one in expected_of]
+            assert self.memory.energy(meant, seen).tolist() == pytest.approx(
+                [self.reference.energy(sample, observed=mask) for sample, mask in zip(meant, seen)], abs=1e-9
+            )
         else:
             with pytest.raises(EmptyMemoryError):
                 self.memory.energy(given)
@@ -316,8 +374,8 @@ class Machine(RuleBasedStateMachine):
         value = {"nan": np.nan, "half nan": np.nan, "-inf": -np.inf, "beyond": 1.1e15}.get(wrong, np.inf)
         if wrong in ("nan", "inf", "-inf", "beyond", "half inf", "half nan", "bfloat16 inf"):
             bad[spot] = value
-        if verb == "recall" and wrong == "masked":
-            return  # which it takes
+        if verb != "memorize" and wrong == "masked":
+            return  # which they take
         before = fingerprint(self.memory)
         call: Any = getattr(self.memory, "learn" if verb == "hold" else verb)
         more = {"hold": True} if verb == "hold" else {}

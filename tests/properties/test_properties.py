@@ -16,7 +16,7 @@ from sqhn import SQHN, Level
 from sqhn.banks.cpu import prototypes
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state, fingerprint, stored_prototypes
+from tests.helpers import assert_same_state, fingerprint, lower, stored_prototypes
 
 SHAPE = (4, 8)
 VALUES: list[list[float]] = [
@@ -52,15 +52,16 @@ def streams(draw: st.DrawFn, most: int = 30) -> NDArray[np.float32]:
 
 @st.composite
 def trees(draw: st.DrawFn) -> list[Level]:
-    when_full: Any = draw(st.sampled_from(["average", "overwrite", "freeze"]))
+    when_full: Any = draw(st.sampled_from(["average", "overwrite", "oldest", "freeze"]))
     alpha = draw(st.sampled_from([5.0, 1000.0, 1e7]))
-    return [Level(kernel, draw(st.integers(1, 12)), alpha, 1.0, when_full) for kernel in draw(KERNELS)]
+    *below, last = [Level(kernel, draw(st.integers(1, 12)), alpha, 1.0, when_full) for kernel in draw(KERNELS)]
+    return [*map(lower, below), last]
 
 
 @st.composite
 def options(draw: st.DrawFn) -> dict[str, Any]:
     return {
-        "similarity": draw(st.sampled_from(["shifted_cosine", "cosine"])),
+        "similarity": draw(st.sampled_from(["shifted_cosine", "cosine", "euclidean"])),
         "norm": draw(st.sampled_from(["all", "heard"])),
         "mu": draw(st.sampled_from(["mean", "pseudocount"])),
         "propagation": draw(st.sampled_from(["argmax", "max"])),

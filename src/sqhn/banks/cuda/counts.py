@@ -27,7 +27,7 @@ from sqhn.banks.cuda.kernels import counts as kernels
 from sqhn.banks.cuda.neurons import Neurons
 from sqhn.banks.interface import Codes, Sent, State, Support
 from sqhn.banks.rule import OVERWRITE, rules
-from sqhn.banks.saved import check_counts
+from sqhn.banks.saved import check_counts, heard_of
 from sqhn.level import TIE, Level, Options
 
 __all__ = ["Counts"]
@@ -115,6 +115,7 @@ class Counts:
         self.nodes, self.family = (int(side) for side in children.shape)
         self.neurons = Neurons(self.nodes, level, self.place)
         self.heard_only = options.norm == "heard"
+        self.holes = False  # whether a sample was learned that a node did not hear all children of
         self.rules = rules(level, options, top)
         self.S = torch.zeros((self.nodes, 0), dtype=torch.int64, device=self.place)
         limits = (self.nodes, self.family, values, level.capacity)
@@ -169,10 +170,35 @@ class Counts:
     def learn(self, evidence: Codes) -> Sent:
         """Online steps, one after another; room must have been reserved."""
         k, v = self.family_of(evidence)
-        if self.heard_only and bool((v.abs() <= TIE).any()):  # rare: then squares depend on the sample
-            parts = [self._learn(k[:, :, [t]], v[:, :, [t]], True) for t in range(k.shape[2])]
-            return Sent(*(torch.cat(field, 1) for field in zip(*parts)))
-        return self._learn(k, v, False)
+        there = self.heard_family(evidence)
+        if there is not None:
+            self.holes = self.holes or not bool(there.all())
+        elif not self.heard_only or not bool((v.abs() <= TIE).any()):
+            return self._learn(k, v, None)
+        if there is None:
+            there = torch.ones_like(v, dtype=torch.bool)
+        # Rare: then squares depend on the sample.
+        parts = [self._learn(k[:, :, [t]], v[:, :, [t]], there[:, :, [t]]) for t in range(k.shape[2])]
+        sent = Sent(*(torch.cat(field, 1) for field in zip(*(part.fields for part in parts))))
+        return sent._replace(heard=self.hears(evidence))
+
+    def heard_family(self, evidence: Codes) -> Tensor | None:
+        """Whether anything was seen of each child, (nodes, children, batch); None: of all of them."""
+        return None if evidence.heard is None else evidence.heard[self.children]
+
+    def hears(self, evidence: Codes) -> Tensor | None:
+        """Whether anything was seen of what is below each node, (nodes, batch); None: of all of them."""
+        there = self.heard_family(evidence)
+        return None if there is None else there.any(1)
+
+    def forget(self, j: NDArray[np.int64]) -> None:
+        """Free the places of different neurons of the only node."""
+        which = torch.from_numpy(j).to(self.place)
+        self.neurons.forget(which)
+        self.S[0, which] = 0
+        entries = self.entries
+        left = ~torch.isin(entries.fields[3], which)
+        self.old, self.lately = Entries(entries.limits, entries.key[left], entries.count[left]), self.none
 
     def family_of(self, evidence: Codes) -> tuple[Tensor, Tensor]:
         """The children's values and strengths, (nodes, children, batch)."""
@@ -180,10 +206,11 @@ class Counts:
         v = evidence.v
         return k[self.children], torch.nn.functional.hardshrink(v, TIE)[self.children]
 
-    def _learn(self, k: Tensor, v: Tensor, partial: bool) -> Sent:
-        batch, neurons = k.shape[2], self.neurons
+    def _learn(self, k: Tensor, v: Tensor, there: Tensor | None) -> Sent:
+        """there (nodes, children, 1): which children are to be counted, of one sample; None: all, of many."""
+        batch, neurons, partial = k.shape[2], self.neurons, there is not None
         width = min(neurons.room, neurons.most + batch)
-        overlap, shared = self.overlaps(k, v, width)
+        overlap, shared = self.overlaps(k, v, width, there)
         shape = (self.nodes, batch)
         M = torch.empty((*shape, batch), dtype=torch.float64, device=self.place)
         same = torch.empty((*shape, batch), dtype=torch.int32, device=self.place)
@@ -191,26 +218,33 @@ class Counts:
         length, total, sent, a = torch.empty((4, *shape), dtype=torch.float64, device=self.place)
         B, J = power(batch, 16, 1 << 20), power(width, 16, WIDEST)
         kernels.agreements[(batch, self.nodes)](k, v, M, same, length, total, self.family, batch, B=min(B, 1024))
-        heard = heard_shared = hearing = overlap
+        heard = heard_shared = hearing = many = overlap
         sides = self.S.double().sqrt()
-        if partial:
-            loud = (v.abs() > TIE).double()
-            heard = self.heard_squares(v, neurons.room)
+        if there is not None:
+            many = there.sum(1)
+            loud = torch.where(self.partly(v, there)[:, None], v.abs() > TIE, there).double()
+            heard = self.squares_of(v, there, neurons.room)
             heard_shared, hearing, sides = self.overlaps(k, loud, width)[0], loud.sum(1), heard.sqrt()
+        if neurons.gaps:
+            sides = torch.where((neurons.c == 0) & neurons.there(), -1.0, sides.view(neurons.c.shape))
         born = torch.full((self.nodes, neurons.room), -1, dtype=torch.int32, device=self.place)
         kernels.walk[(self.nodes,)](
             (overlap, shared), (M, same), (length, total, neurons.thresholds(batch)), sides,
-            (heard, heard_shared, hearing), (self.S, neurons.c, neurons.mu, neurons.written, neurons.grown), born,
+            (heard, heard_shared, hearing, many),
+            (self.S, neurons.c, neurons.mu, neurons.written, neurons.grown, neurons.free), born,
             (winner, sent, a, kind), (self.family, batch, width, neurons.room), self.rules.capacity,
             self.rules.pseudo, neurons.step + 1, when_full=self.rules.when_full, top=self.rules.top, partial=partial,
-            ONE=width <= J, J=J, B=B, num_warps=WALKERS,
+            gaps=neurons.gaps, ONE=width <= J, J=J, B=B, num_warps=WALKERS,
         )  # fmt: skip
-        self.write(k, winner, kind, born)
+        self.write(k, winner, kind, born, there)
         neurons.learned(batch)
         return Sent(winner, sent, a, kind)
 
-    def overlaps(self, k: Tensor, v: Tensor, width: int) -> tuple[Tensor, Tensor]:
-        """What samples share with neurons, weighed by strengths and plainly; both (nodes, batch, width)."""
+    def overlaps(self, k: Tensor, v: Tensor, width: int, there: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What samples share with neurons, weighed by strengths and plainly; both (nodes, batch, width).
+
+        there (nodes, children, batch): of which children.
+        """
         batch, old, lately = k.shape[2], self.old, self.lately
         _, _, values, neurons = old.limits
         overlap = torch.empty((self.nodes, batch, width), dtype=torch.float64, device=self.place)
@@ -220,16 +254,19 @@ class Counts:
         kernels.ranges[(-(-k.numel() // 256),)](
             keys, (len(old.key), len(lately.key)), k, where, k.numel(), batch, values, neurons, E=256
         )
+        if there is not None:
+            low, high, recent_low, recent_high = where
+            where = low, torch.where(there, high, low), recent_low, torch.where(there, recent_high, recent_low)
         kernels.overlaps[(batch, self.nodes)](
             keys, counts, where, k, v, overlap, shared, self.family, batch, width, values, neurons, E=64, num_warps=2
         )
         return overlap, shared
 
-    def write(self, k: Tensor, winner: Tensor, kind: Tensor, born: Tensor) -> None:
+    def write(self, k: Tensor, winner: Tensor, kind: Tensor, born: Tensor, there: Tensor | None) -> None:
         """Count what the samples of a chunk wrote, and forget what neurons that began anew knew before."""
         batch, room = k.shape[2], self.neurons.room
         _, _, values, neurons = self.old.limits
-        if self.rules.when_full == OVERWRITE:
+        if self.rules.when_full >= OVERWRITE:
             for part in (self.old, self.lately):
                 if some := len(part.key):
                     kernels.forget[(-(-some // 256),)](
@@ -241,6 +278,8 @@ class Counts:
         kernels.enter[(self.family, self.nodes)](
             k, winner, kind, born, key, self.family, batch, values, neurons, room, NEVER=self.old.never, B=B
         )
+        if there is not None:
+            key = torch.where(there, key, self.old.never)
         keys = torch.cat([self.lately.key, key.reshape(-1)]).sort().values
         count = self._ints(len(keys), torch.int32)
         kernels.repeats[(-(-len(keys) // 256),)](keys, count, len(keys), NEVER=self.old.never, E=256)
@@ -253,9 +292,11 @@ class Counts:
         below = self.family_of(evidence)[0][wrote].long()
         n, j = self._n[wrote], k[wrote].long()
         counts = self.entries.lookup(n, self._q, below, j[:, None, None])
-        self.S[n[:, 0, 0], j] += (times * (2 * counts.long() + times)).sum((1, 2))
+        there = self.heard_family(evidence)
+        there = torch.ones_like(below, dtype=torch.bool) if there is None else there[wrote]
+        self.S[n[:, 0, 0], j] += (times * (2 * counts.long() + times) * there).sum((1, 2))
         self.neurons.c[n[:, 0, 0], j] += times
-        key = self.entries.pack(n, self._q, below, j[:, None, None]).reshape(-1)
+        key = self.entries.pack(n, self._q, below, j[:, None, None])[there]
         self.add(key, torch.full_like(key, times, dtype=torch.int32))
         self.neurons.step += times
         self.neurons.written[n[:, 0, 0], j] = self.neurons.step
@@ -278,30 +319,52 @@ class Counts:
         squares.index_put_((n, q, j), entries.count.double().square(), accumulate=True)
         return (v.abs() > TIE).double().mT @ squares
 
+    def partly(self, v: Tensor, there: Tensor | None) -> Tensor:
+        """Of which samples the squares run over the children that are heard, (nodes, batch)."""
+        silent = (v.abs() <= TIE).any(1)
+        if self.heard_only:
+            return silent
+        return torch.zeros_like(silent) if there is None else silent & ~there.all(1)
+
+    def squares_of(self, v: Tensor, there: Tensor | None, width: int) -> Tensor:
+        """The sums of squared counts that samples are compared by: (nodes, batch or 1, width)."""
+        all_ = self.S[:, None, :width].double()
+        if there is None and not self.heard_only:
+            return all_
+        return torch.where(self.partly(v, there)[..., None], self.heard_squares(v, width), all_)
+
     @staticmethod
     def normalize(overlap: Tensor, squares: Tensor, length: Tensor) -> Tensor:
         """h from overlaps, sums of squared counts, and the length of the strengths."""
-        return torch.where(length > 0, overlap / torch.where(length > 0, length * squares.double().sqrt(), 1.0), 0.0)
+        both = length * squares.double().sqrt()
+        return torch.where(both > 0, overlap / torch.where(both > 0, both, 1.0), 0.0)
 
     def best(self, evidence: Codes) -> tuple[Tensor, Tensor]:
         """The winner and its activity at every node, for every sample; both (nodes, batch)."""
         k, v = self.family_of(evidence)
+        there = self.heard_family(evidence)
         width, batch = self.neurons.most, k.shape[2]
         rows = max(1, SCRATCH // (self.nodes * width))
-        parts = [self.best_of(k[..., t : t + rows], v[..., t : t + rows], width) for t in range(0, batch, rows)]
+        parts = []
+        for t in range(0, batch, rows):
+            part = slice(t, t + rows)
+            parts.append(self.best_of(k[..., part], v[..., part], None if there is None else there[..., part], width))
         return together(parts)
 
-    def best_of(self, k: Tensor, v: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    def best_of(self, k: Tensor, v: Tensor, there: Tensor | None, width: int) -> tuple[Tensor, Tensor]:
         k, v = k.contiguous(), v.contiguous()
-        batch = k.shape[2]
+        batch, each = k.shape[2], self.heard_only or there is not None
         with spare(self.place):
             overlap, _ = self.overlaps(k, v, width)
-            squares = self.heard_squares(v, width) if self.heard_only else self.S.double()
+            sides = (self.squares_of(v, there, width) if each else self.S.double()).sqrt()
+            if self.neurons.gaps:
+                gone = (self.neurons.c == 0) & self.neurons.there()
+                sides = torch.where(gone[:, None, :width] if each else gone, -1.0, sides).contiguous()
         winner = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.place)
         h = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.place)
         kernels.best[(batch, self.nodes)](
-            overlap, squares.sqrt(), v.square().sum(1).sqrt(), self.grown, winner, h, batch, width, self.neurons.room,
-            heard=self.heard_only, J=power(width, 16, 1024),
+            overlap, sides, v.square().sum(1).sqrt(), self.grown, winner, h, batch, width, self.neurons.room,
+            heard=each, J=power(width, 16, 1024),
         )  # fmt: skip
         return winner, h
 
@@ -310,10 +373,9 @@ class Counts:
         k, v = self.family_of(evidence)
         most = int(self.grown.max())
         overlap, _ = self.overlaps(k, v, most)
-        squares = self.heard_squares(v, most) if self.heard_only else self.S[:, None, :most]
+        squares = self.squares_of(v, self.heard_family(evidence), most)
         h = self.normalize(overlap, squares, v.square().sum(1).sqrt()[..., None])
-        there = torch.arange(most, device=self.place) < self.grown[:, None, None]
-        return self.device.ranking(torch.where(there, h, -torch.inf), count)
+        return self.device.ranking(torch.where(self.neurons.living(most), h, -torch.inf), count)
 
     def at(self, evidence: Codes, support: Support) -> Tensor:
         """The activity of the neurons that a parent expects."""
@@ -325,7 +387,7 @@ class Counts:
         strengths, values = v[n, :, t], k[n, :, t].long()  # (entries, children)
         counts = self.entries.lookup(n[:, None], self._q[..., 0], values, j[:, None])
         overlap = (strengths * counts).sum(1)
-        squares = self.heard_squares(v, self.neurons.most)[n, t, j] if self.heard_only else self.S[n, j]
+        squares = self.squares_of(v, None, self.neurons.most)[n, t, j] if self.heard_only else self.S[n, j]
         return self.normalize(overlap, squares, strengths.square().sum(1).sqrt())
 
     def max_sum(self, u: Tensor) -> Tensor:
@@ -336,12 +398,29 @@ class Counts:
         n, q, k, j = entries.fields
         child = self.children[n, q]
         reach = u.amax(2)[self.children][:, :, None, :].expand(-1, -1, most, -1).reshape(-1, batch).clone()
-        gain = entries.count[:, None] / self.neurons.c[n, j, None].double() + u[child, :, k]
+        gain = entries.count[:, None] / self.often()[n, j, q, None].double() + u[child, :, k]
         place = (n * self.family + q) * most + j
         reach.scatter_reduce_(0, place[:, None].expand_as(gain), gain, "amax")
         total = reach.view(self.nodes, self.family, most, batch).sum(1).mT
-        there = torch.arange(most, device=self.place) < self.grown[:, None, None]
-        return torch.where(there, total, -torch.inf)
+        total = torch.where(self.neurons.living(most), total, -torch.inf)
+        if self.holes:
+            total[self.grown == 0, :, 0] = 0.0
+        return total
+
+    def often(self) -> Tensor:
+        """How often each neuron heard each child, (nodes, room, children): as often as it was written, or less."""
+        c = self.neurons.c[:, :, None].expand(-1, -1, self.family)
+        if not self.holes:
+            return c
+        n, q, _, j = self.entries.fields
+        return torch.zeros_like(c).index_put_((n, j, q), self.entries.count.long(), accumulate=True)
+
+    def expects(self, j: Tensor, known: Tensor) -> Tensor:
+        """Whether the neurons j (nodes, batch) expect anything of a child, (child nodes, batch); see `CodeBank`."""
+        heard = (self.often()[self._n[:, 0], j.long()] > 0) & known[:, :, None]  # (nodes, batch, children)
+        found = torch.empty((self.children.numel(), j.shape[1]), dtype=torch.bool, device=self.place)
+        found[self.children.reshape(-1)] = heard.mT.reshape(-1, j.shape[1])
+        return found
 
     def support(self, j: Tensor) -> Support:
         """What the neurons j (nodes, batch) expect of every child."""
@@ -357,14 +436,14 @@ class Counts:
         torch.cumsum(sizes, 0, out=start[1:])
         which = torch.repeat_interleave(torch.arange(len(sizes), device=self.place), sizes)
         entry = torch.arange(len(which), device=self.place) - start[which] + begin[which]
-        c = self.neurons.c.gather(1, j.long())[:, None, :].expand(-1, self.family, -1).reshape(-1, batch)[order]
+        c = self.often()[self._n[:, 0], j.long()].mT.reshape(-1, batch)[order]
         value = (key[entry] % values).to(torch.int32)
         return Support(start, value, count[entry] / c.reshape(-1)[which].double())
 
     def probability(self, j: Tensor, k: Tensor) -> Tensor:
         """The probability that the neurons j (nodes, batch) give to their children's values k (child nodes, batch)."""
         counts = self.entries.lookup(self._n, self._q, k[self.children].long(), j.long()[:, None, :])
-        c = self.neurons.c.gather(1, j.long())[:, None, :]
+        c = self.often()[self._n[:, 0], j.long()].mT.clamp(min=1)
         p = torch.empty(k.shape, dtype=torch.float64, device=self.place)
         p[self.children.reshape(-1)] = (counts / c.double()).reshape(-1, k.shape[1])
         return p
@@ -377,11 +456,14 @@ class Counts:
         n, q, k, j = entries.fields
         order = entries.pack_by_neuron(n, q, k, j).argsort()
         rows = torch.stack([n, j, q, k, entries.count.long()], 1)[order]
-        return {"counts": rows.to(torch.int32).cpu().numpy()}
+        counts = rows.to(torch.int32).cpu().numpy()
+        known = {"known": heard_of(counts, self.grown.cpu().numpy(), self.family)} if self.holes else {}
+        return {"counts": counts, **known}
 
     def restore(self, state: State, values: int) -> None:
         """Take over a saved state with child values below `values`; the neurons' own must be in place."""
         rows = check_counts(state, (self.nodes, self.neurons.room, self.family, values))
+        self.holes = "known" in state
         n, j, q, k, count = torch.from_numpy(rows.astype(np.int64)).to(self.place).T
         self.add(self.old.pack(n, q, k, j), count.to(torch.int32))
         self.S = torch.zeros((self.nodes, self.neurons.room), dtype=torch.int64, device=self.place)

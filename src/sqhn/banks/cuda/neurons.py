@@ -17,7 +17,8 @@ __all__ = ["Neurons"]
 class Neurons:
     """Counts, mean activities, last writes and growth of the neurons of a level; (nodes, room), room grows as needed.
 
-    most: an upper bound of the neurons of any node that needs no look at the device.
+    most: an upper bound of the neurons of any node that needs no look at the device. free: how many places of a node
+    were forgotten, and count 0; gaps: whether any ever were.
     """
 
     def __init__(self, nodes: int, level: Level, device: torch.device) -> None:
@@ -26,6 +27,8 @@ class Neurons:
         self.mu = torch.zeros((nodes, 0), dtype=torch.float64, device=device)
         self.written = torch.zeros((nodes, 0), dtype=torch.int64, device=device)
         self.grown = torch.zeros(nodes, dtype=torch.int64, device=device)
+        self.free = torch.zeros(nodes, dtype=torch.int64, device=device)
+        self.gaps = False
         self.step = 0
         self.most = 0
 
@@ -70,6 +73,17 @@ class Neurons:
         """Which places (nodes, room) hold a neuron."""
         return torch.arange(self.room, device=self.device) < self.grown[:, None]
 
+    def living(self, most: int) -> Tensor:
+        """Which of the first places hold a neuron that was not forgotten: (nodes, 1, most)."""
+        there = torch.arange(most, device=self.device) < self.grown[:, None]
+        return (there & (self.c[:, :most] > 0) if self.gaps else there)[:, None, :]
+
+    def forget(self, j: Tensor) -> None:
+        """Free the places of different neurons of the only node."""
+        self.c[0, j], self.mu[0, j], self.written[0, j] = 0, 0.0, 0
+        self.free += len(j)
+        self.gaps = True
+
     def state(self) -> State:
         """What must be saved, as copies: growth, and what is known of the grown, one node after another."""
         there = self.there()
@@ -85,3 +99,5 @@ class Neurons:
         there = self.there()
         for name in KINDS:
             getattr(self, name)[there] = torch.from_numpy(state[name]).to(self.device)
+        self.free = (there & (self.c == 0)).sum(1)
+        self.gaps = bool(self.free.any())

@@ -1,6 +1,9 @@
 """The pattern bank on a GPU: prototypes and their unit vectors, learned a chunk at a time (`kernels.prototypes`).
 
-Memory: twice the prototypes, and for a chunk its products with all neurons and among its samples.
+Samples with holes, and similarity by differences, go another way (`kernels.plain`).
+
+Memory: twice the prototypes, and for a chunk its products with all neurons and among its samples. As much again as the
+prototypes to count how often each value was seen, once one was not.
 """
 
 from __future__ import annotations
@@ -8,16 +11,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sqhn.banks import bounds
 from sqhn.banks.cuda.arrays import enlarge, exact_products, full_precision, power, spare, together
 from sqhn.banks.cuda.device import Cuda
+from sqhn.banks.cuda.kernels import plain
 from sqhn.banks.cuda.kernels import prototypes as kernels
 from sqhn.banks.cuda.neurons import Neurons
 from sqhn.banks.interface import Patches, Sent, State, Support
-from sqhn.banks.rule import rules
+from sqhn.banks.rule import KEPT, rules
 from sqhn.banks.saved import check_prototypes
 from sqhn.level import Level, Options
 
@@ -41,9 +47,11 @@ class Prototypes:
     ) -> None:
         self.device, self.place, self.level = device, device.place, level
         self.nodes, self.size, self.centre = nodes, math.prod(shape), options.centre
+        self.euclidean = options.euclidean
         self.rules = rules(level, options, top)
         self.neurons = Neurons(nodes, level, self.place)
         self.m = torch.zeros((nodes, 0, self.size), device=self.place)
+        self.known: Tensor | None = None  # how often each value was seen, once one was not
         precise = self.size > PLAIN and exact_products(self.place)
         self.unit = torch.zeros(
             (nodes, 0, self.size), dtype=torch.float64 if precise else torch.float32, device=self.place
@@ -69,6 +77,23 @@ class Prototypes:
         """For programs that look at whole vectors."""
         return max(1, min(8, self.size // 256))
 
+    @property
+    def holes(self) -> bool:
+        """Whether a sample with missing values was learned."""
+        return self.known is not None
+
+    @property
+    def prototypes(self) -> tuple[Tensor, Tensor]:
+        """As plain kernels take them."""
+        return self.m, self.m if self.known is None else self.known
+
+    def plainly(self, seen: Tensor | None) -> dict[str, Any]:
+        """What plain kernels are compiled for."""
+        tile = {"J": 16, "D": power(self.size, 16, 128)}
+        return {
+            "masked": seen is not None, "holes": self.holes, "euclidean": self.euclidean, "centre": self.centre, **tile
+        }  # fmt: skip
+
     def chunk_size(self, limit: int) -> int:
         """How many samples to learn at once."""
         width = self.nodes * (min(self.level.capacity, self.neurons.most + limit) + limit)
@@ -87,6 +112,8 @@ class Prototypes:
             self.m, self.unit = enlarge(self.m, 1, room), enlarge(self.unit, 1, room)
             self.m2, self.scale = enlarge(self.m2, 1, room), enlarge(self.scale, 1, room)
             self.moved = enlarge(self.moved, 1, room)
+            if self.known is not None:
+                self.known = enlarge(self.known, 1, room)
             self.neurons.reserve(room)
 
     def settle(self) -> None:
@@ -96,8 +123,12 @@ class Prototypes:
 
     def learn(self, evidence: Patches) -> Sent:
         """Online steps, one after another; room must have been reserved."""
+        if evidence.seen is not None:
+            self.count_values()
+        if self.euclidean or self.holes:
+            return self.learn_plainly(evidence)
         x: Tensor = evidence.x
-        batch, neurons = x.shape[1], self.neurons
+        batch, neurons, gaps = x.shape[1], self.neurons, self.neurons.gaps
         width = min(neurons.room, neurons.most + batch)
         eps = neurons.thresholds(batch)
         shape = (self.nodes, batch)
@@ -107,6 +138,8 @@ class Prototypes:
         J, rest = power(width, 16, WIDEST), self.blocks
         tiles = -(-width // J)
         norm, value = self.m2.sqrt().float(), torch.empty_like(self.m2)
+        if gaps:
+            norm = torch.where(self.m2 < 0, -1.0, norm)
         A, top, Q = self.products(y, facts, norm, width, tiles, J)
         with full_precision():
             gram = torch.bmm(y, y.mT).float()
@@ -117,9 +150,9 @@ class Prototypes:
         sums = torch.empty((*shape, 4), dtype=torch.float64, device=self.place)
         kernels.walk[(self.nodes,)](
             (A, top, gram), (x, xx, facts, eps), (self.m, norm, self.scale, self.moved),
-            (neurons.c, neurons.written, neurons.grown), (first, last, visits), outcome, value,
+            (neurons.c, neurons.written, neurons.grown, neurons.free), (first, last, visits), outcome, value,
             (batch, A.shape[2], tiles, neurons.room, self.size), self.rules.capacity, math.sqrt(self.size),
-            self.error + bounds.gamma(8), neurons.step + 1, when_full=self.rules.when_full, Q=Q, J=J,
+            self.error + bounds.gamma(8), neurons.step + 1, when_full=self.rules.when_full, gaps=gaps, Q=Q, J=J,
             T=power(tiles, 1, 1 << 20), B=power(batch, 16, 1 << 20), num_warps=WALKERS, **rest,
         )  # fmt: skip
         kernels.replay[(2 * batch, self.nodes)](
@@ -128,6 +161,38 @@ class Prototypes:
         )  # fmt: skip
         neurons.learned(batch)
         return Sent(k, v, a, kind)
+
+    def learn_plainly(self, evidence: Patches) -> Sent:
+        """The same from the vectors alone."""
+        x, seen = evidence
+        batch, neurons = x.shape[1], self.neurons
+        k, kind = torch.empty((2, self.nodes, batch), dtype=torch.int32, device=self.place)
+        a, v = torch.empty((2, self.nodes, batch), dtype=torch.float64, device=self.place)
+        plain.walk[(self.nodes,)](
+            (x, x if seen is None else seen.byte(), neurons.thresholds(batch)), self.prototypes,
+            (neurons.c, neurons.mu, neurons.written, neurons.grown, neurons.free), (k, v, a, kind),
+            torch.empty_like(self.m2), (batch, neurons.room, self.size), self.rules.capacity, self.rules.pseudo,
+            neurons.step + 1, when_full=self.rules.when_full, top=self.rules.top, num_warps=8, **self.plainly(seen),
+        )  # fmt: skip
+        neurons.learned(batch)
+        n, t = torch.nonzero(kind != KEPT, as_tuple=True)
+        self.derive(*torch.unique(torch.stack([n, k[n, t].long()]), dim=1))
+        return Sent(k, v, a, kind, None if seen is None else seen.any(2))
+
+    def count_values(self) -> None:
+        """Count from now on how often each value was seen: so far as often as its neuron."""
+        if self.known is None:
+            with spare(self.place):
+                self.known = self.neurons.c.int()[:, :, None].expand(-1, -1, self.size).contiguous()
+
+    def forget(self, j: NDArray[np.int64]) -> None:
+        """Free the places of different neurons of the only node."""
+        which = torch.from_numpy(j).to(self.place)
+        self.neurons.forget(which)
+        self.m[0, which], self.unit[0, which] = self.centre, 0.0
+        self.m2[0, which], self.scale[0, which], self.moved[0, which] = -1.0, 0.0, 0
+        if self.known is not None:
+            self.known[0, which] = 0
 
     def products(
         self, y: Tensor, facts: Tensor, norm: Tensor, width: int, tiles: int, J: int
@@ -149,11 +214,11 @@ class Prototypes:
                 some = torch.bmm(y[part], self.unit[part, :width].mT)
             about = facts[part], norm[part]
             kernels.arrange[(-(-width // 256), A.shape[1], len(some))](
-                some, *about, A[part], batch, width, wide, norm.shape[1], Q=Q, J=256
+                some, *about, A[part], batch, width, wide, norm.shape[1], gaps=self.neurons.gaps, Q=Q, J=256
             )
             if tiles > 1:
                 kernels.tops[(tiles, len(some) * batch)](
-                    some, *about, top[part], batch, width, norm.shape[1], tiles, J=J
+                    some, *about, top[part], batch, width, norm.shape[1], tiles, gaps=self.neurons.gaps, J=J
                 )
         return A, top, Q
 
@@ -177,10 +242,17 @@ class Prototypes:
         x: Tensor = evidence.x
         n = torch.arange(self.nodes, device=self.place)[wrote]
         j = k[wrote].long()
+        if evidence.seen is not None:
+            self.count_values()
         for t in range(x.shape[1]):
             self.neurons.c[n, j] += 1
-            m = self.m[n, j]
-            self.m[n, j] = m + (x[n, t] - m) / self.neurons.c[n, j, None].float()
+            m, often = self.m[n, j], self.neurons.c[n, j, None]
+            there = torch.ones_like(m, dtype=torch.bool) if evidence.seen is None else evidence.seen[n, t]
+            if self.known is not None:
+                self.known[n, j] += there
+                often = self.known[n, j]
+            moved = m + (x[n, t] - m) / often.clamp(min=1).float()
+            self.m[n, j] = torch.where(there, torch.where(often == 1, x[n, t], moved), m)
         self.derive(n, j)
         self.neurons.step += x.shape[1]
         self.neurons.written[n, j] = self.neurons.step
@@ -190,6 +262,8 @@ class Prototypes:
         new = self.neurons.append(evidence.x.shape[1])
         n = torch.arange(self.nodes, device=self.place)[:, None].expand_as(new)
         self.m[n, new] = evidence.x
+        if self.known is not None:
+            self.known[n, new] = 1
         self.derive(n.reshape(-1), new.reshape(-1))
 
     def derive(self, n: Tensor, j: Tensor) -> None:
@@ -205,6 +279,9 @@ class Prototypes:
 
     def best(self, evidence: Patches) -> tuple[Tensor, Tensor]:
         """The winner and its similarity at every node, for every sample; both (nodes, batch)."""
+        if self.euclidean:
+            k, v = self.ranking(evidence, 1)
+            return k[..., 0], v[..., 0]
         x: Tensor = evidence.x
         seen = evidence.seen
         batch, width = x.shape[1], self.neurons.most
@@ -229,9 +306,10 @@ class Prototypes:
             A = torch.bmm(y, unit.mT)
         value = torch.empty(A.shape, dtype=torch.float64, device=self.place)
         kernels.best[(batch, self.nodes)](
-            A, squares if masked else A, (x, x if seen is None else seen.byte(), xx), self.m, self.grown, value, k, v,
-            (batch, width, self.neurons.room, self.size), self.masked_error if masked else self.error, masked=masked,
-            J=power(width, 16, 1024), num_warps=max(4, self.warps), **self.blocks,
+            A, squares if masked else A, (x, x if seen is None else seen.byte(), xx), self.m, self.m2, self.grown,
+            value, k, v, (batch, width, self.neurons.room, self.size), self.masked_error if masked else self.error,
+            masked=masked, gaps=self.neurons.gaps, J=power(width, 16, 1024), num_warps=max(4, self.warps),
+            **self.blocks,
         )  # fmt: skip
         return k, v
 
@@ -248,9 +326,28 @@ class Prototypes:
 
     def activity(self, evidence: Patches) -> Tensor:
         """The similarity of every neuron: (nodes, batch, most grown), minus infinity where a node has fewer."""
+        most = int(self.grown.max())
+        s = self.differences(evidence, most) if self.euclidean else self.cosines(evidence, most)
+        s = torch.where(self.neurons.living(most), s, -torch.inf)
+        if self.holes:
+            s[self.grown == 0, :, 0] = 0.0
+        return s
+
+    def differences(self, evidence: Patches, most: int) -> Tensor:
+        """By differences, of every place."""
+        x, seen = evidence.x.contiguous(), evidence.seen
+        s = torch.empty((*x.shape[:2], most), dtype=torch.float64, device=self.place)
+        how = self.plainly(seen)
+        plain.activity[(-(-most // how["J"]), x.shape[1], self.nodes)](
+            (x, x if seen is None else seen.byte().contiguous()), self.prototypes, self.neurons.c, s,
+            (x.shape[1], self.neurons.room, most, self.size), num_warps=4, **how,
+        )  # fmt: skip
+        return s
+
+    def cosines(self, evidence: Patches, most: int) -> Tensor:
+        """By cosines, of every place."""
         x: Tensor = evidence.x
         seen = evidence.seen
-        most = int(self.grown.max())
         centre = self.centre
         u = self.m[:, :most].double() - centre
         y = x.double() - centre
@@ -258,20 +355,23 @@ class Prototypes:
         if seen is not None:
             y = torch.where(seen, y, 0.0)
             mm = torch.where(seen.all(2, keepdim=True), mm, torch.bmm(seen.double(), u.square().mT))
-        own, length = y.square().sum(2, keepdim=True).sqrt(), mm.sqrt()
+        own, length = y.square().sum(2, keepdim=True).sqrt(), mm.clamp(min=0).sqrt()
         both = own * length
         cosine = torch.where(both > 0, torch.bmm(y, u.mT) / torch.where(both > 0, both, 1.0), (own == length).double())
         s = centre + (1 - centre) * cosine
-        if seen is not None:
-            s = torch.where(seen.any(2, keepdim=True), s, 0.0)
-        there = torch.arange(most, device=self.place) < self.grown[:, None, None]
-        return torch.where(there, s, -torch.inf)
+        return s if seen is None else torch.where(seen.any(2, keepdim=True), s, 0.0)
 
     def at(self, evidence: Patches, support: Support) -> Tensor:
         """The similarity of the neurons that a parent expects."""
         x: Tensor = evidence.x
         seen = evidence.seen
         s = torch.empty(len(support.value), dtype=torch.float64, device=self.place)
+        if self.euclidean:
+            plain.at[(x.shape[1], self.nodes)](
+                (x, x if seen is None else seen.byte()), self.prototypes, support.start, support.value, s,
+                (x.shape[1], self.neurons.room, self.size), num_warps=4, **self.plainly(seen),
+            )  # fmt: skip
+            return s
         kernels.at[(x.shape[1], self.nodes)](
             (x, x if seen is None else seen.byte(), self.measured(x, seen)[1]), self.m, support.start, support.value,
             s, x.shape[1], self.neurons.room, self.size, masked=seen is not None, num_warps=self.warps, **self.blocks,
@@ -287,18 +387,30 @@ class Prototypes:
         """The prototypes of neurons k (nodes, batch): (nodes, batch, size)."""
         return self.m[torch.arange(self.nodes, device=self.place)[:, None], k.long()]
 
+    def knows(self, k: Tensor) -> Tensor:
+        """Which values of the neurons k (nodes, batch) were ever seen: (nodes, batch, size)."""
+        n, j = torch.arange(self.nodes, device=self.place)[:, None], k.long()
+        if self.known is not None:
+            return self.known[n, j] > 0
+        return (self.neurons.c[n, j] > 0)[:, :, None].expand(-1, -1, self.size).clone()
+
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def state(self) -> State:
         """What must be saved: the grown prototypes of all nodes, one after another."""
-        return {"prototypes": self.m[self.neurons.there()].cpu().numpy()}
+        found = {"prototypes": self.m} if self.known is None else {"prototypes": self.m, "known": self.known}
+        return {name: array[self.neurons.there()].cpu().numpy() for name, array in found.items()}
 
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
         """Take over a saved state; the neurons' own (counts and growth) must be in place."""
-        check_prototypes(state["prototypes"], int(self.grown.sum()), self.size)
+        check_prototypes(state, self.size, self.centre)
         room = self.neurons.room
         for name in ("m", "unit", "m2", "scale", "moved"):
             setattr(self, name, enlarge(getattr(self, name), 1, room))
         n, j = torch.nonzero(self.neurons.there(), as_tuple=True)
         self.m[n, j] = torch.from_numpy(state["prototypes"]).to(self.place)
+        if "known" in state:
+            self.known = torch.zeros(self.m.shape, dtype=torch.int32, device=self.place)
+            self.known[n, j] = torch.from_numpy(state["known"]).to(self.place)
         self.derive(n, j)
+        self.m2[n, j] = torch.where(self.neurons.c[n, j] > 0, self.m2[n, j], -1.0)

@@ -145,8 +145,12 @@ def agreements(k, v, M, same, length, total, family, batch, B: tl.constexpr):
 
 @triton.jit
 def activity(overlap, side, length):
-    """h from the strengths times counts that agree, the root of the squared counts, and the length of the strengths."""
-    return over(overlap, tl.maximum(length * side, 1e-30))  # where nothing is heard, nothing agrees: 0
+    """h from the strengths times counts that agree, the root of the squared counts, and the length of the strengths.
+
+    A root of -1 is that of a neuron that was forgotten: minus infinity.
+    """
+    h = over(overlap, tl.maximum(length * side, 1e-30))  # where nothing is heard, nothing agrees: 0
+    return tl.where(side < 0, -float("inf"), h)
 
 
 @triton.jit
@@ -163,15 +167,15 @@ def first_best(h, i, best):
 @triton.jit(do_not_specialize=["step"])
 def walk(
     with_neurons, among, samples, sides, partly, neurons, born, outcome, sizes, capacity, pseudo, step,
-    when_full: tl.constexpr, top: tl.constexpr, partial: tl.constexpr, ONE: tl.constexpr,
+    when_full: tl.constexpr, top: tl.constexpr, partial: tl.constexpr, gaps: tl.constexpr, ONE: tl.constexpr,
     J: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The decisions of a chunk at one node, one sample after another.
 
     sides (nodes, room) are the roots of S; born (nodes, room), -1 before: the sample that a neuron began with in this
-    chunk, if any. kind is what became of a sample. If partial, the chunk is one sample, of whose children `hearing`
-    (nodes, 1) are not silent; heard (nodes, 1, room) are the sums of squared counts over those and sides their roots,
-    heard_shared their overlaps.
+    chunk, if any. kind is what became of a sample. If partial, the chunk is one sample: `many` (nodes, 1) of the
+    children count, `hearing` (nodes, 1) are in the norm; heard (nodes, 1, room) are the sums of squared counts over
+    those and sides their roots, heard_shared their overlaps. If there are gaps, sides are -1 in free places.
 
     A step waits for memory once: what the next one needs is loaded together with what is known about the neuron. If
     ONE, J neurons are all there are, and their counts are kept at hand.
@@ -179,8 +183,8 @@ def walk(
     overlap, shared = with_neurons
     M, same = among
     length, total, eps = samples
-    heard, heard_shared, hearing = partly
-    S, c, mu, written, grown = neurons
+    heard, heard_shared, hearing, many = partly
+    S, c, mu, written, grown, free = neurons
     k, v, a, kind = outcome
     family, batch, width, room = sizes
     n = tl.program_id(0).to(tl.int64)
@@ -190,6 +194,12 @@ def walk(
     sides_n, written_n = sides + n * room, written + n * room
     length_n, total_n = length + n * batch, total + n * batch
     G = tl.load(grown + n).to(tl.int32)
+    F = G * 0
+    if gaps:
+        F = tl.load(free + n).to(tl.int32)
+    counted = family
+    if partial:
+        counted = tl.load(many + n).to(tl.int32)
     later = tl.arange(0, B)
     lane = tl.arange(0, J)
     if ONE:
@@ -218,7 +228,11 @@ def walk(
         if G == 0:
             j = G * 0
             h = long * 0 - float("inf")
-        to, what = written_to(h < threshold, j, G, c_n, written_n, capacity, when_full, J)
+        to, what = written_to(h < threshold, j, G, F, c_n, written_n, capacity, when_full, gaps, J)
+        if partial:  # of whom nothing was seen, nothing is learned
+            to = tl.where(counted > 0, to, 0)
+            what = tl.where(counted > 0, what, _KEPT)
+            h = tl.where(counted > 0, h, 0.0)
         # What is known about the neuron, what it shares with the samples to come, and the next sample.
         soon = tl.minimum(t + 1, batch - 1)
         ahead = (later > t) & (later < tl.where(what == _KEPT, 0, batch))
@@ -236,15 +250,15 @@ def walk(
         threshold_soon = tl.load(eps + soon) - _TIE
         tl.debug_barrier()  # all have read what is written now
         if what != _KEPT:
-            if what == _BECAME:
+            if what >= _BECAME:
                 used = used * 0 + 1
-                squares = squares * 0 + family
+                squares = squares * 0 + counted
                 own = strength
                 was = long * 0 + 1.0
                 tl.store(born_n + to, t)
             else:
                 used = used + 1
-                squares = squares + 2 * agreed + family
+                squares = squares + 2 * agreed + counted
                 own = own + strength
                 gain += old
                 gain_soon += old_soon
@@ -262,10 +276,12 @@ def walk(
                 side_of = tl.where(lane == to, side, side_of)
             else:
                 tl.store(sides_n + to, side)
+            if gaps:
+                F = tl.where((what == _BECAME) & (to < G), F - 1, F)
             G = tl.maximum(G, to + 1)
         sent = h
         if top:
-            if what == _BECAME:
+            if what >= _BECAME:
                 sent = long * 0 + 1.0
         else:
             louder = squares.to(tl.float64)
@@ -276,6 +292,8 @@ def walk(
                 elif what == _KEPT:
                     louder = tl.load(heard + n * room + to)
             sent = activity(own, root(louder), long)
+            if partial:
+                sent = tl.where(counted > 0, sent, 0.0)
         tl.store(k + n * batch + t, to)
         tl.store(v + n * batch + t, sent)
         tl.store(a + n * batch + t, h)
@@ -284,6 +302,8 @@ def walk(
         long, strength, threshold = long_soon, strength_soon, threshold_soon
         tl.debug_barrier()
     tl.store(grown + n, G)
+    if gaps:
+        tl.store(free + n, F)
 
 
 @triton.jit
@@ -303,8 +323,8 @@ def best(overlap, sides, length, grown, k, h, batch, width, room, heard: tl.cons
         i = b + tl.arange(0, J)
         top = tl.maximum(top, activities(row, sides_t, i, G, long))
     most = tl.max(top)
-    j = G * 0 + _LAST
-    value = most * 0
+    j = tl.where(G > 0, _LAST, 0)
+    value = long * 0
     for b in range(0, G, J):
         i = b + tl.arange(0, J)
         some = activities(row, sides_t, i, G, long)

@@ -35,6 +35,7 @@ __all__ = ["arrange", "at", "best", "measure", "replay", "tops", "walk"]
 _KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
 _TIE, _U, _BRIEF = tl.constexpr(TIE), tl.constexpr(U), tl.constexpr(BRIEF * BRIEF)
 _LAST, _OVERWRITE = tl.constexpr(2**31 - 1), tl.constexpr(OVERWRITE)
+_GONE = tl.constexpr(-4.0)  # less than the cosine of a neuron that is there
 
 
 def in_triton(bound):
@@ -109,28 +110,35 @@ def cell(t, i, width, Q: tl.constexpr):
 
 
 @triton.jit
-def arrange(products, facts, norm, A, batch, width, wide, room, Q: tl.constexpr, J: tl.constexpr):
+def arrange(
+    products, facts, norm, A, batch, width, wide, room, gaps: tl.constexpr, Q: tl.constexpr, J: tl.constexpr
+):  # fmt: skip
     """Put the products (nodes, batch, width) of Q samples of one node with J neurons in the order of `cell`.
 
-    There a row has `wide` of them, of which those that are not there are 0.
+    There a row has `wide` of them, of which those that are not there are 0; in free places they are less than any.
     """
     t, n = Q * tl.program_id(1) + tl.arange(0, Q)[None, :], tl.program_id(2).to(tl.int64)
     i = tl.program_id(0) * J + tl.arange(0, J)[:, None]
     p = tl.load(products + (n * batch + t) * width + i, mask=(t < batch) & (i < width), other=0.0)
     long = tl.load(facts + 2 * (n * batch + t), mask=t < batch, other=0.0)
-    p = tl.where((long < 0) & (tl.load(norm + n * room + i, mask=i < width, other=1.0) == 0), 1.0, p)
+    own = tl.load(norm + n * room + i, mask=i < width, other=1.0)
+    p = tl.where((long < 0) & (own == 0), 1.0, p)
+    if gaps:
+        p = tl.where(own < 0, _GONE, p)
     A_n = A + n * ((batch + Q - 1) // Q * Q) * wide
     tl.store(A_n + cell(t, i, wide, Q), p.to(tl.float32), mask=i + 0 * t < wide)
 
 
 @triton.jit
-def tops(products, facts, norm, top, batch, width, room, tiles, J: tl.constexpr):
+def tops(products, facts, norm, top, batch, width, room, tiles, gaps: tl.constexpr, J: tl.constexpr):
     """The largest product of one sample with each J neurons: top (nodes * batch, tiles)."""
     tile, place = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = tile * J + tl.arange(0, J)
     p = tl.load(products + place * width + i, mask=i < width, other=-float("inf"))
     if tl.load(facts + 2 * place) < 0:
         p = tl.where(tl.load(norm + place // batch * room + i, mask=i < width, other=1.0) == 0, 1.0, p)
+    if gaps:
+        p = tl.where(tl.load(norm + place // batch * room + i, mask=i < width, other=1.0) < 0, _GONE, p)
     tl.store(top + place * tiles + tile, tl.max(p).to(tl.float32))
 
 
@@ -182,15 +190,15 @@ def measure(
 @triton.jit(do_not_specialize=["step"])
 def walk(
     products, samples, prototypes, neurons, visits, outcome, value, sizes, capacity, root_size, error, step,
-    when_full: tl.constexpr, centre: tl.constexpr, Q: tl.constexpr, J: tl.constexpr, T: tl.constexpr, B: tl.constexpr,
-    D: tl.constexpr,
+    when_full: tl.constexpr, gaps: tl.constexpr, centre: tl.constexpr, Q: tl.constexpr, J: tl.constexpr,
+    T: tl.constexpr, B: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The decisions of a chunk at one node, one sample after another.
 
     error bounds the relative error of A and gram. norm, scale and moved are those that the products stand for: a
     neuron's length, what it was added up from, and how often it moved. value (nodes, room) is scratch. Where a row of A
     has more than one tile of J neurons, top (nodes, batch, tiles) bounds the products of each tile from above. step is
-    that of the first sample.
+    that of the first sample. If there are gaps, norm is -1 where a neuron was forgotten.
 
     A step waits for memory once: what the next one needs is loaded together with what is known about the neuron, or
     before. All of it is float32, whose errors `slack` covers: that of the products, of this arithmetic, and of what the
@@ -199,7 +207,7 @@ def walk(
     A, top, gram = products
     x, xx, facts, eps = samples
     m, norm, scale, moved = prototypes
-    c, written, grown = neurons
+    c, written, grown, free = neurons
     first, last, next_ = visits
     k, looked, kind, count = outcome
     batch, width, tiles, room, size = sizes
@@ -212,6 +220,9 @@ def walk(
     first_n, last_n, next_n = first + n * room, last + n * room, next_ + 2 * n * batch
     k_n, looked_n, kind_n, count_n = k + n * batch, looked + n * batch, kind + n * batch, count + n * batch
     G = tl.load(grown + n).to(tl.int32)
+    F = G * 0
+    if gaps:
+        F = tl.load(free + n).to(tl.int32)
     later = tl.arange(0, B)
     lane = tl.arange(0, J)
     tile = tl.arange(0, T)
@@ -230,7 +241,7 @@ def walk(
         flat = long < 0
         j = G * 0
         below = need > 0
-        if G > 0:
+        if G > F:
             if T == 1:
                 high, j, second = best_two(tl.where(lane < G, row, -float("inf")), lane)
             else:
@@ -248,7 +259,7 @@ def walk(
             alone = flat & (high + slack < 0.5)  # no neuron is flat: its cosine with all of them is 0
             near = (second >= bar) & (alone == 0)
             below = tl.where(alone, need > 0, high + slack < need)
-            if capacity > G or when_full == _OVERWRITE:  # elsewhere it does not matter what is below
+            if capacity > G - F or when_full >= _OVERWRITE:  # elsewhere it does not matter what is below
                 near = near | ((below == 0) & (alone == 0) & (high - slack < need))
             if near:
                 # Every neuron that may be best, in float64.
@@ -263,6 +274,8 @@ def walk(
                     while rest > 0:
                         at_ = tl.min(tl.where(open_ & (i > at_), i, _LAST)).to(tl.int32)
                         s = exactly(at_, t, square, x_n, m_n, first_n, next_n, kind_n, count_n, size, centre, D)
+                        if gaps:
+                            s = tl.where(tl.load(norm_n + at_) < 0, -float("inf"), s)
                         tl.store(value_n + at_, s)
                         best_ = tl.maximum(best_, s)
                         rest -= 1
@@ -275,7 +288,7 @@ def walk(
                     earliest = tl.minimum(earliest, tl.where(s >= best_ - _TIE, i, _LAST))
                 j = tl.minimum(tl.min(earliest), G - 1).to(tl.int32)
                 below = tl.load(value_n + j) < tl.load(eps + t) - _TIE
-        to, what = written_to(below | (G == 0), j, G, c_n, written_n, capacity, when_full, J)
+        to, what = written_to(below | (G == F), j, G, F, c_n, written_n, capacity, when_full, gaps, J)
         # What is known about the neuron, its products with the samples to come, and the next sample.
         ahead = (later > t) & (later < tl.where(what == _KEPT, 0, batch))
         old = tl.load(A_n + cell(later, to, width, Q), mask=ahead, other=0.0)
@@ -286,16 +299,16 @@ def walk(
         g_next = tl.load(gram_n + soon * batch + later, mask=later < batch, other=0.0)
         long_soon, need_soon = sample(facts_n + 2 * soon)
         tl.debug_barrier()  # all have read what is written now
-        seen, born = tl.where(G > 0, j, -1), tl.where(what == _BECAME, to, -1)
+        seen, born = tl.where(G > F, j, -1), tl.where(what >= _BECAME, to, -1)
         if what != _KEPT:
-            used = tl.where(what == _BECAME, 1, used + 1)
-            turns = tl.where(what == _BECAME, 0, turns + 1)
+            used = tl.where(what >= _BECAME, 1, used + 1)
+            turns = tl.where(what >= _BECAME, 0, turns + 1)
             r = 1.0 / used.to(tl.float32)
-            keep, add = (1 - r) * was, r * tl.maximum(long, 0.0)
+            keep, add = (1 - r) * tl.maximum(was, 0.0), r * tl.maximum(long, 0.0)
             wide = (1 - r) * wide + add
             square = tl.maximum(keep * keep + 2 * keep * add * p + add * add, 0.0)
             unit = tl.where(square > 0, tl.rsqrt(tl.maximum(square, 1e-30)), 0.0)
-            anew, still = what == _BECAME, add == 0  # what has no length moves nothing
+            anew, still = what >= _BECAME, add == 0  # what has no length moves nothing
             of_old = tl.where(anew, 0.0, tl.where(still, 1.0, keep * unit))
             of_new = tl.where(anew, 1.0, tl.where(still, 0.0, add * unit))
             corrected = of_old * old + of_new * (g + flats * tl.where(flat, 1.0, 0.0))  # both flat: 1
@@ -323,13 +336,17 @@ def walk(
         tl.store(k_n + t, to)
         tl.store(kind_n + t, what)
         tl.store(count_n + t, used)
-        G = tl.where(what == _BECAME, tl.maximum(G, to + 1), G)
+        if gaps:
+            F = tl.where((what == _BECAME) & (to < G), F - 1, F)
+        G = tl.where(what >= _BECAME, tl.maximum(G, to + 1), G)
         g = g_next
         if T == 1:
             row = next_row
         long, need = long_soon, need_soon
         tl.debug_barrier()
     tl.store(grown + n, G)
+    if gaps:
+        tl.store(free + n, F)
 
 
 @triton.jit
@@ -427,7 +444,7 @@ def replay(
             what = tl.load(kind_n + t)
             if what == _AVERAGED:
                 mean += (s - mean) / (tl.load(count_n + t) + pseudo)
-            if what != _BECAME:
+            if what < _BECAME:
                 sent = s
                 if not top:
                     sent = similarity(tl.load(sums_n + 4 * t + 2), own, tl.load(sums_n + 4 * t + 3), centre)
@@ -463,29 +480,29 @@ def evaluate(j, x_t, seen_t, xx, m_n, size, masked: tl.constexpr, centre: tl.con
 
 @triton.jit
 def best(
-    A, squares, samples, m, grown, value, k, v, sizes, error,
-    masked: tl.constexpr, centre: tl.constexpr, J: tl.constexpr, D: tl.constexpr,
+    A, squares, samples, m, m2, grown, value, k, v, sizes, error,
+    masked: tl.constexpr, gaps: tl.constexpr, centre: tl.constexpr, J: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The winner and its similarity for one sample at one node; value (nodes, batch, width) is scratch.
 
     If masked, xx and A run over what was observed (xx is negative where nothing was), and squares (nodes, batch, width)
-    are the squared lengths of the neurons' unit vectors there.
+    are the squared lengths of the neurons' unit vectors there. If there are gaps, m2 is negative in free places.
     """
     x, seen, xx = samples
     batch, width, room, size = sizes
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
     row, value_t = A + place * width, value + place * width
-    x_t, seen_t, m_n = x + place * size, seen + place * size, m + n * room * size
+    x_t, seen_t, m_n, m2_n = x + place * size, seen + place * size, m + n * room * size, m2 + n * room
     own = tl.load(xx + place)
     G = tl.load(grown + n).to(tl.int32)
     j = G * 0
-    s = own * 0 + centre
-    if own >= 0:
+    s = own * 0
+    if (own >= 0) & (G > 0):
         high = tl.full([J], -float("inf"), tl.float64)
         where = tl.zeros([J], tl.int32)
         for b in range(0, G, J):
-            p = products(row, squares + place * width, b, G, masked, J)
+            p = products(row, squares + place * width, m2_n, b, G, masked, gaps, J)
             where = tl.where(p > high, b + tl.arange(0, J), where)
             high = tl.maximum(high, p)
         j = tl.minimum(tl.min(tl.where(high >= tl.max(high), where, _LAST)), G - 1).to(tl.int32)
@@ -497,16 +514,16 @@ def best(
         others = tl.zeros([J], tl.int32)
         for b in range(0, G, J):
             i = b + tl.arange(0, J)
-            p = products(row, squares + place * width, b, G, masked, J)
-            others += ((p >= bar) & (i < G) & (i != done)).to(tl.int32)
+            p = products(row, squares + place * width, m2_n, b, G, masked, gaps, J)
+            others += ((p >= bar) & (p > -float("inf")) & (i != done)).to(tl.int32)
         winner = j
         s = top
         if tl.sum(others) > 0:
             best_ = top
             for b in range(0, G, J):
                 i = b + tl.arange(0, J)
-                p = products(row, squares + place * width, b, G, masked, J)
-                open_ = (p >= bar) & (i < G) & (i != done)
+                p = products(row, squares + place * width, m2_n, b, G, masked, gaps, J)
+                open_ = (p >= bar) & (p > -float("inf")) & (i != done)
                 rest = tl.sum(open_.to(tl.int32))
                 at_ = b - 1
                 while rest > 0:
@@ -520,28 +537,34 @@ def best(
             s = tl.where(top >= best_ - _TIE, top, own * 0)
             for b in range(0, G, J):
                 i = b + tl.arange(0, J)
-                p = products(row, squares + place * width, b, G, masked, J)
-                open_ = (p >= bar) & (i < G) & (i != done)
+                p = products(row, squares + place * width, m2_n, b, G, masked, gaps, J)
+                open_ = (p >= bar) & (p > -float("inf")) & (i != done)
                 found = tl.load(value_t + i, mask=open_, other=-float("inf"))
                 at_ = tl.min(tl.where(found >= best_ - _TIE, i, 2147483647)).to(tl.int32)
                 if at_ < winner:
                     winner = at_
                     s = tl.load(value_t + at_)
         j = winner
-    else:
-        s = own * 0  # nothing was observed: silent
+    elif gaps:  # nothing was observed: silent
+        for b in range(0, G, J):
+            i = G - 1 - b - tl.arange(0, J)
+            alive = tl.load(m2_n + i, mask=i >= 0, other=-1.0) >= 0
+            some = tl.min(tl.where(alive, i, _LAST)).to(tl.int32)
+            j = tl.where(some < _LAST, some, j)
     tl.store(k + place, j)
     tl.store(v + place, s)
 
 
 @triton.jit
-def products(row, squares, b, G, masked: tl.constexpr, J: tl.constexpr):
+def products(row, squares, m2, b, G, masked: tl.constexpr, gaps: tl.constexpr, J: tl.constexpr):
     """Cosines of the neurons from b on, in float64: minus infinity where there are none, infinity where unknown."""
     i = b + tl.arange(0, J)
     p = tl.load(row + i, mask=i < G, other=0.0).to(tl.float64)
     if masked:
         left = tl.load(squares + i, mask=i < G, other=1.0).to(tl.float64)
         p = tl.where(left < _BRIEF, float("inf"), p / tl.sqrt(tl.maximum(left, _BRIEF)))
+    if gaps:
+        p = tl.where(tl.load(m2 + i, mask=i < G, other=0.0) < 0, -float("inf"), p)
     return tl.where(i < G, p, -float("inf"))
 
 

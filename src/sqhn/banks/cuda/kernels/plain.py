@@ -1,0 +1,201 @@
+"""The pattern bank's kernels on a GPU where products do not help: samples with holes, and similarity by differences.
+
+Every neuron is compared with every sample in float64, from the stored vectors. A chunk is learned in one kernel,
+`walk`, one program per node, one sample after another.
+
+In all kernels: `x` patches (nodes, batch, size), and if masked `seen`, which of their values were observed; `m`
+prototypes (nodes, room, size), and if there are holes `known`, how often each of their values was seen; `c` counts, 0
+where a neuron was forgotten.
+"""
+
+# Triton reads these functions as its own language.
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from sqhn.banks.cuda.kernels.neurons import written_to
+from sqhn.banks.cuda.kernels.prototypes import moved_by, similarity
+from sqhn.banks.rule import AVERAGED, BECAME, KEPT
+from sqhn.level import TIE
+
+__all__ = ["activity", "at", "walk"]
+
+_KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
+_TIE, _LAST = tl.constexpr(TIE), tl.constexpr(2**31 - 1)
+
+
+@triton.jit
+def compare(j, there, x_t, seen_t, m_n, known_n, size,
+            masked: tl.constexpr, holes: tl.constexpr, euclidean: tl.constexpr, centre: tl.constexpr,
+            J: tl.constexpr, D: tl.constexpr):  # fmt: skip
+    """The similarities of a sample, of which something was observed, and the neurons j [J], those that are there."""
+    xm = tl.zeros([J], tl.float64)
+    mm = tl.zeros([J], tl.float64)
+    xx = tl.zeros([D], tl.float64)
+    many = tl.zeros([J], tl.int32)
+    rows = j.to(tl.int64)[:, None] * size
+    for d in range(0, size, D):
+        i = d + tl.arange(0, D)
+        inside = i < size
+        if masked:
+            inside = inside & (tl.load(seen_t + i, mask=inside, other=0) != 0)
+        y = tl.where(inside, tl.load(x_t + i, mask=inside, other=0.0).to(tl.float64) - centre, 0.0)
+        both = there[:, None] & inside[None, :]
+        u = tl.load(m_n + rows + i[None, :], mask=both, other=0.0).to(tl.float64) - centre
+        if euclidean:
+            if holes:
+                both = both & (tl.load(known_n + rows + i[None, :], mask=both, other=0) > 0)
+            apart = tl.where(both, y[None, :] - u, 0.0)
+            mm += tl.sum(apart * apart, 1)
+            many += tl.sum(both.to(tl.int32), 1)
+        else:
+            u = tl.where(both, u, 0.0)
+            xm += tl.sum(y[None, :] * u, 1)
+            mm += tl.sum(u * u, 1)
+            xx += y * y
+    if euclidean:
+        s = 1.0 / (1.0 + tl.sqrt(mm / tl.maximum(many, 1).to(tl.float64)))
+        s = tl.where(many > 0, s, 0.0)
+    else:
+        s = similarity(xm, tl.sum(xx) + 0 * xm, mm, centre)
+    return s
+
+
+@triton.jit
+def observed(seen_t, size, masked: tl.constexpr, D: tl.constexpr):
+    """How many values of a sample were observed."""
+    if not masked:
+        return size
+    some = tl.zeros([D], tl.int32)
+    for d in range(0, size, D):
+        i = d + tl.arange(0, D)
+        some += (tl.load(seen_t + i, mask=i < size, other=0) != 0).to(tl.int32)
+    return tl.sum(some)
+
+
+@triton.jit(do_not_specialize=["step"])
+def walk(
+    samples, prototypes, neurons, outcome, value, sizes, capacity, pseudo, step,
+    when_full: tl.constexpr, top: tl.constexpr, masked: tl.constexpr, holes: tl.constexpr, euclidean: tl.constexpr,
+    centre: tl.constexpr, J: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """A chunk of online steps at one node. value (nodes, room) is scratch; step is that of the first sample."""
+    x, seen, eps = samples
+    m, known = prototypes
+    c, mu, written, grown, free = neurons
+    k, v, a, kind = outcome
+    batch, room, size = sizes
+    n = tl.program_id(0).to(tl.int64)
+    m_n, known_n, value_n = m + n * room * size, known + n * room * size, value + n * room
+    c_n, mu_n, written_n = c + n * room, mu + n * room, written + n * room
+    G, F = tl.load(grown + n).to(tl.int32), tl.load(free + n).to(tl.int32)
+    lane = tl.arange(0, J)
+    for t in range(batch):
+        x_t, seen_t = x + (n * batch + t) * size, seen + (n * batch + t) * size
+        sent = tl.load(eps + t) * 0
+        best = sent - float("inf")
+        to = G * 0
+        what = G * 0 + _KEPT
+        if observed(seen_t, size, masked, D) > 0:
+            for b in range(0, G, J):
+                j = b + lane
+                alive = tl.load(c_n + j, mask=j < G, other=0) > 0
+                s = compare(j, alive, x_t, seen_t, m_n, known_n, size, masked, holes, euclidean, centre, J, D)
+                s = tl.where(alive, s, -float("inf"))
+                tl.store(value_n + j, s, mask=j < G)
+                best = tl.maximum(best, tl.max(s))
+            tl.debug_barrier()
+            first = tl.full([J], _LAST, tl.int32)
+            for b in range(0, G, J):
+                j = b + lane
+                s = tl.load(value_n + j, mask=j < G, other=-float("inf"))
+                first = tl.minimum(first, tl.where((s >= best - _TIE) & (j < G), j, _LAST))
+            winner = tl.minimum(tl.min(first), tl.maximum(G - 1, 0)).to(tl.int32)
+            if G > F:
+                best = tl.load(value_n + winner)
+            to, what = written_to(best < tl.load(eps + t) - _TIE, winner, G, F, c_n, written_n, capacity, when_full,
+                                  True, J)  # fmt: skip
+            used, was = tl.load(c_n + to), tl.load(mu_n + to)
+            tl.debug_barrier()  # all have read what is written now
+            if what != _KEPT:
+                new = what >= _BECAME
+                count = tl.where(new, 1, used + 1)
+                mean = tl.where(new, 1.0, was + (best - was) / (count + pseudo).to(tl.float64))
+                tl.store(c_n + to, count)
+                tl.store(mu_n + to, mean)
+                tl.store(written_n + to, step.to(tl.int64) + t)
+                row = to.to(tl.int64) * size
+                for d in range(0, size, D):
+                    i = d + tl.arange(0, D)
+                    inside = i < size
+                    there = inside
+                    if masked:
+                        there = inside & (tl.load(seen_t + i, mask=inside, other=0) != 0)
+                    y = tl.load(x_t + i, mask=there, other=0.0)
+                    p = tl.load(m_n + row + i, mask=inside, other=0.0)
+                    often = count.to(tl.int32) + tl.zeros([D], tl.int32)
+                    if holes:
+                        before = tl.load(known_n + row + i, mask=inside, other=0)
+                        often = tl.where(new, 0, before) + there.to(tl.int32)
+                        tl.store(known_n + row + i, often, mask=inside)
+                    averaged = tl.where(often == 1, y, moved_by(p, y, tl.maximum(often, 1)))
+                    blank = tl.where(new, tl.zeros([D], tl.float32) + centre, p)
+                    p = tl.where(there, tl.where(new, y, averaged), blank)
+                    tl.store(m_n + row + i, p, mask=inside)
+                F = tl.where((what == _BECAME) & (to < G), F - 1, F)
+                G = tl.where(new, tl.maximum(G, to + 1), G)
+            tl.debug_barrier()
+            sent = tl.where(what >= _BECAME, 1.0, best)
+            if not top:
+                s = compare(to + lane * 0, lane < 1, x_t, seen_t, m_n, known_n, size, masked, holes, euclidean, centre,
+                            J, D)  # fmt: skip
+                sent = tl.sum(tl.where(lane < 1, s, 0.0))
+        else:
+            best = sent
+        tl.store(k + n * batch + t, to)
+        tl.store(v + n * batch + t, sent)
+        tl.store(a + n * batch + t, best)
+        tl.store(kind + n * batch + t, what)
+        tl.debug_barrier()
+    tl.store(grown + n, G)
+    tl.store(free + n, F)
+
+
+@triton.jit
+def activity(samples, prototypes, c, s, sizes,
+             masked: tl.constexpr, holes: tl.constexpr, euclidean: tl.constexpr, centre: tl.constexpr,
+             J: tl.constexpr, D: tl.constexpr):  # fmt: skip
+    """The similarities of one sample and J neurons of one node: s (nodes, batch, width); where there are none, any."""
+    x, seen = samples
+    m, known = prototypes
+    batch, room, width, size = sizes
+    b, t, n = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    place = n * batch + t
+    j = b * J + tl.arange(0, J)
+    alive = tl.load(c + n * room + j, mask=j < width, other=0) > 0
+    found = compare(j, alive, x + place * size, seen + place * size, m + n * room * size, known + n * room * size,
+                    size, masked, holes, euclidean, centre, J, D)  # fmt: skip
+    found = tl.where(observed(seen + place * size, size, masked, D) > 0, found, 0.0)
+    tl.store(s + place * width + j, found, mask=j < width)
+
+
+@triton.jit
+def at(samples, prototypes, start, candidate, s, sizes,
+       masked: tl.constexpr, holes: tl.constexpr, euclidean: tl.constexpr, centre: tl.constexpr,
+       J: tl.constexpr, D: tl.constexpr):  # fmt: skip
+    """The similarities of the candidates of one sample at one node."""
+    x, seen = samples
+    m, known = prototypes
+    batch, room, size = sizes
+    t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    place = n * batch + t
+    stop = tl.load(start + place + 1)
+    many = observed(seen + place * size, size, masked, D)
+    for b in range(tl.load(start + place), stop, J):
+        e = b + tl.arange(0, J)
+        j = tl.load(candidate + e, mask=e < stop, other=0)
+        found = compare(j, e < stop, x + place * size, seen + place * size, m + n * room * size,
+                        known + n * room * size, size, masked, holes, euclidean, centre, J, D)  # fmt: skip
+        tl.store(s + e, tl.where(many > 0, found, 0.0), mask=e < stop)
