@@ -253,11 +253,8 @@ class SQHN:
         texts = None if value is None else as_texts(value, len(samples), single or hold)
         sent, first = self._write(self._learn, samples, seen, hold, root_only, texts)
         step = first + 1 if single else self._device.give(self._device.count(first + 1, len(samples)), x)
-        kind = sent.kind[0]
-        index, grew, score, replaced = self._answers(
-            x, single, sent.k[0], kind >= BECAME, sent.score[0], kind == REPLACED
-        )
-        return Written(index, grew, score, step, replaced)
+        index, kind, score = self._answers(x, single, sent.k[0], sent.kind[0], sent.score[0])
+        return Written(index, kind >= BECAME, score, step, kind == REPLACED)
 
     def pretrain(self, x: ArrayLike) -> None:
         """Learn with every level but the memory node, which can then be taught alone: `learn(x, root_only=True)`."""

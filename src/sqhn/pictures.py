@@ -40,7 +40,7 @@ def html(memory: SQHN) -> str:
 
     text = f"<code>{escaping.escape(repr(memory))}</code>"
     figures = []
-    for j, (x, count) in enumerate(zip(memory._read(memory._prototypes, MOST), memory.counts)):
+    for j, x, count in _stored(memory, MOST):
         shown = pixels(x)
         if shown is None:
             return text
@@ -58,24 +58,36 @@ def html(memory: SQHN) -> str:
     return f"{text}<br>{''.join(figures)}{more}"
 
 
-def sheet(memory: SQHN, many: int) -> Image:
-    """The first neurons in rows, each above its number and its count."""
+def _stored(memory: SQHN, most: int) -> list[tuple[int, NDArray[np.float32], int]]:
+    """The number, the picture and the count of the first neurons that were not forgotten."""
+
+    def look() -> list[tuple[int, NDArray[np.float32], int]]:
+        counts = memory._of_neurons("c")
+        living = np.flatnonzero(counts)[:most]
+        pictures = memory._prototypes(int(living.max(initial=0)) + 1)
+        return [(int(j), pictures[j], int(counts[j])) for j in living]
+
+    return memory._read(look)
+
+
+def sheet(memory: SQHN, most: int) -> tuple[Image, int]:
+    """The first neurons in rows, each above its number and its count; and how many they are."""
     from PIL import Image, ImageDraw
 
-    shown = [pixels(x) for x in memory._read(memory._prototypes, many)] if many else []
-    pictures = [one for one in shown if one is not None]
+    shown = [(j, pixels(x), count) for j, x, count in _stored(memory, most)]
+    pictures = [(j, one, count) for j, one, count in shown if one is not None]
     if not pictures:
         what = f"samples of shape {memory.input_shape} are no pictures" if shown else "nothing is stored"
         raise ValueError(f"there is nothing to show: {what}")
-    height, width = pictures[0].shape[:2]
+    height, width = pictures[0][1].shape[:2]
     scale = max(1, -(-HEIGHT // max(height, width)))
     wide, high = max(width * scale, HEIGHT) + GAP, height * scale + CAPTION + GAP
     columns = math.ceil(math.sqrt(len(pictures) * high / wide))
     whole = Image.new("RGB", (columns * wide + GAP, -(-len(pictures) // columns) * high + GAP), "white")
     draw = ImageDraw.Draw(whole)
-    for j, (picture, count) in enumerate(zip(pictures, memory.counts)):
-        left, top = GAP + j % columns * wide, GAP + j // columns * high
+    for i, (j, picture, count) in enumerate(pictures):
+        left, top = GAP + i % columns * wide, GAP + i // columns * high
         large = Image.fromarray(picture).resize((width * scale, height * scale), Image.Resampling.NEAREST)
         whole.paste(large, (left, top))
         draw.text((left, top + height * scale), f"{j} ({count})", fill="black")
-    return whole
+    return whole, len(pictures)

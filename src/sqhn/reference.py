@@ -110,6 +110,7 @@ class Node:
         self.written = np.zeros(level.capacity, np.int64)  # the step, counted from 1, that wrote the neuron last
         self.known = np.zeros(self.m.shape, np.int64)
         self.free = np.zeros(level.capacity, bool)
+        self.holes = False  # whether anything that was learned had some
         self.blank = options.centre if visible else 0.0  # what stands for an entry that is not known
         self.grown = self.step = 0
 
@@ -144,8 +145,7 @@ class Node:
 
     def code_activity(self, rows: slice, y: Vector, observed: NDArray[np.bool_] | None) -> Vector:
         """Of counts, in which a child weighs as much as it was heard."""
-        often = self.c[rows, None]
-        m = self.m[rows] * np.where(often > 0, self.known[rows] / np.maximum(often, 1), 1.0)
+        m = self.m[rows] * (self.known[rows] / np.maximum(self.c[rows, None], 1)) if self.holes else self.m[rows]
         y = np.where(np.abs(y) > TIE, y, 0.0)
         if not y.any():
             return np.zeros(len(m))  # silent
@@ -198,7 +198,7 @@ class Node:
     def assign(
         self, j: int, target: NDArray[Any], ablation: Ablation = "none", observed: NDArray[np.bool_] | None = None
     ) -> None:
-        seen = np.ones(len(target), bool) if observed is None else observed
+        seen = self.seen(target, observed)
         self.m[j], self.known[j], self.free[j] = np.where(seen, target, self.blank), seen, False
         self.c[j], self.mu[j], self.written[j] = 1, 1.0, self.step + 1
         if ablation == "constant_step_and_growth":
@@ -208,13 +208,18 @@ class Node:
         self, j: int, target: NDArray[Any], ablation: Ablation, observed: NDArray[np.bool_] | None = None
     ) -> None:
         """Each entry becomes the mean of all that were seen."""
-        seen = np.ones(len(target), bool) if observed is None else observed
+        seen = self.seen(target, observed)
         m, known, exact = self.m[j][seen], self.known[j][seen] + 1, self.m.dtype.type
         self.c[j], self.written[j], self.known[j, seen] = self.c[j] + 1, self.step + 1, known
         if ablation.startswith("constant_step") and self.c[j] > 1:
             self.m[j, seen] = m + exact(CONSTANT_STEP) * (target[seen] - m)
         else:
             self.m[j, seen] = np.where(known == 1, target[seen], m + (target[seen] - m) / known.astype(exact))
+
+    def seen(self, target: NDArray[Any], observed: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+        """Which entries of what is learned now were seen."""
+        self.holes = self.holes or (observed is not None and not observed.all())
+        return np.ones(len(target), bool) if observed is None else observed
 
     def knows(self, j: int) -> NDArray[np.bool_]:
         """Which entries of a neuron mean something; random weights are taken as if they did."""
@@ -290,6 +295,7 @@ class ReferenceSQHN:
                     often = np.zeros((len(node.c), len(node.edges) - 1), np.int64)
                     np.add.at(often, (j, q), count)
                     node.known[:] = np.repeat(often, np.diff(node.edges), axis=1)
+                    node.holes = "known" in state
                     node.m[j, node.edges[q] + k] = count / often[j, q]
         return reference
 

@@ -23,7 +23,7 @@ TREES: dict[str, tuple[tuple[int, ...], list[Level]]] = {
     "two levels": ((8, 8), [Level(4, 5, alpha=20.0), Level(capacity=7, alpha=30.0)]),
     "three levels": ((8, 8, 2), [Level(2, 5), Level(2, 6), Level(capacity=8)]),
     "in time": ((12, 2), [Level((3,), 6, alpha=50.0), Level(capacity=9)]),
-    "overwrite": ((8, 8), [Level(4, 5, when_full="overwrite"), Level(capacity=6, when_full="overwrite")]),
+    "overwrite": ((8, 8), [Level(4, 5), Level(capacity=6, when_full="overwrite")]),
     "freeze": ((8, 8), [Level(4, 5, when_full="freeze"), Level(capacity=6, when_full="freeze")]),
 }
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -108,7 +108,7 @@ def test_what_float32_loses_decides_nothing(device: str, monkeypatch: pytest.Mon
     first = (0.6 + 0.3 * np.random.default_rng(0).random((2, 12))).astype(np.float32)
     memory, reference = taught((12,), [Level(capacity=2)], first, device)
     node = reference.levels[0][0]
-    memory.banks[0].neurons.c[:] = node.c[:] = 1 << 20
+    memory.banks[0].neurons.c[:] = node.c[:] = node.known[:] = 1 << 20
     x = [first[0] + np.float32(0.4) * (first[1] - first[0])] * 450
     expected = [reference.learn(sample).index for sample in x]
     u, v = ((m.astype(np.float64) - 0.5) / np.linalg.norm(m.astype(np.float64) - 0.5) for m in node.m)

@@ -1,4 +1,4 @@
-"""A look inside a memory, and its tolerance: `sqhn show` and `sqhn calibrate`."""
+"""A look inside a memory, what it should forget, its tolerance: `sqhn show`, `sqhn forget` and `sqhn calibrate`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqhn.cli.common import WRONG, failing, print_either, say
 from sqhn.cli.memory_file import Wanted, check_there, load, open_samples, size_of
 from sqhn.cli.options import AsJson, MemoryFile, Resize, SkipBad, Sources
 
-__all__ = ["calibrate", "show"]
+__all__ = ["calibrate", "forget", "show"]
 
 
 def show(
@@ -28,12 +28,31 @@ def show(
     with failing(*WRONG, tell=say):
         if out.suffix.lower() != ".png":
             raise ValueError(f"{out} should be a .png file")
-        network = load(memory)
-        shown, file = min(most, len(network)), io.BytesIO()
-        sheet(network, shown).save(file, "PNG")
+        network, file = load(memory), io.BytesIO()
+        picture, shown = sheet(network, most)
+        picture.save(file, "PNG")
         write_whole(out, file.getvalue())
     text = f"{out} shows {shown:,} of {len(network):,} neurons"
     print_either({"memory": str(memory), "out": str(out), "shown": shown, "neurons": len(network)}, [text], as_json)
+
+
+def forget(
+    memory: Annotated[Path, typer.Argument(help="The file of the memory.")],
+    index: Annotated[
+        list[int], typer.Argument(metavar="NEURON...", help="As `show`, `recall` and `learn` number them.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Forget neurons: they are never recalled, and their places are used for what is learned next."""
+    from sqhn.lockfile import held
+
+    with failing(*WRONG, IndexError, tell=say), held(check_there(memory), say):
+        network = load(memory)
+        network.forget(index)
+        network.save(Path(memory).resolve())
+    gone = len(set(index))
+    text = f"forgot {gone:,} neuron{'' if gone == 1 else 's'}; {memory} has {len(network):,} of {network.capacity:,}"
+    print_either({"memory": str(memory), "forgotten": sorted(set(index)), "neurons": len(network)}, [text], as_json)
 
 
 def calibrate(

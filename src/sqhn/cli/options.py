@@ -55,15 +55,18 @@ Levels = Annotated[
     ),
 ]
 Similarity = Annotated[
-    Literal["shifted_cosine", "cosine"] | None,
+    Literal["shifted_cosine", "cosine", "euclidean"] | None,
     typer.Option(
-        help="How a new memory compares: after subtracting one half, for values from 0 to 1, which is the default; "
-        "or as they are."
+        help="How a new memory compares: by the cosine after subtracting one half, for values from 0 to 1, as by "
+        "default; by the plain cosine; or by the difference, which sees amplitude."
     ),
 ]
 WhenFull = Annotated[
-    Literal["average", "overwrite", "freeze"] | None,
-    typer.Option(help="What full nodes of a new memory do with a sample; average by default."),
+    Literal["average", "overwrite", "oldest", "freeze"] | None,
+    typer.Option(
+        help="What full nodes of a new memory do with a sample; average by default. Overwrite and oldest replace a "
+        "neuron of the memory node: the least used, or the one written longest ago."
+    ),
 ]
 Alpha = Annotated[
     float | None,

@@ -36,7 +36,17 @@ class Settings:
         """A new memory."""
         from sqhn.network import SQHN
 
-        return SQHN(shape, [replace(level, **self.common) for level in self.levels or []], **self.network)
+        levels = self.levels or []
+        made = [replace(level, **self.of(number == len(levels))) for number, level in enumerate(levels, start=1)]
+        return SQHN(shape, made, **self.network)
+
+    def of(self, last: bool) -> dict[str, Any]:
+        """What levels have in common, of the last or of one below it: that one cannot replace neurons."""
+        from sqhn.level import REPLACING
+
+        if last or self.common.get("when_full") not in REPLACING:
+            return self.common
+        return {name: value for name, value in self.common.items() if name != "when_full"}
 
     def apply(self, memory: Path, network: SQHN) -> None:
         """Set what may change in a memory that exists; refuse what is another memory's."""
@@ -44,7 +54,8 @@ class Settings:
         if wanted != there:
             _refuse(memory, "levels", there, wanted, "--capacity and --levels")
         for name, value in self.common.items():
-            values = dict.fromkeys(getattr(level, name) for level in network.levels)
+            concerned = network.levels if name in self.of(last=False) else network.levels[-1:]
+            values = dict.fromkeys(getattr(level, name) for level in concerned)
             if [*values] != [value]:
                 _refuse(memory, name.replace("_", " "), ", ".join(map(str, values)), value, _option(name))
         similarity = self.network.get("similarity", network.options.similarity)

@@ -28,7 +28,6 @@ __all__ = ["LargeNodes"]
 SCRATCH = 1 << 23  # float32 products held at once
 NEURON_BLOCK = 1024
 NO_GRAM = np.empty((0, 0), np.float32)
-NO_HOLES = (np.ones((1, 1, 1), bool), np.empty(0, np.int64), *np.empty((2, 1, 0, 0), np.float32), 0.0)
 
 
 class LargeNodes:
@@ -59,7 +58,7 @@ class LargeNodes:
         batch, evaluated = x.shape[1], np.zeros(bank.nodes, np.int64)
         split_range(
             kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x,
-            NO_HOLES if seen is None else self.holes(bank, x, seen), self.products(bank, x), self.coarse.arrays,
+            None if seen is None else self.holes(bank, x, seen), self.products(bank, x), self.coarse.arrays,
             bank.prototypes, neurons.kept, bank.rules, neurons.times(batch), bank.measure, sent.fields, evaluated,
         )  # fmt: skip
         self.coarse.judge(int(evaluated.sum()) / batch / bank.nodes, neurons.most, bank.m)

@@ -37,12 +37,12 @@ class Prototypes:
     ) -> None:
         self.device, self.nodes, self.size, self.level = device, nodes, math.prod(shape), level
         self.centre, self.rules = options.centre, tuple(rules(level, options, top))
-        self.measure = options.centre, options.euclidean
+        self.measure = options.centre, True if options.euclidean else None
         self.neurons = Neurons(nodes, level)
         self.m = np.zeros((nodes, 0, self.size), np.float32)
         self.m2 = np.zeros((nodes, 0))
         self.inv = np.zeros((nodes, 0), np.float32)
-        self.known = np.zeros((nodes, 0, 0), np.int32)  # how often each value was seen, once one was not
+        self.known: NDArray[np.int32] | None = None  # how often each value was seen, once one was not
         self.way: SmallNodes | LargeNodes = (
             SmallNodes() if self.size <= SMALL else LargeNodes(nodes, shape, options.centre)
         )
@@ -52,18 +52,18 @@ class Prototypes:
         return self.neurons.grown
 
     @property
-    def prototypes(self) -> tuple[NDArray[Any], ...]:
+    def prototypes(self) -> tuple[NDArray[Any] | None, ...]:
         """As kernels take them."""
         return self.m, self.m2, self.inv, self.known
 
-    def of_node(self, n: int) -> tuple[NDArray[Any], ...]:
+    def of_node(self, n: int) -> tuple[NDArray[Any] | None, ...]:
         """The same of one node."""
-        return self.m[n], self.m2[n], self.inv[n], self.known[n]
+        return self.m[n], self.m2[n], self.inv[n], None if self.known is None else self.known[n]
 
     @property
     def holes(self) -> bool:
         """Whether a sample with missing values was learned."""
-        return bool(self.known.shape[2])
+        return self.known is not None
 
     def chunk_size(self, limit: int) -> int:
         return self.way.chunk_size(self, limit)
@@ -77,7 +77,7 @@ class Prototypes:
         self.way.reserve(room)
         self.m = enlarge(self.m, 1, room)
         self.m2, self.inv = enlarge(self.m2, 1, room), enlarge(self.inv, 1, room)
-        if self.holes:
+        if self.known is not None:
             self.known = enlarge(self.known, 1, room)
         self.neurons.reserve(room)  # last: stopped on the way, nothing is smaller than it says
 
@@ -95,14 +95,14 @@ class Prototypes:
 
     def count_values(self) -> None:
         """Count from now on how often each value was seen: so far as often as its neuron."""
-        if not self.holes:
+        if self.known is None:
             self.known = np.repeat(self.neurons.c[:, :, None], self.size, axis=2).astype(np.int32)
 
     def forget(self, j: NDArray[np.int64]) -> None:
         self.neurons.forget(j)
         self.m[0, j] = self.centre
         self.m2[0, j], self.inv[0, j] = -1.0, 0.0
-        if self.holes:
+        if self.known is not None:
             self.known[0, j] = 0
         self.way.changed(0, j)
         self.way.settle(self)
@@ -123,7 +123,7 @@ class Prototypes:
         new = self.neurons.append(evidence.x.shape[1])
         n = np.arange(self.nodes)[:, None]
         self.m[n, new] = evidence.x
-        if self.holes:
+        if self.known is not None:
             self.known[n, new] = 1
         self.way.changed(n, new)
         self.derive()
@@ -171,19 +171,20 @@ class Prototypes:
 
     def knows(self, k: NDArray[np.int32]) -> NDArray[np.bool_]:
         n = np.arange(self.nodes)[:, None]
-        return (
-            np.asarray(self.known[n, k] > 0) if self.holes else np.repeat(self.neurons.c[n, k, None] > 0, self.size, 2)
-        )
+        if self.known is None:
+            return np.repeat(self.neurons.c[n, k, None] > 0, self.size, 2)
+        return np.asarray(self.known[n, k] > 0)
 
     @staticmethod
-    def mask(evidence: Patches) -> tuple[NDArray[np.bool_], bool]:
-        return (NOTHING, False) if evidence.seen is None else (evidence.seen, True)
+    def mask(evidence: Patches) -> tuple[NDArray[np.bool_], bool | None]:
+        """As kernels take it: None says, by its type, that there is none."""
+        return (NOTHING, None) if evidence.seen is None else (evidence.seen, True)
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def state(self) -> State:
         found = {"prototypes": np.concatenate([self.m[n, :G] for n, G in enumerate(self.grown)])}
-        if self.holes:
+        if self.known is not None:
             found["known"] = np.concatenate([self.known[n, :G] for n, G in enumerate(self.grown)])
         return found
 

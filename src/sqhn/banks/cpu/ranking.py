@@ -27,6 +27,7 @@ BLOCK = 256  # neurons whose shifted copy stays in the cache while they are mult
 def ranking(bank: Prototypes, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """See `PatternBank.ranking`."""
     x, seen = evidence
+    masked = None if seen is None else True
     shape = (*x.shape[:2], count)
     k, v = np.empty(shape, np.int32), np.empty(shape)
     for n in range(bank.nodes):
@@ -35,7 +36,7 @@ def ranking(bank: Prototypes, evidence: Patches, count: int) -> tuple[NDArray[np
             products, error = cosines(bank, n, x[n, part], None if seen is None else mask)
             split_range(
                 of_products, len(products), float(products.size) + float(bank.size) * count * len(products),
-                x[n, part], mask, seen is not None, products, error, bank.of_node(n), bank.neurons.c[n], bank.measure,
+                x[n, part], mask, masked, products, error, bank.of_node(n), bank.neurons.c[n], bank.measure,
                 k[n, part], v[n, part],
             )  # fmt: skip
     return k, v

@@ -326,16 +326,13 @@ def hold(lo, hi, children, k, heard, times, winner, wrote, lists, kept, step):
 # -- top-down --------------------------------------------------------------------------------------------------------
 
 
-@inlined
-def times_heard(n, j, q, lists, c, holes):
-    """How often neuron j heard child q: as often as it was written, but for samples with holes."""
-    if not holes:
-        return c[n, j]
-    total = np.int64(0)
-    e = lists.by_neuron[n, j, q]
+@compiled
+def counted(pool, head):
+    """How many values of a child a neuron has counted: as often as it was written, but for holes; at least 1."""
+    total, e = np.int64(0), head
     while e != NONE:
-        total += lists.pool[n, e, COUNT]
-        e = lists.pool[n, e, NEXT_BY_NEURON]
+        total += pool[e, COUNT]
+        e = pool[e, NEXT_BY_NEURON]
     return max(total, 1)
 
 
@@ -359,17 +356,20 @@ def support_sizes(lo, hi, children, j, lists, start):
 def support_entries(lo, hi, children, j, lists, c, holes, start, value, probability):
     """Those values and the probabilities that the neuron gives them."""
     lists = Lists(*lists)
-    pool, batch = lists.pool, j.shape[1]
+    batch = j.shape[1]
     for n in range(lo, hi):
+        pool = lists.pool[n]
         for q in range(children.shape[1]):
             for t in range(batch):
                 i = start[children[n, q] * batch + t]
-                often = times_heard(n, j[n, t], q, lists, c, holes)
                 e = lists.by_neuron[n, j[n, t], q]
+                often = c[n, j[n, t]]
+                if holes:
+                    often = counted(pool, e)
                 while e != NONE:
-                    value[i], probability[i] = pool[n, e, VALUE], pool[n, e, COUNT] / often
+                    value[i], probability[i] = pool[e, VALUE], pool[e, COUNT] / often
                     i += 1
-                    e = pool[n, e, NEXT_BY_NEURON]
+                    e = pool[e, NEXT_BY_NEURON]
 
 
 @compiled
@@ -390,11 +390,14 @@ def probability_of(lo, hi, children, j, k, lists, c, holes, p):
     """p[child, t] = the probability that the neuron j[n, t] gives to the value k[child, t] of its child."""
     lists = Lists(*lists)
     for n in range(lo, hi):
+        pool = lists.pool[n]
         for q in range(children.shape[1]):
             child = children[n, q]
             for t in range(j.shape[1]):
-                times = count(lists.pool[n], lists.by_neuron[n, j[n, t], q], k[child, t])
-                p[child, t] = times / times_heard(n, j[n, t], q, lists, c, holes)
+                head, often = lists.by_neuron[n, j[n, t], q], c[n, j[n, t]]
+                if holes:
+                    often = counted(pool, head)
+                p[child, t] = count(pool, head, k[child, t]) / often
 
 
 @compiled
@@ -411,8 +414,10 @@ def max_sum(lo, hi, children, u, top, lists, kept, holes, out):
             total = 0.0 if kept.c[n, j] else -np.inf
             for q in range(children.shape[1]):
                 child = children[n, q]
-                reach, often = top[child, t], times_heard(n, j, q, lists, kept.c, holes)
+                reach, often = top[child, t], kept.c[n, j]
                 e = lists.by_neuron[n, j, q]
+                if holes:
+                    often = counted(pool[n], e)
                 while e != NONE:
                     reach = max(reach, pool[n, e, COUNT] / often + u[child, t, pool[n, e, VALUE]])
                     e = pool[n, e, NEXT_BY_NEURON]

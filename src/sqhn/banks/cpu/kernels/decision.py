@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.core.types import NoneType
+from numba.extending import overload
 
 from sqhn.banks import bounds
 from sqhn.banks.bounds import BRIEF, U
@@ -26,7 +28,10 @@ product = compiled(bounds.product)
 
 
 class Measure(NamedTuple):
-    """How a patch and a prototype are compared: by the cosine of both less the centre, or by their difference."""
+    """How a patch and a prototype are compared: by the cosine of both less the centre, or by their difference.
+
+    euclidean: True, or None for cosines: of another type, so that kernels are compiled for the one or the other.
+    """
 
     centre: Any
     euclidean: Any
@@ -36,7 +41,7 @@ class Prototypes(NamedTuple):
     """float32 prototypes m, their squared lengths m2 less the centre, and the inverse roots of those; of a level, or of
     one node. A free place has a squared length of -1, and an inverse of 0.
 
-    known: how often each of their values was seen, if samples with holes were learned; else it is empty.
+    known: how often each of their values was seen, if samples with holes were learned; else None.
     """
 
     m: Any
@@ -48,7 +53,7 @@ class Prototypes(NamedTuple):
 class Sample(NamedTuple):
     """A patch, its squared length less the centre, and which values were seen, if masked; the length is over those.
 
-    many: how many were seen.
+    masked: None where no sample is, so that kernels are compiled without. many: how many were seen.
     """
 
     x: Any
@@ -56,6 +61,17 @@ class Sample(NamedTuple):
     seen: Any
     masked: Any
     many: Any
+
+
+def has_holes(masked):
+    """Whether values of a sample were not seen."""
+    return masked is not None and masked
+
+
+@overload(has_holes, jit_options={"forceinline": True})
+def _has_holes(masked):
+    """By the type, so that kernels are compiled for whole samples, or for any."""
+    return (lambda masked: False) if isinstance(masked, NoneType) else (lambda masked: masked)
 
 
 class Scratch(NamedTuple):
@@ -75,7 +91,18 @@ def scratch(room):
 @inlined
 def of_node(prototypes, n):
     """Those of one node."""
-    return Prototypes(prototypes.m[n], prototypes.m2[n], prototypes.inv[n], prototypes.known[n])
+    return Prototypes(prototypes.m[n], prototypes.m2[n], prototypes.inv[n], part(prototypes.known, n))
+
+
+def part(known, n):
+    """Of a node, or of a neuron, if there is any."""
+    return None if known is None else known[n]
+
+
+@overload(part, jit_options={"forceinline": True})
+def _part(known, n):
+    """By the type, so that kernels are compiled for the one or the other."""
+    return (lambda known, n: None) if isinstance(known, NoneType) else (lambda known, n: known[n])
 
 
 # -- float64 from the stored vectors ---------------------------------------------------------------------------------
@@ -135,11 +162,21 @@ def observed_difference(x, m, seen, masked, known):
     """|x - m|^2 over the values that were observed and are known, and how many these are."""
     total, many = 0.0, 0
     for i in range(x.shape[0]):
-        there = (not masked or seen[i]) and (known.shape[0] == 0 or known[i] > 0)
+        there = not masked or seen[i]
+        if known is not None:
+            there = there and known[i] > 0
         d = (np.float64(x[i]) - np.float64(m[i])) * np.float64(there)
         total += d * d
         many += np.int64(there)
     return total, many
+
+
+@inlined
+def distant(sample, m, known):
+    """|x - m|^2 over what was observed and is known, and how many values these are."""
+    if known is None and not has_holes(sample.masked):
+        return difference(sample.x, m), sample.x.shape[0]
+    return observed_difference(sample.x, m, sample.seen, has_holes(sample.masked), known)
 
 
 @compiled
@@ -154,13 +191,10 @@ def similarity(sample, own, j, measure):
     centre = measure.centre
     if own.m2[j] < 0:
         return -np.inf
-    if measure.euclidean:
-        if not sample.masked and own.known.shape[0] == 0:
-            return nearness(difference(sample.x, own.m[j]), sample.x.shape[0])
-        known = own.known[j] if own.known.shape[0] else own.known.reshape(-1)
-        square, many = observed_difference(sample.x, own.m[j], sample.seen, sample.masked, known)
+    if measure.euclidean is not None:
+        square, many = distant(sample, own.m[j], part(own.known, j))
         return nearness(square, many)
-    if sample.masked:
+    if has_holes(sample.masked):
         xm, mm = observed(sample.x, own.m[j], sample.seen, centre)
     else:
         xm, mm = inner(sample.x, own.m[j], centre), own.m2[j]
@@ -242,10 +276,10 @@ def decide(sample, own, G, slack, measure, scratch):
     scratch.upper[j] + slack is an upper bound of what a first look gives. Those that reach the best value so far are
     evaluated, the most promising first.
     """
-    if sample.xx == 0 and not sample.masked and not measure.euclidean:
+    if sample.xx == 0 and not has_holes(sample.masked) and measure.euclidean is None:
         return featureless(own.m2, G, measure.centre)
     upper, index, value = scratch
-    first = largest(upper, G) if measure.euclidean else highest(upper, G)
+    first = largest(upper, G) if measure.euclidean is not None else highest(upper, G)
     best = similarity(sample, own, first, measure)
     reached = reach(best, sample, slack, measure)
     bar = np.float32(reached)
@@ -324,13 +358,13 @@ def tighten(y, sample, own, G, slack, measure, scratch):
     upper, index, _ = scratch
     length = np.sqrt(sample.xx)
     error = product(y.shape[0])
-    if length < BRIEF and not measure.euclidean:
+    if length < BRIEF and measure.euclidean is None:
         return G  # all of them may be
-    j, n, done, reached = largest(upper, G) if measure.euclidean else highest(upper, G), 1, 0, -np.inf
+    j, n, done, reached = largest(upper, G) if measure.euclidean is not None else highest(upper, G), 1, 0, -np.inf
     while done < n:
-        if upper[j] > -np.inf and not (measure.euclidean and own.inv[j] == np.inf):
+        if upper[j] > -np.inf and not (measure.euclidean is not None and own.inv[j] == np.inf):
             near = np.float64(inner_single(y, own.m[j], measure.centre))
-            if measure.euclidean:
+            if measure.euclidean is not None:
                 near -= own.m2[j] / 2
                 off = error * (length * np.sqrt(own.m2[j]) + own.m2[j])
             else:
@@ -352,7 +386,7 @@ def reach(best, sample, slack, measure):
     By differences, the square of one that is as good is less than that of 1 / (1 + rms) = best - TIE; what float32
     rounds of the result is spared.
     """
-    if measure.euclidean:
+    if measure.euclidean is not None:
         if best <= 2 * TIE:
             return -np.inf
         most = (1 / (best - TIE) - 1) ** 2 * sample.many

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.core.types import NoneType
+from numba.extending import overload
 
 from sqhn.banks import bounds
 from sqhn.banks.bounds import BRIEF
@@ -15,7 +17,9 @@ from sqhn.banks.cpu.kernels.decision import (
     Prototypes,
     Sample,
     decide,
+    has_holes,
     of_node,
+    part,
     scratch,
     shift,
     shift_observed,
@@ -100,13 +104,13 @@ def measure_widths(lo, hi, moved, own, v2, error, whole, measure, widths):
     root = np.sqrt(np.float64(own.m.shape[1]))
     for j in range(lo, hi):
         inv = np.float64(own.inv[j])
-        if measure.euclidean:
+        if measure.euclidean is not None:
             inv = 1 / scale[j] if scale[j] > 0 else 0.0
         loose[j] = drifted(moved[j], scale[j], root, inv, measure.centre)
         far = 0.0 if whole else outside(own.m2[j], v2[j], scale[j], error + 2 * loose[j])
-        ratio[j] = far if measure.euclidean else far * inv
+        ratio[j] = far if measure.euclidean is not None else far * inv
         bias[j] = 0
-        if measure.euclidean:
+        if measure.euclidean is not None:
             loose[j] = (loose[j] + error) * scale[j]
             bias[j] = own.m2[j] / 2 - error * scale[j] * scale[j]
             if own.inv[j] == np.inf:
@@ -142,7 +146,7 @@ def look(p, y, sample, inside, own, G, spread, error, whole, measure, width, wor
     length = np.sqrt(sample.xx)
     yb = np.float32(0.0 if whole else outside(sample.xx, inside, length, error))
     slack = 0.0
-    if measure.euclidean:
+    if measure.euclidean is not None:
         bound_differences(p, width, yb, np.float32(length), G, work.upper)
     else:
         bound(p, own.inv, width, yb, np.float32(length), G, work.upper)
@@ -155,13 +159,13 @@ def look_masked(P, squares, error, sample, own, G, measure, upper):
     """Upper bounds for a sample with holes, from products and squares over what was seen; returns what they lack."""
     length = np.sqrt(sample.xx)
     for j in range(G):
-        if measure.euclidean:
+        if measure.euclidean is not None:
             off = error * (length * np.sqrt(squares[j]) + squares[j])
             upper[j] = P[j] - squares[j] / 2 + off if own.inv[j] == 1 else -np.inf if own.m2[j] < 0 else np.inf
         else:
             brief = squares[j] < np.float32(BRIEF * BRIEF)
             upper[j] = np.inf if brief else P[j] / np.sqrt(squares[j])
-    return 0.0 if measure.euclidean else error * length
+    return 0.0 if measure.euclidean is not None else error * length
 
 
 @compiled
@@ -172,7 +176,7 @@ def learn(lo, hi, x, holes, products, sight, prototypes, kept, rules, times, mea
     that a sample with holes has moved is evaluated anew until the chunk ends, and to such samples all that have moved.
     """
     prototypes, kept, rules, times = Prototypes(*prototypes), Kept(*kept), Rules(*rules), Times(*times)
-    measure, holes = Measure(*measure), Masked(*holes)
+    measure = Measure(*measure)
     P, gram, seen, error, whole = products
     sight = Features(*sight)
     k, v, a, kind = sent
@@ -190,24 +194,14 @@ def learn(lo, hi, x, holes, products, sight, prototypes, kept, rules, times, mea
         measure_widths(0, kept.grown[n], moved, own, v2, error, whole, measure, width)
         for t in range(x.shape[1]):
             G = kept.grown[n]
-            row = holes.row[t] if holes.row.shape[0] else -1
-            mask = holes.seen[n, t] if row >= 0 else holes.seen[0, 0]
-            masked = row >= 0 and not mask.all()
-            if masked:
-                sample = Sample(x[n, t], shift_observed(x[n, t], mask, measure.centre, y), mask, True, mask.sum())
-            else:
-                sample = Sample(x[n, t], shift(x[n, t], measure.centre, y), mask, False, d)
+            sample = see(x[n, t], holes, n, t, measure, y)
+            masked = has_holes(sample.masked)
             if sample.many == 0:
                 k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, KEPT
                 continue
             j, s = -1, -np.inf
             if G and masked:
-                slack = look_masked(
-                    holes.P[n, row], holes.squares[n, row], holes.error, sample, own, G, measure, work.upper
-                )
-                for i in range(G):
-                    if touched[i]:
-                        work.upper[i] = np.inf
+                slack = look_anew(holes, n, t, sample, own, G, measure, touched, work.upper)
                 j, s = decide(sample, own, G, slack, measure, work)
             elif G:
                 inside = np.float64(gram[n, t, t])
@@ -219,7 +213,7 @@ def learn(lo, hi, x, holes, products, sight, prototypes, kept, rules, times, mea
             if what != KEPT:
                 write(n, j, new, s, sample, times.first + t, own, kept, rules, measure)
                 touched[j] = True
-                length, often = np.sqrt(sample.xx), own.known[j, 0] if own.known.shape[0] else kept.c[n, j]
+                length, often = np.sqrt(sample.xx), how_often(part(own.known, j), kept.c[n, j])
                 step = 1.0 / often if often else 1.0
                 if masked:
                     moved[j] = np.inf
@@ -228,7 +222,7 @@ def learn(lo, hi, x, holes, products, sight, prototypes, kept, rules, times, mea
                     width.scale[j] = length if new else (1 - step) * width.scale[j] + step * length
                     moved[j] = 0 if new else moved[j] + 1
                     correct(P[n], gram[n, t], t, j, np.float32(step))
-                    if not new and own.known.shape[0] and not same(own.known[j]):
+                    if not evenly(part(own.known, j)):
                         moved[j] = np.inf
                 if whole or moved[j] == np.inf:
                     known_moves[j] = STALE
@@ -237,7 +231,7 @@ def learn(lo, hi, x, holes, products, sight, prototypes, kept, rules, times, mea
                     v2[j] = squared(features[j], 0.0)
                     known_moves[j] = moved[j]
                 measure_widths(j, j + 1, moved, own, v2, error, whole, measure, width)
-                if moved[j] < np.inf and not measure.euclidean:
+                if moved[j] < np.inf and measure.euclidean is None:
                     spread = max(spread, width.scale[j] * own.inv[j])
             k[n, t], a[n, t], kind[n, t] = j, s, what
             v[n, t] = strength(sample, own, j, new, s, measure, rules)
@@ -245,10 +239,57 @@ def learn(lo, hi, x, holes, products, sight, prototypes, kept, rules, times, mea
         kept.steps[0] += x.shape[1]
 
 
-@compiled
-def same(known):
+@inlined
+def whole_sample(x, holes, n, t, measure, y):
+    """See `see`."""
+    return Sample(x, shift(x, measure.centre, y), NOTHING, None, x.shape[0])
+
+
+@inlined
+def any_sample(x, holes, n, t, measure, y):
+    """See `see`."""
+    mask = Masked(*holes).seen[n, t]
+    if mask.all():
+        return Sample(x, shift(x, measure.centre, y), mask, False, x.shape[0])
+    return Sample(x, shift_observed(x, mask, measure.centre, y), mask, True, mask.sum())
+
+
+def see(x, holes, n, t, measure, y):
+    """A sample as it was seen, and less the centre in y."""
+    return (whole_sample if holes is None else any_sample)(x, holes, n, t, measure, y)
+
+
+@overload(see, jit_options={"forceinline": True})
+def _see(x, holes, n, t, measure, y):
+    """By the type, so that kernels are compiled for the one or the other."""
+    if isinstance(holes, NoneType):
+        return lambda x, holes, n, t, measure, y: whole_sample(x, holes, n, t, measure, y)
+    return lambda x, holes, n, t, measure, y: any_sample(x, holes, n, t, measure, y)
+
+
+@inlined
+def look_anew(holes, n, t, sample, own, G, measure, touched, upper):
+    """Upper bounds for a sample with holes: none for neurons that were touched in this chunk."""
+    if holes is None:
+        return 0.0
+    _, row, P, squares, error = holes
+    slack = look_masked(P[n, row[t]], squares[n, row[t]], error, sample, own, G, measure, upper)
+    for i in range(G):
+        if touched[i]:
+            upper[i] = np.inf
+    return slack
+
+
+@inlined
+def how_often(known, c):
+    """How often a neuron was averaged, as far as its first value tells."""
+    return c if known is None else np.int64(known[0])
+
+
+@inlined
+def evenly(known):
     """Whether all values of a neuron were seen equally often, so that it moves as a whole."""
-    return (known == known[0]).all()
+    return True if known is None else (known == known[0]).all()
 
 
 @compiled
@@ -290,7 +331,7 @@ def best(lo, hi, x, products, sight, own, G, measure, most, k, v, evaluated):
         if t - lo == TRIAL and many > most * TRIAL:
             evaluated[t:hi] = UNSEEN
             break
-        sample = Sample(x[t], shift(x[t], measure.centre, y), NOTHING, False, x.shape[1])
+        sample = Sample(x[t], shift(x[t], measure.centre, y), NOTHING, None, x.shape[1])
         inside = 0.0 if whole else squared(seen[t], 0.0)
         slack, evaluated[t] = look(P[t], y, sample, inside, own, G, 1.0, error, whole, measure, width, work)
         many += evaluated[t]

@@ -7,12 +7,13 @@ import numpy as np
 from sqhn.banks.bounds import BRIEF
 from sqhn.banks.cpu.compiled import compiled, inlined
 from sqhn.banks.cpu.kernels.decision import (
-    NOTHING,
     Measure,
     Prototypes,
     Sample,
+    has_holes,
     observed,
     of_node,
+    part,
     similarity,
     squared,
 )
@@ -37,24 +38,24 @@ def average_observed(m, x, seen, masked, known):
 
 
 @inlined
-def average(own, j, sample, count):
-    """Average a sample into neuron j of a node, its count-th."""
-    if own.known.shape[0]:
-        average_observed(own.m[j], sample.x, sample.seen, sample.masked, own.known[j])
+def average(m, known, sample, count):
+    """Average a sample into a prototype, its count-th."""
+    if known is None:
+        average_into(m, sample.x, count)
     else:
-        average_into(own.m[j], sample.x, count)
+        average_observed(m, sample.x, sample.seen, has_holes(sample.masked), known)
 
 
 @inlined
-def become(own, j, sample, measure):
-    """Let a sample become neuron j of a node; what was not seen of it is the centre."""
-    own.m[j] = sample.x
-    if own.known.shape[0]:
+def become(m, known, sample, measure):
+    """Let a sample become a prototype; what was not seen of it is the centre."""
+    m[:] = sample.x
+    if known is not None:
         for i in range(sample.x.shape[0]):
-            there = not sample.masked or sample.seen[i]
-            own.known[j, i] = there
+            there = not has_holes(sample.masked) or sample.seen[i]
+            known[i] = there
             if not there:
-                own.m[j, i] = measure.centre
+                m[i] = measure.centre
 
 
 @inlined
@@ -62,9 +63,9 @@ def write(n, j, new, s, sample, step, own, kept, rules, measure):
     """Grow or average neuron j of node n."""
     count(n, j, new, s, step, kept, rules)
     if new:
-        become(own, j, sample, measure)
+        become(own.m[j], part(own.known, j), sample, measure)
     else:
-        average(own, j, sample, kept.c[n, j])
+        average(own.m[j], part(own.known, j), sample, kept.c[n, j])
     refresh(own, j, measure)
 
 
@@ -72,10 +73,16 @@ def write(n, j, new, s, sample, step, own, kept, rules, measure):
 def refresh(own, j, measure):
     """What is derived from the prototype of neuron j of a node."""
     own.m2[j] = squared(own.m[j], measure.centre)
-    if measure.euclidean:
-        own.inv[j] = 1.0 if own.known.shape[0] == 0 or own.known[j].all() else np.inf
+    if measure.euclidean is not None:
+        own.inv[j] = 1.0 if complete(part(own.known, j)) else np.inf
     else:
         own.inv[j] = inverse(own.m2[j])
+
+
+@inlined
+def complete(known):
+    """Whether all values of a neuron are known."""
+    return True if known is None else known.all()
 
 
 @compiled
@@ -116,18 +123,26 @@ def hold(lo, hi, x, seen, masked, k, wrote, prototypes, kept, step, measure):
             j, own = k[n], of_node(prototypes, n)
             for t in range(x.shape[1]):
                 kept.c[n, j] += 1
-                sample = Sample(x[n, t], 0.0, seen[n, t] if masked else NOTHING, masked, 0)
-                average(own, j, sample, kept.c[n, j])
+                sample = Sample(x[n, t], 0.0, mask_of(seen, masked, n, t), masked, 0)
+                average(own.m[j], part(own.known, j), sample, kept.c[n, j])
             kept.written[n, j] = step
             refresh(own, j, measure)
 
 
 @inlined
+def mask_of(seen, masked, n, t):
+    """What was seen of a sample at a node; anything, where there are no masks."""
+    return seen[0, 0] if masked is None else seen[n, t]
+
+
+@inlined
 def regard(x, seen, masked, centre):
     """A patch as it was seen."""
-    if masked and not seen.all():
-        return Sample(x, observed(x, x, seen, centre)[1], seen, True, seen.sum())
-    return Sample(x, squared(x, centre), seen, False, x.shape[0])
+    if masked is None:
+        return Sample(x, squared(x, centre), seen, masked, x.shape[0])
+    if seen.all():
+        return Sample(x, squared(x, centre), seen, False, x.shape[0])
+    return Sample(x, observed(x, x, seen, centre)[1], seen, True, seen.sum())
 
 
 @compiled
@@ -140,7 +155,7 @@ def activity(lo, hi, x, seen, masked, prototypes, kept, measure, s):
     for n in range(lo, hi):
         own, G = of_node(prototypes, n), kept.grown[n]
         for t in range(x.shape[1]):
-            sample = regard(x[n, t], seen[n, t] if masked else NOTHING, masked, measure.centre)
+            sample = regard(x[n, t], mask_of(seen, masked, n, t), masked, measure.centre)
             for j in range(G):
                 s[n, t, j] = similarity(sample, own, j, measure)
                 if sample.many == 0 and kept.c[n, j]:
@@ -158,7 +173,7 @@ def at(lo, hi, x, seen, masked, start, candidate, prototypes, grown, measure, s)
     for n in range(lo, hi):
         own = of_node(prototypes, n)
         for t in range(batch):
-            sample = regard(x[n, t], seen[n, t] if masked else NOTHING, masked, measure.centre)
+            sample = regard(x[n, t], mask_of(seen, masked, n, t), masked, measure.centre)
             silent = sample.many == 0 or grown[n] == 0
             for i in range(start[n * batch + t], start[n * batch + t + 1]):
                 s[i] = 0.0 if silent else similarity(sample, own, candidate[i], measure)

@@ -6,7 +6,7 @@ import numpy as np
 
 from sqhn.banks.bounds import BRIEF
 from sqhn.banks.cpu.compiled import compiled, inlined
-from sqhn.banks.cpu.kernels.decision import NOTHING, Measure, Prototypes, reach, similarity
+from sqhn.banks.cpu.kernels.decision import Measure, Prototypes, reach, similarity
 from sqhn.banks.cpu.kernels.prototypes import regard
 from sqhn.level import TIE
 
@@ -47,17 +47,17 @@ def of_products(lo, hi, x, seen, masked, products, error, own, c, measure, k, v)
     G, count = products.shape[1], k.shape[1]
     index, value, known, off = np.empty(G, np.int64), np.empty(G), np.empty(G, np.float32), np.zeros(G, np.float32)
     for t in range(lo, hi):
-        sample = regard(x[t], seen[t] if masked else NOTHING, masked, measure.centre)
+        sample = regard(x[t], seen[0] if masked is None else seen[t], masked, measure.centre)
         length = np.sqrt(sample.xx)
         bar = -np.inf
-        if count < G and (length >= BRIEF or measure.euclidean):
+        if count < G and (length >= BRIEF or measure.euclidean is not None):
             for j in range(G):
-                if measure.euclidean:
+                if measure.euclidean is not None:
                     off[j] = error * (length * np.sqrt(max(own.m2[j], 0.0)) + own.m2[j])
                 p = products[t, j] - off[j]
                 known[j] = p if p < np.inf and c[j] else -np.inf
             last = np.float64(np.partition(known, G - count)[G - count])
-            if measure.euclidean:
+            if measure.euclidean is not None:
                 far = (sample.xx - 2 * last) / max(sample.many, 1)
                 bar = reach(1 / (1 + np.sqrt(max(far, 0.0))), sample, 0.0, measure)
             else:

@@ -8,11 +8,11 @@ from sqhn.banks import bounds
 from sqhn.banks.bounds import BRIEF, U
 from sqhn.banks.cpu.compiled import compiled, inlined, summing
 from sqhn.banks.cpu.kernels.decision import (
-    NOTHING,
     Measure,
     Prototypes,
     Sample,
     decide,
+    has_holes,
     of_node,
     product,
     scratch,
@@ -20,7 +20,7 @@ from sqhn.banks.cpu.kernels.decision import (
     shift_observed,
 )
 from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
-from sqhn.banks.cpu.kernels.prototypes import nobody, strength, write
+from sqhn.banks.cpu.kernels.prototypes import mask_of, nobody, strength, write
 from sqhn.banks.rule import BECAME, KEPT, Rules
 
 masked_product = compiled(bounds.masked_product)
@@ -68,9 +68,9 @@ def cosines(ut, y, inv, G, upper):
 def look(sample, ut, y, own, G, measure, work, squares):
     """Upper bounds from a first look at the neurons of a node, and what they may lack."""
     d = own.m.shape[1]
-    if measure.euclidean:
+    if measure.euclidean is not None:
         return promising(sample, ut, y, own, G, work.upper)
-    if sample.masked:
+    if has_holes(sample.masked):
         cosines_observed(ut, y, sample.seen, G, work.upper, squares)
         return masked_product(d) * np.sqrt(sample.xx)
     cosines(ut, y, own.inv, G, work.upper)
@@ -83,7 +83,7 @@ def promising(sample, ut, y, own, G, upper):
     for j in range(G):
         upper[j] = 0
     for i in range(own.m.shape[1]):
-        if not sample.masked or sample.seen[i]:
+        if not has_holes(sample.masked) or sample.seen[i]:
             a, u = y[i], ut[i]
             for j in range(G):
                 d = a - u[j]
@@ -97,9 +97,11 @@ def promising(sample, ut, y, own, G, upper):
 @inlined
 def see(x, seen, masked, measure, y):
     """A patch as it was seen, and less the centre in y."""
-    if masked and not seen.all():
-        return Sample(x, shift_observed(x, seen, measure.centre, y), seen, True, seen.sum())
-    return Sample(x, shift(x, measure.centre, y), seen, False, x.shape[0])
+    if masked is None:
+        return Sample(x, shift(x, measure.centre, y), seen, masked, x.shape[0])
+    if seen.all():
+        return Sample(x, shift(x, measure.centre, y), seen, False, x.shape[0])
+    return Sample(x, shift_observed(x, seen, measure.centre, y), seen, True, seen.sum())
 
 
 @compiled
@@ -116,7 +118,7 @@ def learn(lo, hi, x, seen, masked, prototypes, kept, rules, times, measure, sent
         transpose(own.m, kept.grown[n], measure.centre, ut)
         for t in range(x.shape[1]):
             G = kept.grown[n]
-            sample = see(x[n, t], seen[n, t] if masked else NOTHING, masked, measure, y)
+            sample = see(x[n, t], mask_of(seen, masked, n, t), masked, measure, y)
             if sample.many == 0:
                 k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, KEPT
                 continue
@@ -163,7 +165,7 @@ def best(lo, hi, x, seen, masked, prototypes, kept, measure, k, v):
         own, G = of_node(prototypes, n), kept.grown[n]
         transpose(own.m, G, measure.centre, ut)
         for t in range(x.shape[1]):
-            sample = see(x[n, t], seen[n, t] if masked else NOTHING, masked, measure, y)
+            sample = see(x[n, t], mask_of(seen, masked, n, t), masked, measure, y)
             if sample.many == 0 or G == 0:
                 k[n, t], v[n, t] = nobody(n, kept)
             else:
