@@ -53,12 +53,17 @@ class Prototypes:
 
     @property
     def prototypes(self) -> tuple[NDArray[Any] | None, ...]:
-        """As kernels take them."""
+        """As kernels take them that write."""
         return self.m, self.m2, self.inv, self.known
+
+    @property
+    def asked(self) -> tuple[NDArray[Any] | None, ...]:
+        """As kernels take them that ask: cosines do not care what is known."""
+        return self.m, self.m2, self.inv, self.known if self.measure[1] else None
 
     def of_node(self, n: int) -> tuple[NDArray[Any] | None, ...]:
         """The same of one node."""
-        return self.m[n], self.m2[n], self.inv[n], None if self.known is None else self.known[n]
+        return tuple(None if array is None else array[n] for array in self.asked)
 
     @property
     def holes(self) -> bool:
@@ -90,7 +95,7 @@ class Prototypes:
         sent = outcomes(self.nodes, evidence.x.shape[1])
         if evidence.seen is not None:
             self.count_values()
-        self.way.learn(self, evidence, sent)
+        self.way.learn(self, self.masked(evidence) if self.holes else evidence, sent)
         return sent if evidence.seen is None else sent._replace(heard=evidence.seen.any(axis=2))
 
     def count_values(self) -> None:
@@ -112,7 +117,7 @@ class Prototypes:
         if evidence.seen is not None:
             self.count_values()
         split_range(
-            kernels.hold, self.nodes, x.size, x, *self.mask(evidence), k, wrote, self.prototypes, self.neurons.kept,
+            kernels.hold, self.nodes, x.size, x, *self.mask(self.masked(evidence) if self.holes else evidence), k, wrote, self.prototypes, self.neurons.kept,
             last, self.measure,
         )  # fmt: skip
         self.way.changed(np.arange(self.nodes), k)
@@ -147,7 +152,7 @@ class Prototypes:
         x = evidence.x
         s = np.empty((*x.shape[:2], self.neurons.most))
         split_range(
-            kernels.activity, self.nodes, float(s.size) * self.size, x, *self.mask(evidence), self.prototypes,
+            kernels.activity, self.nodes, float(s.size) * self.size, x, *self.mask(evidence), self.asked,
             self.neurons.kept, self.measure, s,
         )  # fmt: skip
         return s
@@ -156,7 +161,7 @@ class Prototypes:
         s = np.empty(len(support.value))
         split_range(
             kernels.at, self.nodes, float(len(s)) * self.size, evidence.x, *self.mask(evidence), support.start,
-            support.value, self.prototypes, self.grown, self.measure, s,
+            support.value, self.asked, self.grown, self.measure, s,
         )  # fmt: skip
         return s
 
@@ -174,6 +179,11 @@ class Prototypes:
         if self.known is None:
             return np.repeat(self.neurons.c[n, k, None] > 0, self.size, 2)
         return np.asarray(self.known[n, k] > 0)
+
+    @staticmethod
+    def masked(evidence: Patches) -> Patches:
+        """With masks, also where all was seen: kernels that know of holes are compiled once."""
+        return evidence if evidence.seen is not None else Patches(evidence.x, np.ones(evidence.x.shape, bool))
 
     @staticmethod
     def mask(evidence: Patches) -> tuple[NDArray[np.bool_], bool | None]:

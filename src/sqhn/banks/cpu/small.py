@@ -45,5 +45,5 @@ class SmallNodes:
     def best(bank: Prototypes, evidence: Patches, k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
         split_range(
             kernels.best, bank.nodes, float(evidence.x.size) * bank.neurons.most, evidence.x, *bank.mask(evidence),
-            bank.prototypes, bank.neurons.kept, bank.measure, k, v,
+            bank.asked, bank.neurons.kept, bank.measure, k, v,
         )  # fmt: skip
