@@ -1,4 +1,4 @@
-"""`sqhn show`, `sqhn calibrate` and the best of `sqhn recall`."""
+"""`sqhn show`, `sqhn forget`, `sqhn calibrate` and the best of `sqhn recall`."""
 
 from __future__ import annotations
 
@@ -47,6 +47,23 @@ def test_a_sheet_of_what_is_stored(memory: SQHN) -> None:
         np.testing.assert_array_equal(sheet[top : top + 16 * scale : scale, left : left + 24 * scale : scale], x)
     some = json.loads(sqhn("show", "m.sqhn", "--out", "some.png", "--most", 4, "--json"))
     assert (some["shown"], some["neurons"]) == (4, 9)
+
+
+def test_what_should_be_forgotten(memory: SQHN) -> None:
+    assert "forgot 2 neurons; m.sqhn has 7 of 20" in sqhn("forget", "m.sqhn", 0, 4)
+    left = SQHN.load("m.sqhn")
+    assert left.counts.tolist() == [0, 1, 1, 1, 0, 1, 1, 1, 1]
+    before = Path("m.sqhn").read_bytes()
+    assert "neuron 4 was forgotten before; nothing was changed" in sqhn("forget", "m.sqhn", 1, 4, status=1)
+    assert "neuron 9 is not one of 9; nothing was changed" in sqhn("forget", "m.sqhn", 9, status=1)
+    assert Path("m.sqhn").read_bytes() == before
+    some = json.loads(sqhn("show", "m.sqhn", "--out", "some.png", "--most", 4, "--json"))
+    assert (some["shown"], some["neurons"]) == (4, 7)
+    sheet = np.asarray(Image.open("some.png"))
+    np.testing.assert_array_equal(sheet[GAP : GAP + 48 : 3, GAP : GAP + 72 : 3], X[1])
+    assert "0 (" not in left._repr_html_().replace("10 (", "")
+    sqhn("learn", "4.png", "--memory", "m.sqhn")
+    assert SQHN.load("m.sqhn").recall(X[4]).index == 0
 
 
 def test_what_cannot_be_shown(memory: SQHN) -> None:

@@ -393,7 +393,7 @@ class TestSettings:
         source = array(tmp_path / "x.npy", COLOR)
         for _ in range(2):  # said again: the same
             well("learn", source, "--memory", file, "--levels", "4:5,6", *self.GIVEN)
-        levels = [Level(4, 5, 50, 0.9, "overwrite"), Level(None, 6, 50, 0.9, "overwrite")]
+        levels = [Level(4, 5, 50, 0.9), Level(None, 6, 50, 0.9, "overwrite")]
         expected = SQHN(COLOR.shape[1:], levels, similarity="cosine", rho=0.5)
         for _ in range(2):
             expected.learn(COLOR)
@@ -409,8 +409,9 @@ class TestSettings:
         ("option", "value", "there"),
         [
             ("--similarity", "cosine", "similarity shifted_cosine"),
-            ("--when-full", "freeze", "when full overwrite, average"),
-            ("--when-full", "average", "when full overwrite, average"),
+            ("--when-full", "freeze", "when full average, overwrite"),
+            ("--when-full", "average", "when full average, overwrite"),
+            ("--when-full", "oldest", "when full overwrite"),
             ("--alpha", "50.0", "alpha 10000000.0"),
             ("--gamma", "0.5", "gamma 0.9"),
         ],
@@ -418,7 +419,7 @@ class TestSettings:
     def test_others_than_those_of_the_file(
         self, option: str, value: str, there: str, tmp_path: Path, file: Path
     ) -> None:
-        taught(file, COLOR, Level(4, 5, 1e7, 0.9, "overwrite"), Level(None, 6, 1e7, 0.9))
+        taught(file, COLOR, Level(4, 5, 1e7, 0.9), Level(None, 6, 1e7, 0.9, "overwrite"))
         before = file.read_bytes()
         error = wrong("learn", array(tmp_path / "x.npy", COLOR), "--memory", file, option, value)
         assert f"{file} has {there}, but the options say {value}: leave out {option} " in error
@@ -1239,7 +1240,7 @@ class TestStandardInput:
 
 class TestInfo:
     def test_a_tree(self, file: Path) -> None:
-        levels = [Level((4, 2), 9, np.inf, 0.9, "overwrite"), Level(2, 8), Level(None, 7)]
+        levels = [Level((4, 2), 9, np.inf, 0.9, "freeze"), Level(2, 8), Level(None, 7)]
         memory = taught(file, GREY, *levels)
         about = document("info", file)
         assert about["memory"] == str(file)
@@ -1255,7 +1256,7 @@ class TestInfo:
             "capacity": 9,
             "alpha": "inf",
             "gamma": 0.9,
-            "when_full": "overwrite",
+            "when_full": "freeze",
             "nodes": 60,
             "grown": {"min": grown.min(), "mean": grown.mean(), "max": grown.max()},
         }

@@ -37,6 +37,18 @@ def test_duplicates_in_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert "22 of 22 duplicates found" in capsys.readouterr().out
 
 
+def test_a_table_with_holes() -> None:
+    error, means = ran("table_with_holes")
+    assert error < means / 2
+
+
+def test_the_last_day() -> None:
+    last, before, at_home = ran("last_day")
+    assert last > 0.99
+    assert before < 0.01
+    assert at_home
+
+
 def test_a_dead_channel() -> None:
     error, mean = ran("dead_channel")
     assert error < mean / 4

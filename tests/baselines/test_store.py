@@ -55,7 +55,7 @@ def test_a_batch_is_a_loop(make: Callable[[], StoredSamples]) -> None:
     x = images(20)
     batch, loop = make(), make()
     written = batch.learn(x[:9]), batch.learn(x[9:])
-    index, grew, score, step = (np.concatenate(field) for field in zip(*written))
+    index, grew, score, step = (np.concatenate(field) for field in zip(*(one[:4] for one in written)))
     for one, i, g, s, t in zip(x, index, grew, score, step):
         single = loop.learn(one)
         assert (single.index, single.grew, single.step) == (i, g, t)

@@ -116,8 +116,9 @@ class Prototypes:
         x, last = evidence.x, self.neurons.step + evidence.x.shape[1]
         if evidence.seen is not None:
             self.count_values()
+        known = self.masked(evidence) if self.holes else evidence
         split_range(
-            kernels.hold, self.nodes, x.size, x, *self.mask(self.masked(evidence) if self.holes else evidence), k, wrote, self.prototypes, self.neurons.kept,
+            kernels.hold, self.nodes, x.size, x, *self.mask(known), k, wrote, self.prototypes, self.neurons.kept,
             last, self.measure,
         )  # fmt: skip
         self.way.changed(np.arange(self.nodes), k)

@@ -1,0 +1,142 @@
+"""Samples of which not all was seen, and neurons that are forgotten, by hand.
+
+Against the reference: conformance/test_stories, properties/test_machine.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sqhn import SQHN, Level
+from tests.helpers import fingerprint
+
+X = np.random.default_rng(0).random((6, 8, 8)).astype(np.float32)
+LEFT = np.broadcast_to(np.arange(8) < 4, (8, 8))
+
+
+@pytest.mark.parametrize("similarity", ["shifted_cosine", "cosine", "euclidean"])
+def test_each_value_is_the_mean_of_those_seen(similarity: Any) -> None:
+    memory = SQHN((4,), [Level(capacity=1)], similarity=similarity)
+    rows = np.array([[0.2, 0.4, 9, 9], [0.4, 9, 0.5, 9], [0.9, 0.5, 9, 9]], np.float32)
+    for row in rows:
+        memory.learn(row, observed=row < 9)
+    centre = 0.5 if similarity == "shifted_cosine" else 0.0
+    np.testing.assert_allclose(memory.prototypes[0], [0.5, 0.45, 0.5, centre], rtol=1e-6)
+    found = memory.recall(rows[0], observed=rows[0] < 9)
+    assert found.known.tolist() == [True, True, True, False]
+    assert memory.counts.tolist() == [3]
+    kept = memory.recall([0.1, 0.1, 0.1, 0.7], observed=[False, False, False, True], keep=True)
+    np.testing.assert_allclose(kept.x, [0.5, 0.45, 0.5, 0.7], rtol=1e-6)
+    assert kept.known.all()
+
+
+def test_a_half_that_comes_again_is_old_and_takes_one_neuron() -> None:
+    for levels in (
+        [Level(capacity=9)],
+        [Level(4, 9), Level(capacity=9)],
+        [Level(2, 9), Level(2, 9), Level(capacity=9)],
+    ):
+        memory = SQHN((8, 8), levels, propagation="max")
+        memory.learn(X[:3], observed=LEFT)
+        assert memory.learn(X[:3], observed=LEFT).index.tolist() == [0, 1, 2]
+        assert memory.recognize(X[:3], LEFT).old.all()
+        assert not memory.recognize(X[3:], LEFT).old.any()
+        np.testing.assert_allclose(memory.energy(X[:3], LEFT), 1)
+        found = memory.recall(X[:3])
+        np.testing.assert_array_equal(found.known, np.broadcast_to(LEFT, (3, 8, 8)))
+        np.testing.assert_allclose(found.x, np.where(LEFT, X[:3], np.float32(0.5)), rtol=1e-6)
+        memory.learn(X[0])  # whole: another neuron, or of a tree other patches
+        assert memory.recall(X[0]).known.all()
+
+
+def test_the_rest_of_a_sample_can_come_later() -> None:
+    memory = SQHN((8, 8), [Level(4, 9), Level(capacity=1)])
+    memory.learn(X[0], observed=LEFT)
+    memory.learn(X[0], observed=~LEFT)
+    np.testing.assert_allclose(memory.prototypes[0], X[0])
+    found = memory.recall(X[0], observed=LEFT)
+    np.testing.assert_allclose(found.x, X[0])
+    assert found.known.all()
+
+
+def test_nothing_observed_is_refused() -> None:
+    memory = SQHN((8, 8), capacity=4)
+    memory.learn(X[:2])
+    before, nothing = fingerprint(memory), np.zeros(X.shape, bool)
+    nothing[0] = True
+    for verb in (lambda **mask: memory.learn(X, **mask), lambda **mask: memory.recognize(X, **mask),
+                 lambda **mask: memory.energy(X, **mask)):  # fmt: skip
+        with pytest.raises(ValueError, match=r"nothing at all was observed of 5 of 6 samples \(the first is 1\)"):
+            verb(observed=nothing)
+        with pytest.raises(ValueError, match=r"observed must have shape"):
+            verb(observed=nothing[:, 0])
+    assert fingerprint(memory) == before
+    memory.learn(X, observed=np.ones(X.shape, bool))
+    assert not memory.banks[0].holes
+    assert memory.recall(X).known is None
+
+
+@pytest.mark.parametrize("levels", [[Level(capacity=9)], [Level(4, 9), Level(capacity=9)]])
+def test_in_files(levels: list[Level], tmp_path: Path) -> None:
+    memory = SQHN((8, 8), levels)
+    memory.learn(X[:4], observed=np.random.default_rng(1).random((4, 8, 8)) < 0.6, value=list("abcd"))
+    memory.learn(X[:2], observed=LEFT)
+    memory.forget([1, 3])
+    memory.save(tmp_path / "m")
+    again = SQHN.load(tmp_path / "m")
+    assert fingerprint(again) == fingerprint(memory)
+    assert (len(again), again.counts.tolist()) == (len(memory), memory.counts.tolist())
+    for one in (memory, again):
+        assert one.learn(X[5]).index == 1
+        one.resize(12)
+    assert fingerprint(again) == fingerprint(memory)
+    assert memory.recall(X[3]).value != "d"
+
+
+def test_forgotten_neurons_never_win() -> None:
+    for levels in ([Level(capacity=6)], [Level(4, 9), Level(capacity=6)]):
+        memory = SQHN((8, 8), levels, similarity="cosine")
+        memory.learn(-X)
+        memory.forget(np.array([0, 2]))
+        for rule in ("paper", "exact", "feedforward"):
+            assert sorted(memory.recall(X[0], k=4, inference=rule).index.tolist()) == [1, 3, 4, 5]
+        with pytest.raises(ValueError, match="k=5, but no more than 4"):
+            memory.recall(X[0], k=5)
+        np.testing.assert_array_equal(memory.prototypes[2], 0)
+        memory.forget([1, 3, 4, 5])
+        assert not memory.recognize(X).old.any()
+        memory.learn(X)
+        assert len(memory) == 6
+
+
+def test_the_oldest_goes_first() -> None:
+    memory = SQHN((8, 8), [Level(capacity=3, when_full="oldest")])
+    memory.learn(X[:3])
+    memory.learn(X[0])  # averaged: written anew
+    written = memory.learn(X[3:])
+    assert written.index.tolist() == [1, 2, 0]
+    assert written.replaced.all()
+    assert written.grew.all()
+    assert memory.learn(X[3]).replaced is False
+
+
+@pytest.mark.parametrize("policy", ["overwrite", "oldest"])
+def test_only_the_memory_node_replaces(policy: Any) -> None:
+    with pytest.raises(ValueError, match=rf"when_full='{policy}' at level 1 of 2: only the memory node"):
+        SQHN((8, 8), [Level(4, 9, when_full=policy), Level(capacity=9)])
+
+
+def test_differences_see_amplitude() -> None:
+    memory = SQHN((4,), capacity=9, similarity="euclidean")
+    x = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.8, 1.2, 1.6], [0.2] * 4, [0.3] * 4], np.float32)
+    assert memory.learn(x).grew.all()
+    assert memory.recognize(x).old.all()
+    found = memory.recall(x[2] + 0.5, k=4)
+    rms = np.sqrt(np.mean((x[found.index] - (x[2] + 0.5)) ** 2, axis=1))
+    np.testing.assert_allclose(found.score, 1 / (1 + rms), rtol=1e-6)
+    masked = memory.recall(x[0], observed=[True, False, False, False], k=4)
+    np.testing.assert_allclose(masked.score, 1 / (1 + np.abs(x[masked.index, 0] - x[0, 0])), rtol=1e-6)
