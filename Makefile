@@ -1,6 +1,6 @@
 # Two commands do everything on a machine with Python >= 3.11, pip and make:
 #   make reproduce   set up, run all experiments in a quick form on built-in data, print verdicts, write a page
-#   make test        set up, then lint, types and all tests; those of the kernels once more with every index checked
+#   make test        set up, then lint, types and all tests; those of the kernels beside them with every index checked
 # And one that takes longer:
 #   make fuzz        thousands of random stories about a memory and the reference
 
@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: reproduce test fuzz bench clean
+.PHONY: reproduce test tests checked-tests fuzz bench clean
 
 reproduce: $(VENV)/.experiments,torch
 	$(BIN)/sqhn reproduce all --quick --out out
@@ -17,7 +17,12 @@ test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	+$(MAKE) --no-print-directory -j2 tests checked-tests
+
+tests: $(VENV)/.dev
 	$(BIN)/python -m pytest
+
+checked-tests: $(VENV)/.dev
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest tests/conformance --ignore=tests/conformance/test_verbs.py -k "not any_story"
 
 fuzz: $(VENV)/.dev
