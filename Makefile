@@ -8,16 +8,20 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: reproduce test tests checked-tests fuzz bench clean
+.PHONY: reproduce test lint types tests checked-tests fuzz bench clean
 
 reproduce: $(VENV)/.experiments,torch
 	$(BIN)/sqhn reproduce all --quick --out out
 
 test: $(VENV)/.dev
+	+$(MAKE) --no-print-directory -j2 lint types tests checked-tests
+
+lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
 	$(BIN)/mypy
-	+$(MAKE) --no-print-directory -j2 tests checked-tests
 
 tests: $(VENV)/.dev
 	$(BIN)/python -m pytest
