@@ -79,6 +79,35 @@ def test_masked_product(d: int, used: Use) -> None:
 
 
 @pytest.mark.parametrize("d", SIZES)
+def test_half_square(d: int, used: Use) -> None:
+    """Products less half the squares of neurons, with masks and without."""
+    x, m = pairs(d, d)
+    for seen in (np.ones(x.shape, bool), np.random.default_rng(1).random(x.shape) < 0.6):
+        xf, mf = x * seen, m * seen
+        found = (one_by_one(xf * mf) - one_by_one(mf * mf) / np.float32(2)).astype(np.float64)
+        y, u = xf.astype(np.float64), mf.astype(np.float64)
+        squares = (u * u).sum(1)
+        error = bounds.masked_product(d) if not seen.all() else bounds.product(d)
+        bound = [bounds.half_square(error, *each) for each in zip(np.linalg.norm(y, axis=1), squares)]
+        used(found - ((y * u).sum(1) - squares / 2), np.maximum(bound, 1e-30))
+
+
+@pytest.mark.parametrize("d", SIZES)
+def test_difference(d: int, used: Use) -> None:
+    x, m = pairs(d, d)
+    found = one_by_one((x - m) ** 2).astype(np.float64)
+    wanted = ((x.astype(np.float64) - m) ** 2).sum(1)
+    used(found - wanted, bounds.difference(d) * np.maximum(wanted, 1e-30))
+
+
+def test_rounded(used: Use) -> None:
+    rng = np.random.default_rng(0)
+    square, most = rng.random(1000) * 10.0 ** rng.integers(-9, 9, 1000), rng.random(1000)
+    half = (square - most) / 2
+    used(half.astype(np.float32) - half, [bounds.rounded(*each) / 2 for each in zip(square, most)])
+
+
+@pytest.mark.parametrize("d", SIZES)
 def test_uncentred_product(d: int, used: Use) -> None:
     x, m = pairs(d, d)
     (y, length), (u, lengths) = exact(x, 0.5), exact(m, 0.5)

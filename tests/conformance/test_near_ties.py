@@ -122,9 +122,12 @@ def test_the_smallest_angle_wins_however_faint(path: str, monkeypatch: pytest.Mo
         assert memory.recall(0.5 + length * (0.93 * direction + 0.5 * other)).index == 1
 
 
+@pytest.mark.parametrize("similarity", ["shifted_cosine", "euclidean"])
 @pytest.mark.parametrize("coarse", [True, False])
 @pytest.mark.parametrize("seed", range(6))
-def test_products_may_be_as_wrong_as_they_admit(seed: int, coarse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_may_be_as_wrong_as_they_admit(
+    seed: int, coarse: bool, similarity: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Decisions rest on bounds: products that are off by a known share of the lengths change nothing."""
     monkeypatch.setattr(prototypes, "SMALL", 0)
     honest = LargeNodes.products
@@ -142,11 +145,12 @@ def test_products_may_be_as_wrong_as_they_admit(seed: int, coarse: bool, monkeyp
 
     monkeypatch.setattr(LargeNodes, "products", sloppy)
     levels = [Level(capacity=4)]
-    memory, reference = SQHN((16, 12), levels), ReferenceSQHN((16, 12), levels)
+    memory = SQHN((16, 12), levels, similarity=similarity)
+    reference = ReferenceSQHN((16, 12), levels, memory.options)
     without_view(memory, 0 if coarse else np.inf)
     # Opposite pictures are averaged too, and cancel: a small length then carries the errors of large ones.
     basis = np.repeat(np.repeat(rng.uniform(-1, 1, (3, 4, 3)), 4, axis=1), 4, axis=2)
-    stream = (0.5 + np.tensordot(rng.uniform(-1, 1, (300, 3)), basis, axes=1)).astype(np.float32)
+    stream = (memory.options.centre + np.tensordot(rng.uniform(-1, 1, (300, 3)), basis, axes=1)).astype(np.float32)
     written = memory.learn(stream)
     assert list(written.index) == [reference.learn(x).index for x in stream]
     assert_same_state(memory, reference)

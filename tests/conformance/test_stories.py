@@ -79,24 +79,36 @@ def tell(memory: SQHN, reference: ReferenceSQHN, rng: np.random.Generator, calls
                 assert [got[0], got[1], *got[3:]] == [expected.index, expected.grew, *expected[3:5]]
 
 
+def story(
+    name: str, similarity: Any, when_full: str, device: str = "cpu"
+) -> tuple[SQHN, ReferenceSQHN, np.random.Generator]:
+    """A memory and a reference to be told the same, and what chooses it."""
+    rng = np.random.default_rng(sum(map(ord, name + similarity + when_full)))
+    shape, levels = SHAPES[name][0], tree(name, 12, when_full)
+    memory = SQHN(shape, levels, similarity=similarity, device=device)
+    memory._chunk = int(rng.choice([3, 256]))
+    return memory, ReferenceSQHN(shape, levels, memory.options), rng
+
+
+def same_in_all(memory: SQHN, reference: ReferenceSQHN, rng: np.random.Generator) -> None:
+    """What is stored, and what is said about it."""
+    assert_same_state(memory, reference)
+    if len(memory):
+        x = samples(memory.input_shape, 5, rng)
+        assert_same_answers(memory, reference, x)
+        assert_same_ranking(memory, reference, x[:2], masks(x[:2], 0.6, rng), min(4, len(memory)), "exact")
+
+
 @pytest.mark.parametrize("when_full", ["average", "overwrite", "oldest", "freeze"])
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("name", SHAPES)
 def test_one_story(name: str, similarity: Any, when_full: str) -> None:
-    rng = np.random.default_rng(sum(map(ord, name + similarity + when_full)))
-    levels = tree(name, 12, when_full)
-    memory = SQHN(SHAPES[name][0], levels, similarity=similarity)
-    reference = ReferenceSQHN(memory.input_shape, levels, memory.options)
-    memory._chunk = int(rng.choice([3, 256]))
+    memory, reference, rng = story(name, similarity, when_full)
     if "large" in name:
         without_view(memory, 0 if rng.random() < 0.5 else np.inf)
     for _ in range(3):
         tell(memory, reference, rng, 3)
-        assert_same_state(memory, reference)
-        if len(memory):
-            x = samples(memory.input_shape, 5, rng)
-            assert_same_answers(memory, reference, x)
-            assert_same_ranking(memory, reference, x[:2], masks(x[:2], 0.6, rng), min(4, len(memory)), "exact")
+        same_in_all(memory, reference, rng)
 
 
 @settings(deadline=None, max_examples=40)

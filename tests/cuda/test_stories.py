@@ -10,25 +10,17 @@ import pytest
 
 from sqhn import SQHN
 from sqhn.reference import ReferenceSQHN
-from tests.conformance.test_stories import SHAPES, SIMILARITIES, masks, samples, tell, tree
-from tests.helpers import assert_same_answers, assert_same_ranking, assert_same_state, fingerprint
+from tests.conformance.test_stories import SHAPES, SIMILARITIES, same_in_all, story, tell, tree
+from tests.helpers import assert_same_state, fingerprint
 
 
 @pytest.mark.parametrize("when_full", ["average", "overwrite", "oldest", "freeze"])
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("name", SHAPES)
 def test_one_story(name: str, similarity: Any, when_full: str, device: str, tmp_path: Path) -> None:
-    rng = np.random.default_rng(sum(map(ord, name + similarity + when_full)))
-    levels = tree(name, 12, when_full)
-    memory = SQHN(SHAPES[name][0], levels, similarity=similarity, device=device)
-    reference = ReferenceSQHN(memory.input_shape, levels, memory.options)
-    memory._chunk = int(rng.choice([3, 256]))
+    memory, reference, rng = story(name, similarity, when_full, device)
     tell(memory, reference, rng, 6)
-    assert_same_state(memory, reference)
-    if len(memory):
-        x = samples(memory.input_shape, 4, rng)
-        assert_same_answers(memory, reference, x)
-        assert_same_ranking(memory, reference, x[:2], masks(x[:2], 0.6, rng), min(4, len(memory)), "exact")
+    same_in_all(memory, reference, rng)
     memory.save(tmp_path / "m")
     for other in (SQHN.load(tmp_path / "m", device), SQHN.load(tmp_path / "m")):
         assert fingerprint(other) == fingerprint(memory)

@@ -21,14 +21,17 @@ __all__ = [
     "BRIEF",
     "U64",
     "U",
+    "difference",
     "drift",
     "features",
     "gamma",
+    "half_square",
     "lost",
     "masked_product",
     "outside",
     "product",
     "rough",
+    "rounded",
     "uncentred_product",
     "view_product",
 ]
@@ -72,6 +75,30 @@ def uncentred_product(d: int, centre: float, inverse: float) -> float:
     the difference, U times both: together gamma(d + 3) |y| (|u| + centre sqrt(d)).
     """
     return product(d) * (1 + centre * math.sqrt(d) * inverse)
+
+
+def half_square(error: float, length: float, square: float) -> float:
+    """The error of <x, m> - |m|^2 / 2, of a sample of that length and a neuron of that square.
+
+    |x - m|^2 = |x|^2 - 2 (<x, m> - |m|^2 / 2), so the larger it is, the nearer they are. The product is wrong by error
+    |x| |m| (`product`, `masked_product`); the square, a sum that is known as well as the product or better, by no more
+    than error |m|^2. What is rounded when both are added is among what these have to spare.
+    """
+    return error * (length * math.sqrt(square) + square)
+
+
+def difference(d: int) -> float:
+    """The error of |x - m|^2 from differences of d values in float32, by what it is.
+
+    A difference of two float32 is rounded once, its square twice more, the sum d times: gamma(d + 4). The rest is for
+    what is done with it (`product`).
+    """
+    return 2 * (d + 16) * U  # gamma(d + 16)
+
+
+def rounded(square: float, most: float) -> float:
+    """What (|x|^2 - most) / 2 may lose in float32: twice the rounding of both, once as a bar and once as a bound."""
+    return 4 * U * (square + most)
 
 
 def features(blocks: list[int]) -> float:

@@ -28,6 +28,7 @@ __all__ = ["LargeNodes"]
 SCRATCH = 1 << 23  # float32 products held at once
 NEURON_BLOCK = 1024
 NO_GRAM = np.empty((0, 0), np.float32)
+WHOLE, NO_PRODUCTS = np.ones((1, 1, 1), bool), np.empty((0, 0, 0), np.float32)
 
 
 class LargeNodes:
@@ -58,17 +59,19 @@ class LargeNodes:
         batch, evaluated = x.shape[1], np.zeros(bank.nodes, np.int64)
         split_range(
             kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x,
-            None if seen is None else self.holes(bank, x, seen), self.products(bank, x), self.coarse.arrays,
+            self.holes(bank, x, seen) if bank.holes else None, self.products(bank, x), self.coarse.arrays,
             bank.prototypes, neurons.kept, bank.rules, neurons.times(batch), bank.measure, sent.fields, evaluated,
         )  # fmt: skip
         self.coarse.judge(int(evaluated.sum()) / batch / bank.nodes, neurons.most, bank.m)
 
     @staticmethod
-    def holes(bank: Prototypes, x: NDArray[np.float32], seen: NDArray[np.bool_]) -> tuple[Any, ...]:
+    def holes(bank: Prototypes, x: NDArray[np.float32], seen: NDArray[np.bool_] | None) -> tuple[Any, ...]:
         """What is known of the samples of a chunk that have holes (`Masked`)."""
         batch = x.shape[1]
-        which = np.flatnonzero(~seen.all(axis=(0, 2)))
         row = np.full(batch, -1)
+        if seen is None:
+            return WHOLE, row, NO_PRODUCTS, NO_PRODUCTS, 0.0
+        which = np.flatnonzero(~seen.all(axis=(0, 2)))
         row[which] = np.arange(len(which))
         width = min(bank.neurons.room, bank.neurons.most + batch)
         P, squares = np.zeros((2, bank.nodes, len(which), width), np.float32)

@@ -95,7 +95,7 @@ class Prototypes:
         sent = outcomes(self.nodes, evidence.x.shape[1])
         if evidence.seen is not None:
             self.count_values()
-        self.way.learn(self, self.masked(evidence) if self.holes else evidence, sent)
+        self.way.learn(self, evidence, sent)
         return sent if evidence.seen is None else sent._replace(heard=evidence.seen.any(axis=2))
 
     def count_values(self) -> None:
@@ -116,10 +116,9 @@ class Prototypes:
         x, last = evidence.x, self.neurons.step + evidence.x.shape[1]
         if evidence.seen is not None:
             self.count_values()
-        known = self.masked(evidence) if self.holes else evidence
         split_range(
-            kernels.hold, self.nodes, x.size, x, *self.mask(known), k, wrote, self.prototypes, self.neurons.kept,
-            last, self.measure,
+            kernels.hold, self.nodes, x.size, x, *self.learning_mask(evidence), k, wrote, self.prototypes,
+            self.neurons.kept, last, self.measure,
         )  # fmt: skip
         self.way.changed(np.arange(self.nodes), k)
         self.way.settle(self)
@@ -181,10 +180,11 @@ class Prototypes:
             return np.repeat(self.neurons.c[n, k, None] > 0, self.size, 2)
         return np.asarray(self.known[n, k] > 0)
 
-    @staticmethod
-    def masked(evidence: Patches) -> Patches:
-        """With masks, also where all was seen: kernels that know of holes are compiled once."""
-        return evidence if evidence.seen is not None else Patches(evidence.x, np.ones(evidence.x.shape, bool))
+    def learning_mask(self, evidence: Patches) -> tuple[NDArray[np.bool_], bool | None]:
+        """As kernels take it that know of holes, if there were any: one, also where all was seen."""
+        if not self.holes:
+            return self.mask(evidence)
+        return (np.ones(evidence.x.shape, bool) if evidence.seen is None else evidence.seen), True
 
     @staticmethod
     def mask(evidence: Patches) -> tuple[NDArray[np.bool_], bool | None]:

@@ -37,8 +37,8 @@ class SmallNodes:
     def learn(bank: Prototypes, evidence: Patches, sent: Sent) -> None:
         neurons, x = bank.neurons, evidence.x
         split_range(
-            kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x, *bank.mask(evidence), bank.prototypes,
-            neurons.kept, bank.rules, neurons.times(x.shape[1]), bank.measure, sent.fields,
+            kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x, *bank.learning_mask(evidence),
+            bank.prototypes, neurons.kept, bank.rules, neurons.times(x.shape[1]), bank.measure, sent.fields,
         )  # fmt: skip
 
     @staticmethod

@@ -14,7 +14,7 @@ from numba.core.types import NoneType
 from numba.extending import overload
 
 from sqhn.banks import bounds
-from sqhn.banks.bounds import BRIEF, U
+from sqhn.banks.bounds import BRIEF
 from sqhn.banks.cpu.compiled import compiled, inlined, summing
 from sqhn.level import TIE
 
@@ -24,7 +24,7 @@ EAGER = 8  # neurons that are looked at in the order of their bounds
 
 NOTHING = np.ones(1, np.bool_)  # stands for a mask where there is none
 
-product = compiled(bounds.product)
+product, half_square, rounded = compiled(bounds.product), compiled(bounds.half_square), compiled(bounds.rounded)
 
 
 class Measure(NamedTuple):
@@ -366,7 +366,7 @@ def tighten(y, sample, own, G, slack, measure, scratch):
             near = np.float64(inner_single(y, own.m[j], measure.centre))
             if measure.euclidean is not None:
                 near -= own.m2[j] / 2
-                off = error * (length * np.sqrt(own.m2[j]) + own.m2[j])
+                off = half_square(error, length, own.m2[j])
             else:
                 near *= np.float64(own.inv[j])
                 off = error * length
@@ -390,7 +390,7 @@ def reach(best, sample, slack, measure):
         if best <= 2 * TIE:
             return -np.inf
         most = (1 / (best - TIE) - 1) ** 2 * sample.many
-        return (sample.xx - most) / 2 - 4 * U * (sample.xx + most) - slack
+        return (sample.xx - most) / 2 - rounded(sample.xx, most) - slack
     length = np.sqrt(sample.xx)
     if best > measure.centre and length >= BRIEF:
         return (best - measure.centre) / (1 - measure.centre) * length - slack

@@ -17,6 +17,7 @@ from sqhn.banks.cpu.kernels.decision import (
     Prototypes,
     Sample,
     decide,
+    half_square,
     has_holes,
     of_node,
     part,
@@ -67,8 +68,9 @@ class Products(NamedTuple):
 class Masked(NamedTuple):
     """The samples of a chunk that have holes: what was seen (nodes, batch, size), and products and squares over that.
 
-    row (batch,): the number of a sample among these, or -1; P and squares (nodes, these, room) are those of the neurons
-    as the chunk finds them, and error bounds the relative error of P.
+    row (batch,): the number of a sample among these, or -1 for one that is whole; where all are, seen is any. P and
+    squares (nodes, these, room) are those of the neurons as the chunk finds them, and error bounds the relative error
+    of P.
     """
 
     seen: Any
@@ -111,7 +113,7 @@ def measure_widths(lo, hi, moved, own, v2, error, whole, measure, widths):
         ratio[j] = far if measure.euclidean is not None else far * inv
         bias[j] = 0
         if measure.euclidean is not None:
-            loose[j] = (loose[j] + error) * scale[j]
+            loose[j] = (loose[j] + error) * scale[j]  # with the next: `half_square`
             bias[j] = own.m2[j] / 2 - error * scale[j] * scale[j]
             if own.inv[j] == np.inf:
                 loose[j] = np.inf
@@ -160,7 +162,7 @@ def look_masked(P, squares, error, sample, own, G, measure, upper):
     length = np.sqrt(sample.xx)
     for j in range(G):
         if measure.euclidean is not None:
-            off = error * (length * np.sqrt(squares[j]) + squares[j])
+            off = half_square(error, length, np.float64(squares[j]))
             upper[j] = P[j] - squares[j] / 2 + off if own.inv[j] == 1 else -np.inf if own.m2[j] < 0 else np.inf
         else:
             brief = squares[j] < np.float32(BRIEF * BRIEF)
@@ -248,8 +250,9 @@ def whole_sample(x, holes, n, t, measure, y):
 @inlined
 def any_sample(x, holes, n, t, measure, y):
     """See `see`."""
-    mask = Masked(*holes).seen[n, t]
-    if mask.all():
+    seen, row, _, _, _ = holes
+    mask = seen[n, t] if row[t] >= 0 else seen[0, 0]
+    if row[t] < 0 or mask.all():
         return Sample(x, shift(x, measure.centre, y), mask, False, x.shape[0])
     return Sample(x, shift_observed(x, mask, measure.centre, y), mask, True, mask.sum())
 
@@ -289,7 +292,16 @@ def how_often(known, c):
 @inlined
 def evenly(known):
     """Whether all values of a neuron were seen equally often, so that it moves as a whole."""
-    return True if known is None else (known == known[0]).all()
+    return True if known is None else same(known)
+
+
+@compiled
+def same(known):
+    """Whether all numbers are the first."""
+    others = 0
+    for i in range(known.shape[0]):
+        others += known[i] != known[0]
+    return others == 0
 
 
 @compiled

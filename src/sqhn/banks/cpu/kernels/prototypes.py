@@ -32,9 +32,10 @@ def average_into(m, x, count):
 def average_observed(m, x, seen, masked, known):
     """The same where values are missing, or were: each is the mean of those that were seen."""
     for i in range(m.shape[0]):
-        if not masked or seen[i]:
-            known[i] += 1
-            m[i] = x[i] if known[i] == 1 else m[i] + (x[i] - m[i]) / np.float32(known[i])
+        there = not masked or seen[i]
+        known[i] += there
+        moved = m[i] + (x[i] - m[i]) / np.float32(max(known[i], 1))
+        m[i] = (x[i] if known[i] == 1 else moved) if there else m[i]
 
 
 @inlined

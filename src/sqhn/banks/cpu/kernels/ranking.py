@@ -6,7 +6,7 @@ import numpy as np
 
 from sqhn.banks.bounds import BRIEF
 from sqhn.banks.cpu.compiled import compiled, inlined
-from sqhn.banks.cpu.kernels.decision import Measure, Prototypes, reach, similarity
+from sqhn.banks.cpu.kernels.decision import Measure, Prototypes, half_square, reach, similarity
 from sqhn.banks.cpu.kernels.prototypes import regard
 from sqhn.level import TIE
 
@@ -53,7 +53,7 @@ def of_products(lo, hi, x, seen, masked, products, error, own, c, measure, k, v)
         if count < G and (length >= BRIEF or measure.euclidean is not None):
             for j in range(G):
                 if measure.euclidean is not None:
-                    off[j] = error * (length * np.sqrt(max(own.m2[j], 0.0)) + own.m2[j])
+                    off[j] = half_square(error, length, max(own.m2[j], 0.0))
                 p = products[t, j] - off[j]
                 known[j] = p if p < np.inf and c[j] else -np.inf
             last = np.float64(np.partition(known, G - count)[G - count])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sqhn.banks import bounds
-from sqhn.banks.bounds import BRIEF, U
+from sqhn.banks.bounds import BRIEF
 from sqhn.banks.cpu.compiled import compiled, inlined, summing
 from sqhn.banks.cpu.kernels.decision import (
     Measure,
@@ -15,6 +15,7 @@ from sqhn.banks.cpu.kernels.decision import (
     has_holes,
     of_node,
     product,
+    rounded,
     scratch,
     shift,
     shift_observed,
@@ -23,7 +24,7 @@ from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
 from sqhn.banks.cpu.kernels.prototypes import mask_of, nobody, strength, write
 from sqhn.banks.rule import BECAME, KEPT, Rules
 
-masked_product = compiled(bounds.masked_product)
+masked_product, difference = compiled(bounds.masked_product), compiled(bounds.difference)
 
 
 @compiled
@@ -88,10 +89,10 @@ def promising(sample, ut, y, own, G, upper):
             for j in range(G):
                 d = a - u[j]
                 upper[j] += d * d
-    exact = 1 - product(own.m.shape[1])
+    exact = 1 - difference(own.m.shape[1])
     for j in range(G):
         upper[j] = (sample.xx - upper[j] * exact) / 2 if own.inv[j] == 1 else -np.inf if own.m2[j] < 0 else np.inf
-    return 4 * U * sample.xx
+    return rounded(sample.xx, 0.0)
 
 
 @inlined
