@@ -1,8 +1,9 @@
 """Many threads and one memory: a program of its own, since what it looks for may end the process.
 
-`python -m tests.stress TREE DEVICE SECONDS`. Threads learn, hold, recall, recognize, save, copy and reset as fast as
-they can. In the end every sample that was learned is replayed, in the order of the steps that `learn` told, through the
-reference: it must give the same memory, and every file and copy must be the state after some step.
+`python -m tests.stress TREE DEVICE SECONDS`. Threads learn, with holes or without, hold, recall, recognize, forget,
+save, copy and reset as fast as they can. In the end every sample that was learned is replayed, in the order of the
+steps that `learn` told, through the reference: it must give the same memory, and every file and copy must be the state
+after some step.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +42,14 @@ class Learned(NamedTuple):
     ended: float
     step: int
     samples: NDArray[np.float32]  # of one thing, if more than one
+    seen: NDArray[np.bool_] | None
+
+
+class Forgotten(NamedTuple):
+    began: float
+    ended: float
+    step: int
+    which: list[int]
 
 
 class Kept(NamedTuple):
@@ -55,6 +65,7 @@ class Stress:
         self.memory._chunk = 5
         self.seconds = seconds
         self.learned: list[Learned] = []
+        self.forgotten: list[Forgotten] = []  # by one thread, so in this order
         self.kept: list[Kept] = []
         self.resets: list[tuple[float, float]] = []
         self.failures: list[str] = []
@@ -80,12 +91,22 @@ class Stress:
     def learn(self, rng: np.random.Generator) -> None:
         x = self.samples(rng, int(rng.choice([1, 1, 3, 17])))
         hold = bool(rng.random() < 0.2)
+        seen = self.holes(x, rng) if rng.random() < 0.3 else None
         began = time.monotonic()
-        step = as_numpy(self.memory.learn(self.there(x), hold=hold).step)
+        step = as_numpy(self.memory.learn(self.there(x), hold=hold, observed=seen).step)
         ended = time.monotonic()
         assert list(np.diff(step)) == [1] * (len(x) - 1), "the samples of a call follow each other"
         groups = [x] if hold else list(x[:, None])
-        self.learned += [Learned(began, ended, int(s), group) for s, group in zip(step, groups)]
+        parts = [None] * len(groups) if seen is None else [seen] if hold else list(seen[:, None])
+        self.learned += [Learned(began, ended, int(s), *group) for s, *group in zip(step, groups, parts)]
+
+    @staticmethod
+    def holes(x: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.bool_]:
+        """What was seen of samples: of some, nothing of a half."""
+        seen = rng.random(x.shape) < 0.8
+        seen[rng.random(len(x)) < 0.3, :4] = False
+        seen[:, -1, -1] = True
+        return seen
 
     def recall(self, rng: np.random.Generator) -> None:
         x = self.samples(rng, 1)
@@ -104,6 +125,15 @@ class Stress:
         assert len({*zip(judged.score.tolist(), judged.threshold.tolist())}) == 1, "one call, one state"
         self.memory.energy(self.samples(rng, 3))
         repr(self.memory)
+
+    def forget(self, rng: np.random.Generator) -> None:
+        time.sleep(float(rng.uniform(0, 0.05)))
+        living = np.flatnonzero(self.memory.counts)
+        index = rng.permutation(living)[: int(rng.choice([1, 4]))].tolist()
+        began = time.monotonic()
+        with suppress(IndexError):  # someone has just reset it
+            step = self.memory.forget(index)
+            self.forgotten.append(Forgotten(began, time.monotonic(), step, index))
 
     def save(self, rng: np.random.Generator) -> None:
         path = self.folder / f"{rng.integers(2**62)}.sqhn"
@@ -152,7 +182,7 @@ class Stress:
         self.memory.reset()
         self.learned.clear()
         self.until = time.monotonic() + self.seconds
-        verbs = ("learn", "learn", "learn", "recall", "recall", "recognize", "save", "copy", "reset")
+        verbs = ("learn", "learn", "learn", "recall", "recall", "recognize", "save", "copy", "reset", "forget")
         threads = [threading.Thread(target=self.work, args=(verb, i)) for i, verb in enumerate(verbs)]
         for thread in threads:
             thread.start()
@@ -163,32 +193,50 @@ class Stress:
 
     def check(self) -> None:
         """Replay everything."""
-        epochs: list[dict[int, NDArray[np.float32]]] = [{} for _ in range(len(self.resets) + 1)]
+        epochs: list[dict[int, Learned]] = [{} for _ in range(len(self.resets) + 1)]
         for call in self.learned:
             epoch = epochs[self.epoch(call.began, call.ended, call.step)]
             assert call.step not in epoch, "two samples with one step"
-            epoch[call.step] = call.samples
+            epoch[call.step] = call
+        gone: list[dict[int, list[list[int]]]] = [{} for _ in epochs]
+        for one in self.forgotten:
+            gone[self.epoch(one.began, one.ended, one.step)].setdefault(one.step, []).append(one.which)
         kept: list[dict[int, list[SQHN]]] = [{} for _ in epochs]
-        for one in self.kept:
-            memory = SQHN.load(one.where, device=self.device) if isinstance(one.where, Path) else one.where
-            kept[self.epoch(one.began, one.ended, memory.step)].setdefault(memory.step, []).append(memory)
+        for state in self.kept:
+            memory = SQHN.load(state.where, device=self.device) if isinstance(state.where, Path) else state.where
+            kept[self.epoch(state.began, state.ended, memory.step)].setdefault(memory.step, []).append(memory)
         kept[-1].setdefault(self.memory.step, []).append(self.memory)
         states = 0
-        for epoch, memories in zip(epochs, kept):
+        for epoch, forgotten, memories in zip(epochs, gone, kept):
             reference = ReferenceSQHN(SHAPE, self.levels)
             step = 0
             while True:
-                for memory in memories.pop(step, ()):
+                here = memories.pop(step, [])
+                states += len(here)
+                for index in forgotten.pop(step, []):
+                    here = [memory for memory in here if not same(memory, reference)]
+                    for j in index:
+                        reference.forget(j)
+                for memory in here:
                     assert_same_state(memory, reference)
-                    states += 1
                 if step + 1 not in epoch:
                     break
-                samples = epoch.pop(step + 1)
-                reference.learn_samples(samples)
-                step += len(samples)
+                call = epoch.pop(step + 1)
+                reference.learn_samples(call.samples, call.seen)
+                step += len(call.samples)
             assert not epoch, "steps that nobody took between"
+            assert not forgotten, f"forgotten after steps that never were: {list(forgotten)} of {step}"
             assert not memories, f"states that never were: {list(memories)} of {step}"
         print(f"{sum(self.calls.values()):,} calls {self.calls}, {len(self.resets)} resets, {states} states compared")
+
+
+def same(memory: SQHN, reference: ReferenceSQHN) -> bool:
+    """Whether a memory is in this state; if not, it may be in the next."""
+    try:
+        assert_same_state(memory, reference)
+    except AssertionError:
+        return False
+    return True
 
 
 def main(tree: str, device: str, seconds: float) -> None:

@@ -101,7 +101,7 @@ def test_forgotten_neurons_never_win() -> None:
     for levels in ([Level(capacity=6)], [Level(4, 9), Level(capacity=6)]):
         memory = SQHN((8, 8), levels, similarity="cosine")
         memory.learn(-X)
-        memory.forget(np.array([0, 2]))
+        assert memory.forget(np.array([0, 2])) == memory.forget([]) == len(X)
         for rule in ("paper", "exact", "feedforward"):
             assert sorted(memory.recall(X[0], k=4, inference=rule).index.tolist()) == [1, 3, 4, 5]
         with pytest.raises(ValueError, match="k=5, but no more than 4"):

@@ -377,18 +377,21 @@ class SQHN:
         larger._become(header, tensors, self.device)
         self._levels, self._patterns, self._codes = larger._levels, larger._patterns, larger._codes
 
-    def forget(self, index: int | Sequence[int] | NDArray[np.integer[Any]]) -> None:
+    def forget(self, index: int | Sequence[int] | NDArray[np.integer[Any]]) -> int:
         """Forget a neuron of the memory node, or several: their places are free, and the lowest is used next.
 
         index: as `recall` and `learn` tell it. What was said about it goes with it. A sample that was averaged with
             others stays in their mean, and in a tree the patches that the levels below have learned stay there.
+
+        Returns the step after which it was; with those that `learn` tells, all can be done again in the same order.
         """
         which = np.asarray(index)
-        if which.dtype.kind not in "iu" or which.ndim > 1:
+        if (which.dtype.kind not in "iu" and which.size) or which.ndim > 1:
             raise TypeError(f"index must be the number of a neuron, or a sequence of them; got {index!r}")
-        self._write(self._turns.whole, self._forget, np.unique(which).astype(np.int64))
+        step: int = self._write(self._turns.whole, self._forget, np.unique(which).astype(np.int64))
+        return step
 
-    def _forget(self, which: NDArray[np.int64]) -> None:
+    def _forget(self, which: NDArray[np.int64]) -> int:
         counts = self._of_neurons("c")
         for j in which:
             if not 0 <= j < len(counts) or not counts[j]:
@@ -398,6 +401,7 @@ class SQHN:
             self._root.forget(which)
             self._values.forget(which.tolist())
             self._settle()
+        return self.step
 
     def memorize(self, x: ArrayLike) -> None:
         """Give every sample of a batch a neuron of its own in every node, at once, without asking whether it is new.
@@ -510,8 +514,11 @@ class SQHN:
             done.append(found(patches, messages, rule))
         answer = together(done, self._device.concatenate)
         if keep:
-            for field, given in zip((answer[0], *answer[3:]), (self._device.values(samples), True)):
-                self._keep(field if k is None else field.swapaxes(0, 1), given, seen)
+            there = slice(None) if seen is None else self._device.bring(seen)
+            picture, *known = (field if k is None else field.swapaxes(0, 1) for field in (answer[0], *answer[3:]))
+            picture[..., there] = self._device.values(samples)[there]
+            for field in known:
+                field[..., there] = True
         if not self._values:
             return answer, None
         return answer, self._values.of_all(self._device.give(answer[1], None).tolist())
@@ -561,11 +568,6 @@ class SQHN:
             for i in range(count)
         ]
         return tuple(self._device.stack(field, 1) for field in zip(*each))
-
-    def _keep(self, found: Array, x: Array, seen: Array) -> None:
-        """Put the observed values of x into what was found, which may have an axis more in front."""
-        there = slice(None) if seen is None else self._device.bring(seen)
-        found[..., there] = x if x is True else x[there]
 
     # -- energy and recognition ----------------------------------------------------------------------------------
 
