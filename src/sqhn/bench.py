@@ -1,7 +1,8 @@
 """How fast, against what: throughput of the standard cases with their comparators in the same run.
 
 Ratios are the result; seconds are not. The pictures are crops of photographs and handwritten digits (built-in data).
-Every time is the best of several runs, taking turns with its comparator.
+Every time is the best of several runs, taking turns with its comparator; a few in a row and without the first, since
+the threads of whatever came before go on waiting for work for a while.
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ def pictures(count: int) -> NDArray[np.float32]:
 
 
 def fastest(*calls: Callable[[], object], rounds: int = 5) -> list[float]:
-    """The shortest time of each call, taking turns after a warm-up."""
+    """The shortest time of each call, taking turns of four, the first of which is a warm-up."""
     best = [np.inf] * len(calls)
-    for turn in range(rounds + 1):
+    for _ in range(rounds):
         for i, call in enumerate(calls):
-            start = time.perf_counter()
             call()
-            if turn:
+            for _ in range(3):
+                start = time.perf_counter()
+                call()
                 best[i] = min(best[i], time.perf_counter() - start)
     return best
 
@@ -131,13 +133,16 @@ def recall_three_levels() -> Result:
 
 
 def recall_one_level(k: int | None = None) -> Result:
-    """Recall of batches of 256 noisy pictures, 3,072 inputs, 1,000 neurons, against FAISS flat search."""
+    """Recall of batches of 256 noisy pictures, 3,072 inputs, 1,000 neurons, against FAISS flat search.
+
+    FAISS finds numbers alone, or the vectors too, as recall does.
+    """
     x = pictures(1000)
     memory = SQHN(COLOUR, capacity=1000)
     memory.learn(x)
     rng = np.random.default_rng(1)
     noisy = np.clip(x[:256] + rng.normal(0, 0.2, (256, *COLOUR)), 0, 1).astype(np.float32)
-    result: Result = {"floor": {"times_faiss": 0.9}}
+    result: Result = {"floor": {"times_faiss_with_vectors": 0.9}}
     try:
         import faiss
     except ImportError:
@@ -148,14 +153,20 @@ def recall_one_level(k: int | None = None) -> Result:
     index = faiss.IndexFlatIP(unit.shape[1])
     index.add(unit)
     queries = np.ascontiguousarray((noisy - 0.5).reshape(len(noisy), -1))
-    own, other = fastest(lambda: memory.recall(noisy, k=k), lambda: index.search(queries, k or 1), rounds=20)
+    own, numbers, vectors = fastest(
+        lambda: memory.recall(noisy, k=k),
+        lambda: index.search(queries, k or 1),
+        lambda: index.search_and_reconstruct(queries, k or 1),
+        rounds=20,
+    )
     found = memory.recall(noisy, k=k or 1).index
     agree = float((found == index.search(queries, k or 1)[1]).mean())
     return result | {
         "images_per_s": len(noisy) / own,
-        "times_faiss": other / own,
+        "times_faiss": numbers / own,
+        "times_faiss_with_vectors": vectors / own,
         "same_answers": agree,
-        "met": other / own >= 0.9,
+        "met": vectors / own >= 0.9,
     }
 
 

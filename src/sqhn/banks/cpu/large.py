@@ -101,15 +101,12 @@ class LargeNodes:
         self, bank: Prototypes, n: int, seen: NDArray[np.float32], whole: bool, P: NDArray[np.float32]
     ) -> float:
         """Products of samples with the neurons of node n, into P; returns a bound of their relative error."""
-        centre, G = bank.centre, int(bank.grown[n])
+        G = int(bank.grown[n])
         if not whole:
             np.matmul(seen, self.coarse.features[n, :G].T, out=P[:, :G])
             return self.coarse.view.error
-        np.matmul(seen, bank.m[n, :G].T, out=P[:, :G])
-        if not centre:
-            return bounds.product(bank.size)
-        P[:, :G] -= (centre * seen.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
-        return bounds.uncentred_product(bank.size, centre, float(np.fmax.reduce(bank.inv[n, :G], initial=0)))
+        longest = float(np.fmax.reduce(bank.inv[n, :G], initial=0))
+        return float(whole_products(bank, n, seen, P[:, :G], longest))
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -172,6 +169,18 @@ class LargeNodes:
             kernels.best_observed, len(x), float(x.size) + float(P.size), x, seen, P, squares,
             bounds.masked_product(bank.size), bank.of_node(n), P.shape[1], bank.measure, nobody, k, v,
         )  # fmt: skip
+
+
+def whole_products(bank: Prototypes, n: int, y: NDArray[np.float32], P: NDArray[np.float32], inverse: Any) -> Any:
+    """Products of samples y less the centre and the neurons of node n, into P; returns their relative error.
+
+    inverse: of the length of each neuron, or of the shortest, whose error is that of all.
+    """
+    np.matmul(y, bank.m[n, : P.shape[1]].T, out=P)
+    if not bank.centre:
+        return bounds.product(bank.size)
+    P -= (bank.centre * y.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
+    return bounds.uncentred_product(bank.size, bank.centre, inverse)
 
 
 def observed_products(

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from sqhn.banks.bounds import BRIEF
-from sqhn.banks.cpu.compiled import compiled, inlined
-from sqhn.banks.cpu.kernels.decision import Measure, Prototypes, half_square, reach, similarity
+from sqhn.banks.cpu.compiled import compiled, fused, inlined
+from sqhn.banks.cpu.kernels.decision import BLOCK, Measure, Prototypes, reach, reaching, similarity
 from sqhn.banks.cpu.kernels.prototypes import regard
 from sqhn.level import TIE
+
+
+class Near(NamedTuple):
+    """What float32 says of samples and the neurons of a node: cosines times the samples' lengths (batch, neurons).
+
+    By differences: products less half the neurons' squares. Wrong by no more than the length of the sample times
+    error[j], and shift[j]. What is not a number says nothing.
+    """
+
+    products: Any
+    error: Any
+    shift: Any
 
 
 @inlined
@@ -35,36 +49,56 @@ def of_values(lo, hi, u, k, v):
 
 
 @compiled
-def of_products(lo, hi, x, seen, masked, products, error, own, c, measure, k, v):
-    """From cosines times lengths (batch, neurons) at one node that are wrong by `error` times the length at most.
+def last_of(value, top):
+    """The last of as many of the largest values as `top` has room for."""
+    top[:] = -np.inf
+    for b in range(0, value.shape[0], BLOCK):
+        block = value[b : b + BLOCK]
+        if reaching(block, block.shape[0], top[0]):
+            for e in range(block.shape[0]):
+                if block[e] > top[0]:
+                    i = 1
+                    while i < top.shape[0] and top[i] < block[e]:
+                        top[i - 1] = top[i]
+                        i += 1
+                    top[i - 1] = block[e]
+    return top[0]
 
-    By differences: from products less half the neurons' squares, wrong by `error` times both lengths and the square.
+
+@fused
+def from_below(p, error, shift, length, c, low):
+    """What the products of a sample are at least; nothing, of free places and where they say nothing."""
+    for j in range(p.shape[0]):
+        least = p[j] - (length * error[j] + shift[j])
+        low[j] = least if least < np.inf and c[j] else -np.inf
+
+
+@compiled
+def of_products(lo, hi, x, seen, masked, near, own, c, measure, k, v):
+    """From what float32 says of the samples lo..hi and the neurons of a node (`Near`).
 
     What may be among the best is evaluated: what reaches the last of as many as are wanted, from above and from below.
-    A product that is not a number says nothing.
     """
     own, measure = Prototypes(*own), Measure(*measure)
+    products, error, shift = Near(*near)
     G, count = products.shape[1], k.shape[1]
-    index, value, known, off = np.empty(G, np.int64), np.empty(G), np.empty(G, np.float32), np.zeros(G, np.float32)
+    index, value = np.empty(G, np.int64), np.empty(G)
+    low, top = np.empty(G, np.float32), np.empty(count, np.float32)
     for t in range(lo, hi):
         sample = regard(x[t], seen[0] if masked is None else seen[t], masked, measure.centre)
-        length = np.sqrt(sample.xx)
+        length = np.float32(np.sqrt(sample.xx))
         bar = -np.inf
         if count < G and (length >= BRIEF or measure.euclidean is not None):
-            for j in range(G):
-                if measure.euclidean is not None:
-                    off[j] = half_square(error, length, max(own.m2[j], 0.0))
-                p = products[t, j] - off[j]
-                known[j] = p if p < np.inf and c[j] else -np.inf
-            last = np.float64(np.partition(known, G - count)[G - count])
+            from_below(products[t], error, shift, length, c, low)
+            last = np.float64(last_of(low, top))
             if measure.euclidean is not None:
                 far = (sample.xx - 2 * last) / max(sample.many, 1)
                 bar = reach(1 / (1 + np.sqrt(max(far, 0.0))), sample, 0.0, measure)
             else:
-                bar = last - (2 * error + TIE / (1 - measure.centre)) * length
+                bar = last - TIE / (1 - measure.centre) * length
         many = 0
         for j in range(G):
-            if not (products[t, j] + off[j] < bar):
+            if not (products[t, j] + (length * error[j] + shift[j]) < bar):
                 index[many], value[many] = j, similarity(sample, own, j, measure)
                 if sample.many == 0 and c[j]:
                     value[many] = 0.0
