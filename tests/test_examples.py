@@ -52,3 +52,8 @@ def test_the_last_day() -> None:
 def test_a_dead_channel() -> None:
     error, mean = ran("dead_channel")
     assert error < mean / 4
+
+
+def test_which_settings() -> None:
+    page = (EXAMPLES.parent / "docs" / "settings.md").read_text()
+    assert [table for table in ran("which_settings") if table not in page] == []
