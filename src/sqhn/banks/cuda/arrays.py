@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 __all__ = ["enlarge", "exact_products", "full_precision", "power", "spare", "together"]
 
 PRODUCTS = threading.Lock()
+Parts = TypeVar("Parts", bound=tuple[Tensor, ...])
 
 
 def enlarge(array: Tensor, axis: int, length: int, fill: float = 0) -> Tensor:
@@ -58,12 +60,9 @@ def spare(device: torch.device, needed: int = 0) -> Iterator[None]:
         ) from error
 
 
-def together(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Two arrays (nodes, batch) from those of parts of the batch."""
-    if len(parts) == 1:
-        return parts[0]
-    first, second = (torch.cat(field, 1) for field in zip(*parts))
-    return first, second
+def together(parts: list[Parts]) -> Parts:
+    """Arrays (nodes, batch) from those of parts of the batch."""
+    return parts[0] if len(parts) == 1 else cast("Parts", tuple(torch.cat(field, 1) for field in zip(*parts)))
 
 
 def exact_products(device: torch.device) -> bool:

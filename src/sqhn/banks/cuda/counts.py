@@ -14,6 +14,7 @@ For a chunk, its overlaps with all neurons and among its samples.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -171,16 +172,28 @@ class Counts:
         """Online steps, one after another; room must have been reserved."""
         k, v = self.family_of(evidence)
         there = self.heard_family(evidence)
-        if there is not None:
-            self.holes = self.holes or not bool(there.all())
-        elif not self.heard_only or not bool((v.abs() <= TIE).any()):
-            return self._learn(k, v, None)
+        alone = self.depending(v, there)
+        if not alone.any():
+            return self._learn(k, v, None)._replace(heard=self.hears(evidence))
+        self.holes = self.holes or not bool(there is None or there.all())
         if there is None:
             there = torch.ones_like(v, dtype=torch.bool)
-        # Rare: then squares depend on the sample.
-        parts = [self._learn(k[:, :, [t]], v[:, :, [t]], there[:, :, [t]]) for t in range(k.shape[2])]
-        sent = Sent(*(torch.cat(field, 1) for field in zip(*(part.fields for part in parts))))
+        edges = np.flatnonzero(np.r_[True, alone[1:] | alone[:-1], True])
+        done = []
+        for lo, hi in pairwise(edges):
+            some = [array[..., lo:hi].contiguous() for array in (k, v, there)]
+            done.append(self._learn(some[0], some[1], some[2] if alone[lo] else None))
+        sent = Sent(*together([part.fields for part in done]))
         return sent._replace(heard=self.hears(evidence))
+
+    def depending(self, v: Tensor, there: Tensor | None) -> NDArray[np.bool_]:
+        """Which samples (batch,) are learned one by one, since the squares they are compared by depend on them."""
+        alone = np.zeros(v.shape[2], bool)
+        if there is not None:
+            alone |= (~there).any(1).any(0).cpu().numpy()
+        if self.heard_only:
+            alone |= (v.abs() <= TIE).any(1).any(0).cpu().numpy()
+        return alone
 
     def heard_family(self, evidence: Codes) -> Tensor | None:
         """Whether anything was seen of each child, (nodes, children, batch); None: of all of them."""

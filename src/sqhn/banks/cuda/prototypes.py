@@ -36,6 +36,7 @@ ABREAST = 4  # samples of a neuron that lie side by side where there are more
 ALIGNED = 16  # numbers that a row of products is a multiple of, so that several are read at once
 PART = 1 << 25  # products computed at once
 WALKERS = 8  # warps of a program that takes a chunk's decisions
+FEW = 32  # samples learned at once where products do not help
 PLAIN = 256  # values per node up to which float32 products are near enough
 
 
@@ -163,21 +164,31 @@ class Prototypes:
         return Sent(k, v, a, kind)
 
     def learn_plainly(self, evidence: Patches) -> Sent:
-        """The same from the vectors alone."""
+        """The same from the vectors alone, a few samples at a time."""
         x, seen = evidence
+        done = []
+        for start in range(0, x.shape[1], FEW):
+            part = slice(start, start + FEW)
+            done.append(self.learn_few(x[:, part].contiguous(), None if seen is None else seen[:, part].contiguous()))
+        k, v, a, kind = together(done)
+        n, t = torch.nonzero(kind != KEPT, as_tuple=True)
+        self.derive(*torch.unique(torch.stack([n, k[n, t].long()]), dim=1))
+        return Sent(k, v, a, kind, None if seen is None else seen.any(2))
+
+    def learn_few(self, x: Tensor, seen: Tensor | None) -> tuple[Tensor, ...]:
         batch, neurons = x.shape[1], self.neurons
-        k, kind = torch.empty((2, self.nodes, batch), dtype=torch.int32, device=self.place)
+        width = min(neurons.room, neurons.most + batch)
+        k, kind, changed = torch.empty((3, self.nodes, batch), dtype=torch.int32, device=self.place)
         a, v = torch.empty((2, self.nodes, batch), dtype=torch.float64, device=self.place)
         plain.walk[(self.nodes,)](
             (x, x if seen is None else seen.byte(), neurons.thresholds(batch)), self.prototypes,
             (neurons.c, neurons.mu, neurons.written, neurons.grown, neurons.free), (k, v, a, kind),
-            torch.empty_like(self.m2), (batch, neurons.room, self.size), self.rules.capacity, self.rules.pseudo,
-            neurons.step + 1, when_full=self.rules.when_full, top=self.rules.top, num_warps=8, **self.plainly(seen),
+            self.compared(x, seen, width), changed, (batch, neurons.room, width, self.size), self.rules.capacity,
+            self.rules.pseudo, neurons.step + 1, when_full=self.rules.when_full, top=self.rules.top,
+            W=power(width, 16, 1024), B=power(batch, 16, FEW), num_warps=8, **self.plainly(seen),
         )  # fmt: skip
         neurons.learned(batch)
-        n, t = torch.nonzero(kind != KEPT, as_tuple=True)
-        self.derive(*torch.unique(torch.stack([n, k[n, t].long()]), dim=1))
-        return Sent(k, v, a, kind, None if seen is None else seen.any(2))
+        return k, v, a, kind
 
     def count_values(self) -> None:
         """Count from now on how often each value was seen: so far as often as its neuron."""
@@ -327,20 +338,19 @@ class Prototypes:
     def activity(self, evidence: Patches) -> Tensor:
         """The similarity of every neuron: (nodes, batch, most grown), minus infinity where a node has fewer."""
         most = int(self.grown.max())
-        s = self.differences(evidence, most) if self.euclidean else self.cosines(evidence, most)
+        s = self.compared(*evidence, most) if self.euclidean else self.cosines(evidence, most)
         s = torch.where(self.neurons.living(most), s, -torch.inf)
         if self.holes:
             s[self.grown == 0, :, 0] = 0.0
         return s
 
-    def differences(self, evidence: Patches, most: int) -> Tensor:
-        """By differences, of every place."""
-        x, seen = evidence.x.contiguous(), evidence.seen
-        s = torch.empty((*x.shape[:2], most), dtype=torch.float64, device=self.place)
+    def compared(self, x: Tensor, seen: Tensor | None, width: int) -> Tensor:
+        """From the vectors, of every place."""
+        s = torch.empty((*x.shape[:2], width), dtype=torch.float64, device=self.place)
         how = self.plainly(seen)
-        plain.activity[(-(-most // how["J"]), x.shape[1], self.nodes)](
-            (x, x if seen is None else seen.byte().contiguous()), self.prototypes, self.neurons.c, s,
-            (x.shape[1], self.neurons.room, most, self.size), num_warps=4, **how,
+        plain.activity[(-(-width // how["J"]), x.shape[1], self.nodes)](
+            (x.contiguous(), x if seen is None else seen.byte().contiguous()), self.prototypes, self.neurons.c, s,
+            (x.shape[1], self.neurons.room, width, self.size), num_warps=4, **how,
         )  # fmt: skip
         return s
 

@@ -1,7 +1,8 @@
 """The pattern bank's kernels on a GPU where products do not help: samples with holes, and similarity by differences.
 
-Every neuron is compared with every sample in float64, from the stored vectors. A chunk is learned in one kernel,
-`walk`, one program per node, one sample after another.
+Every neuron is compared with every sample in float64, from the stored vectors. A few samples are learned in two
+kernels: `activity` compares them with all neurons, side by side; `walk`, one program per node, then takes one sample
+after another and compares it anew with the neurons that have changed meanwhile.
 
 In all kernels: `x` patches (nodes, batch, size), and if masked `seen`, which of their values were observed; `m`
 prototypes (nodes, room, size), and if there are holes `known`, how often each of their values was seen; `c` counts, 0
@@ -31,10 +32,10 @@ def compare(j, there, x_t, seen_t, m_n, known_n, size,
             masked: tl.constexpr, holes: tl.constexpr, euclidean: tl.constexpr, centre: tl.constexpr,
             J: tl.constexpr, D: tl.constexpr):  # fmt: skip
     """The similarities of a sample, of which something was observed, and the neurons j [J], those that are there."""
-    xm = tl.zeros([J], tl.float64)
-    mm = tl.zeros([J], tl.float64)
+    xm = tl.zeros([J, D], tl.float64)
+    mm = tl.zeros([J, D], tl.float64)
     xx = tl.zeros([D], tl.float64)
-    many = tl.zeros([J], tl.int32)
+    many = tl.zeros([J, D], tl.int32)
     rows = j.to(tl.int64)[:, None] * size
     for d in range(0, size, D):
         i = d + tl.arange(0, D)
@@ -48,18 +49,20 @@ def compare(j, there, x_t, seen_t, m_n, known_n, size,
             if holes:
                 both = both & (tl.load(known_n + rows + i[None, :], mask=both, other=0) > 0)
             apart = tl.where(both, y[None, :] - u, 0.0)
-            mm += tl.sum(apart * apart, 1)
-            many += tl.sum(both.to(tl.int32), 1)
+            mm += apart * apart
+            many += both.to(tl.int32)
         else:
             u = tl.where(both, u, 0.0)
-            xm += tl.sum(y[None, :] * u, 1)
-            mm += tl.sum(u * u, 1)
+            xm += y[None, :] * u
+            mm += u * u
             xx += y * y
+    square = tl.sum(mm, 1)
     if euclidean:
-        s = 1.0 / (1.0 + tl.sqrt(mm / tl.maximum(many, 1).to(tl.float64)))
-        s = tl.where(many > 0, s, 0.0)
+        seen = tl.sum(many, 1)
+        s = 1.0 / (1.0 + tl.sqrt(square / tl.maximum(seen, 1).to(tl.float64)))
+        s = tl.where(seen > 0, s, 0.0)
     else:
-        s = similarity(xm, tl.sum(xx) + 0 * xm, mm, centre)
+        s = similarity(tl.sum(xm, 1), tl.sum(xx) + 0 * square, square, centre)
     return s
 
 
@@ -77,46 +80,54 @@ def observed(seen_t, size, masked: tl.constexpr, D: tl.constexpr):
 
 @triton.jit(do_not_specialize=["step"])
 def walk(
-    samples, prototypes, neurons, outcome, value, sizes, capacity, pseudo, step,
+    samples, prototypes, neurons, outcome, value, changed, sizes, capacity, pseudo, step,
     when_full: tl.constexpr, top: tl.constexpr, masked: tl.constexpr, holes: tl.constexpr, euclidean: tl.constexpr,
-    centre: tl.constexpr, J: tl.constexpr, D: tl.constexpr,
+    centre: tl.constexpr, W: tl.constexpr, B: tl.constexpr, J: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """A chunk of online steps at one node. value (nodes, room) is scratch; step is that of the first sample."""
+    """Online steps at one node; step is that of the first sample.
+
+    value (nodes, batch, width): what `activity` found before them. changed (nodes, batch) is scratch: the neurons that
+    have changed since. W neurons are looked at at once, J compared.
+    """
     x, seen, eps = samples
     m, known = prototypes
     c, mu, written, grown, free = neurons
     k, v, a, kind = outcome
-    batch, room, size = sizes
+    batch, room, width, size = sizes
     n = tl.program_id(0).to(tl.int64)
-    m_n, known_n, value_n = m + n * room * size, known + n * room * size, value + n * room
+    m_n, known_n, changed_n = m + n * room * size, known + n * room * size, changed + n * batch
     c_n, mu_n, written_n = c + n * room, mu + n * room, written + n * room
     G, F = tl.load(grown + n).to(tl.int32), tl.load(free + n).to(tl.int32)
-    lane = tl.arange(0, J)
+    others = G * 0  # how many have changed
+    lane, wide, listed = tl.arange(0, J), tl.arange(0, W), tl.arange(0, B)
     for t in range(batch):
         x_t, seen_t = x + (n * batch + t) * size, seen + (n * batch + t) * size
+        value_t = value + (n * batch + t) * width
         sent = tl.load(eps + t) * 0
         best = sent - float("inf")
         to = G * 0
         what = G * 0 + _KEPT
         if observed(seen_t, size, masked, D) > 0:
-            for b in range(0, G, J):
-                j = b + lane
-                alive = tl.load(c_n + j, mask=j < G, other=0) > 0
-                s = compare(j, alive, x_t, seen_t, m_n, known_n, size, masked, holes, euclidean, centre, J, D)
-                s = tl.where(alive, s, -float("inf"))
-                tl.store(value_n + j, s, mask=j < G)
-                best = tl.maximum(best, tl.max(s))
+            for b in range(0, others, J):
+                e = b + lane
+                j = tl.load(changed_n + e, mask=e < others, other=0)
+                s = compare(j, e < others, x_t, seen_t, m_n, known_n, size, masked, holes, euclidean, centre, J, D)
+                tl.store(value_t + j, s, mask=e < others)
             tl.debug_barrier()
-            first = tl.full([J], _LAST, tl.int32)
-            for b in range(0, G, J):
-                j = b + lane
-                s = tl.load(value_n + j, mask=j < G, other=-float("inf"))
+            high = tl.full([W], -float("inf"), tl.float64)
+            for b in range(0, G, W):
+                high = tl.maximum(high, tl.load(value_t + b + wide, mask=b + wide < G, other=-float("inf")))
+            best = tl.max(high)
+            first = tl.full([W], _LAST, tl.int32)
+            for b in range(0, G, W):
+                j = b + wide
+                s = tl.load(value_t + j, mask=j < G, other=-float("inf"))
                 first = tl.minimum(first, tl.where((s >= best - _TIE) & (j < G), j, _LAST))
             winner = tl.minimum(tl.min(first), tl.maximum(G - 1, 0)).to(tl.int32)
             if G > F:
-                best = tl.load(value_n + winner)
+                best = tl.load(value_t + winner)
             to, what = written_to(best < tl.load(eps + t) - _TIE, winner, G, F, c_n, written_n, capacity, when_full,
-                                  True, J)  # fmt: skip
+                                  True, W)  # fmt: skip
             used, was = tl.load(c_n + to), tl.load(mu_n + to)
             tl.debug_barrier()  # all have read what is written now
             if what != _KEPT:
@@ -146,6 +157,10 @@ def walk(
                     tl.store(m_n + row + i, p, mask=inside)
                 F = tl.where((what == _BECAME) & (to < G), F - 1, F)
                 G = tl.where(new, tl.maximum(G, to + 1), G)
+                before = tl.load(changed_n + listed, mask=listed < others, other=-1)
+                fresh = tl.sum((before == to).to(tl.int32)) == 0
+                tl.store(changed_n + others, to, mask=fresh)
+                others += fresh.to(tl.int32)
             tl.debug_barrier()
             sent = tl.where(what >= _BECAME, 1.0, best)
             if not top:
@@ -167,7 +182,7 @@ def walk(
 def activity(samples, prototypes, c, s, sizes,
              masked: tl.constexpr, holes: tl.constexpr, euclidean: tl.constexpr, centre: tl.constexpr,
              J: tl.constexpr, D: tl.constexpr):  # fmt: skip
-    """The similarities of one sample and J neurons of one node: s (nodes, batch, width); where there are none, any."""
+    """The similarities of one sample and J neurons of one node: s (nodes, batch, width); minus infinity of others."""
     x, seen = samples
     m, known = prototypes
     batch, room, width, size = sizes
@@ -178,7 +193,7 @@ def activity(samples, prototypes, c, s, sizes,
     found = compare(j, alive, x + place * size, seen + place * size, m + n * room * size, known + n * room * size,
                     size, masked, holes, euclidean, centre, J, D)  # fmt: skip
     found = tl.where(observed(seen + place * size, size, masked, D) > 0, found, 0.0)
-    tl.store(s + place * width + j, found, mask=j < width)
+    tl.store(s + place * width + j, tl.where(alive, found, -float("inf")), mask=j < width)
 
 
 @triton.jit
