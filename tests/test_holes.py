@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from sqhn import SQHN, Level
-from tests.helpers import fingerprint
+from sqhn.reference import ReferenceSQHN
+from tests.helpers import assert_same_state, fingerprint, without_view
 
 X = np.random.default_rng(0).random((6, 8, 8)).astype(np.float32)
 LEFT = np.broadcast_to(np.arange(8) < 4, (8, 8))
@@ -95,6 +96,31 @@ def test_in_files(levels: list[Level], tmp_path: Path) -> None:
         one.resize(12)
     assert fingerprint(again) == fingerprint(memory)
     assert memory.recall(X[3]).value != "d"
+
+
+@pytest.mark.parametrize("chunks", [0, np.inf])
+@pytest.mark.parametrize("similarity", ["shifted_cosine", "euclidean"])
+def test_a_half_that_is_seen_for_the_first_time_counts_in_full(similarity: Any, chunks: float) -> None:
+    """A neuron of which half is known meets the whole: it moves by all of the other half, and not by its share.
+
+    In the same chunk that half alone comes, and another neuron that is like it, but less.
+    """
+    rng = np.random.default_rng(3)
+    left = np.broadcast_to(np.arange(16) < 8, (8, 16))
+    a, b, other = (0.2 * np.kron(rng.choice([-1.0, 1.0], (4, 8)), np.ones((2, 2))) for _ in range(3))
+    whole = np.where(left, a, b)
+    half = np.where(left, 0, b)
+    similar = np.where(left, other, 0) + 0.6 * half
+    memory = SQHN((8, 16), [Level(capacity=2)], similarity=similarity)
+    reference = ReferenceSQHN((8, 16), memory.levels, memory.options)
+    without_view(memory, chunks)
+    told = 0.5 * (similarity != "euclidean") + np.stack([whole, similar, whole, half])
+    seen = np.stack([left, *3 * [np.ones((8, 16), bool)]])
+    memory.learn(told[:2], observed=seen[:2])
+    written = memory.learn(told[2:])
+    assert [reference.learn(x, observed=mask).index for x, mask in zip(told.astype(np.float32), seen)] == [0, 1, 0, 0]
+    assert written.index.tolist() == [0, 0]
+    assert_same_state(memory, reference)
 
 
 def test_forgotten_neurons_never_win() -> None:
