@@ -98,29 +98,49 @@ def test_in_files(levels: list[Level], tmp_path: Path) -> None:
     assert memory.recall(X[3]).value != "d"
 
 
+LARGE = (8, 16)
+LEFT_OF_LARGE = np.broadcast_to(np.arange(16) < 8, LARGE)
+WHOLE = np.ones(LARGE, bool)
+
+
+def told_both(similarity: Any, chunks: float, before: Any, then: Any) -> list[int]:
+    """Where samples go, in the reference and in a memory of two neurons, of which the last are one chunk."""
+    memory = SQHN(LARGE, [Level(capacity=2)], similarity=similarity)
+    reference = ReferenceSQHN(LARGE, memory.levels, memory.options)
+    without_view(memory, chunks)
+    centre = memory.options.centre
+    went = []
+    for x, seen in before:
+        went.append(memory.learn(centre + x, observed=seen).index)
+    went += memory.learn(centre + np.stack(then)).index.tolist()
+    told = [*before, *((x, WHOLE) for x in then)]
+    assert went == [reference.learn((centre + x).astype(np.float32), observed=seen).index for x, seen in told]
+    assert_same_state(memory, reference)
+    return went
+
+
 @pytest.mark.parametrize("chunks", [0, np.inf])
 @pytest.mark.parametrize("similarity", ["shifted_cosine", "euclidean"])
 def test_a_half_that_is_seen_for_the_first_time_counts_in_full(similarity: Any, chunks: float) -> None:
     """A neuron of which half is known meets the whole: it moves by all of the other half, and not by its share.
 
-    In the same chunk that half alone comes, and another neuron that is like it, but less.
+    In the same chunk that half alone comes, and another neuron is like it, but less.
     """
     rng = np.random.default_rng(3)
-    left = np.broadcast_to(np.arange(16) < 8, (8, 16))
     a, b, other = (0.2 * np.kron(rng.choice([-1.0, 1.0], (4, 8)), np.ones((2, 2))) for _ in range(3))
-    whole = np.where(left, a, b)
-    half = np.where(left, 0, b)
-    similar = np.where(left, other, 0) + 0.6 * half
-    memory = SQHN((8, 16), [Level(capacity=2)], similarity=similarity)
-    reference = ReferenceSQHN((8, 16), memory.levels, memory.options)
-    without_view(memory, chunks)
-    told = 0.5 * (similarity != "euclidean") + np.stack([whole, similar, whole, half])
-    seen = np.stack([left, *3 * [np.ones((8, 16), bool)]])
-    memory.learn(told[:2], observed=seen[:2])
-    written = memory.learn(told[2:])
-    assert [reference.learn(x, observed=mask).index for x, mask in zip(told.astype(np.float32), seen)] == [0, 1, 0, 0]
-    assert written.index.tolist() == [0, 0]
-    assert_same_state(memory, reference)
+    whole, half = np.where(LEFT_OF_LARGE, a, b), np.where(LEFT_OF_LARGE, 0, b)
+    similar = np.where(LEFT_OF_LARGE, other, 0) + 0.6 * half
+    before = [(whole, LEFT_OF_LARGE), (similar, WHOLE)]
+    assert told_both(similarity, chunks, before, [whole, half]) == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("chunks", [0, np.inf])
+@pytest.mark.parametrize("similarity", ["shifted_cosine", "cosine"])
+def test_a_step_is_one_by_how_often_values_were_seen(similarity: Any, chunks: float) -> None:
+    """A neuron of two samples with holes that were seen once in all: the next sample counts for a half of it."""
+    a, e, o = np.linalg.qr(np.random.default_rng(0).normal(size=(128, 3)))[0].T.reshape(3, *LARGE)
+    before = [(a, LEFT_OF_LARGE), (0.36 * e + 0.93 * o, WHOLE), (a, ~LEFT_OF_LARGE)]
+    assert told_both(similarity, chunks, before, [a + e, e]) == [0, 1, 0, 0, 0]
 
 
 def test_forgotten_neurons_never_win() -> None:
