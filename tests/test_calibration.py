@@ -96,11 +96,11 @@ def test_it_says_when_it_is_long_past(recwarn: pytest.WarningsRecorder) -> None:
     memory = SQHN(x.shape[1:], capacity=300)
     memory.learn(x[:50])
     memory.calibrate(new=x[300:500], error=0.05)
-    memory.learn(x[50:100])
+    memory.learn(x[50:99])
     memory.recognize(x[0])
     assert not recwarn.list
     memory.learn(x[100])
-    with pytest.warns(UserWarning, match=r"calibrated at step 50 .* 0\.05 of new .* 101 samples .* calibrate again"):
+    with pytest.warns(UserWarning, match=r"calibrated at step 50 .* 0\.05 of new .* 100 samples .* calibrate again"):
         memory.recognize(x[0])
 
 
@@ -132,3 +132,41 @@ def test_empty_memories_and_neurons_that_nothing_matches() -> None:
     memory.learn(np.array([[1.0, 0.0], [-1.0, 0.01], [0.0, -1.0]]))  # each opposite to the mean of those before
     with pytest.raises(ValueError, match="mean match is -"):
         memory.calibrate(new=np.ones((200, 2)))
+
+
+def test_no_tolerance_calls_opposites_old() -> None:
+    """A match below 0 is below every tolerance: what cannot be promised is refused."""
+    memory = SQHN((3,), capacity=1, similarity="cosine")
+    memory.learn([1.0, 0, 0])
+    old = np.tile([[-1.0, 0, 0], [1.0, 0, 0]], (50, 1))
+    with pytest.raises(ValueError, match="50 of 100 samples are the opposite of what they remind of"):
+        memory.calibrate(old=old, error=0.1)
+    assert memory.calibration is None
+    memory.calibrate(old=old, error=0.6)
+    assert 1 - memory.recognize(old).old.mean() <= 0.6
+
+
+@pytest.mark.parametrize("rho", [None, 0.9])
+def test_what_was_set_before_is_back_after_a_reset(rho: float | None, tmp_path: Path) -> None:
+    x = digits()
+    memory = SQHN((28, 28), capacity=50, rho=rho)
+    before = memory.rho
+    memory.learn(x[:50])
+    for kind in ("new", "old"):
+        memory.calibrate(**{kind: x[:100]}, error=0.1)
+    memory.save(tmp_path / "m")
+    for one in (memory, SQHN.load(tmp_path / "m")):
+        assert one.rho != before
+        one.reset()
+        assert one.rho == before
+
+
+def test_with_holes_the_promise_is_about_what_is_seen() -> None:
+    x = digits()
+    memory = SQHN((28, 28), capacity=300, similarity="euclidean")
+    memory.learn(x[:300])
+    half = np.broadcast_to(np.arange(28) < 14, (28, 28))
+    by_mask = memory.calibrate(new=x[300:700], error=0.1, observed=half)
+    assert np.mean(memory.recognize(x[700:1500], half).old) <= too_many(0.1, 400, 800)
+    masked = np.ma.array(x[300:700], mask=~np.broadcast_to(half, (400, 28, 28)))
+    assert memory.calibrate(new=masked, error=0.1) == by_mask

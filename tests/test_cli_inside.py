@@ -94,7 +94,7 @@ def test_the_best_pictures_side_by_side(memory: SQHN) -> None:
 def test_the_best_of_arrays(memory: SQHN) -> None:
     sqhn("recall", "x.npy", "--memory", "m.sqhn", "--out", "found.npy", "-k", 3)
     np.testing.assert_array_equal(np.load("found.npy"), memory.recall(X, k=3).x)
-    assert "k=10, but no more than 9" in sqhn(
+    assert "-k 10, but m.sqhn has no more than 9" in sqhn(
         "recall", "x.npy", "--memory", "m.sqhn", "--out", "found.npy", "-k", 10, status=1
     )
 
@@ -140,3 +140,26 @@ def test_a_tolerance_that_cannot_be(memory: SQHN) -> None:
     assert "got 2.0" in sqhn("calibrate", "x.npy", "--memory", "m.sqhn", "--as", "new", "--error", 2, status=1)
     sqhn("calibrate", "x.npy", "--memory", "m.sqhn", "--as", "odd", status=2)
     assert Path("m.sqhn").read_bytes() == before
+
+
+def test_how_many_are_in_place_of_others_and_what_was_forgotten(memory: SQHN) -> None:
+    np.save("g.npy", np.random.default_rng(0).random((20, 4)).astype(np.float32))
+    told = sqhn("learn", "g.npy", "--memory", "g.sqhn", "--capacity", 5, "--when-full", "oldest")
+    assert "learned 20 samples, 20 of them as new neurons (15 in place of others); g.sqhn has 5 of 5" in told
+    sqhn("forget", "g.sqhn", 1, 3)
+    about = json.loads(sqhn("info", "g.sqhn", "--json"))
+    assert (about["forgotten"], about["holes"]) == (2, False)
+    assert "2 neurons of the memory node were forgotten" in sqhn("info", "g.sqhn")
+    holed = SQHN.load("g.sqhn")
+    holed.learn(np.ones(4), observed=[True, True, True, False])
+    holed.save("g.sqhn")
+    assert "samples with missing values were learned" in sqhn("info", "g.sqhn")
+
+
+def test_what_is_refused_leaves_no_folder(memory: SQHN) -> None:
+    assert "-k 30, but m.sqhn has no more than 9" in sqhn(
+        "recall", "0.png", "--memory", "m.sqhn", "--out", "best", "-k", 30, status=1
+    )
+    SQHN((16, 24, 3), capacity=3).save("empty.sqhn")
+    sqhn("recall", "0.png", "--memory", "empty.sqhn", "--out", "best", status=1)
+    assert not Path("best").exists()

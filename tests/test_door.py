@@ -153,11 +153,11 @@ class TestMaskedArrays:
         np.testing.assert_array_equal(one.energy(masked), one.energy(GOOD, ~hidden))
 
     def test_some_verbs_need_whole_samples(self) -> None:
-        memory = SQHN((4, 6), capacity=5)
+        memory = SQHN((4, 6), [Level(2, 5), Level(capacity=5)])
         memory.learn(np.ma.array(GOOD))  # nothing is masked
         before = fingerprint(memory)
         masked = np.ma.array(GOOD, mask=spoiled(-1) < 0)
-        for verb in (memory.memorize, lambda x: memory.calibrate(new=x)):
+        for verb in (memory.memorize, memory.pretrain):
             with pytest.raises(ValueError, match=r"the value at \(2, 1, 3\) of a masked array of shape \(5, 4, 6\)"):
                 verb(masked)
         with pytest.raises(TypeError, match="observed must be a plain boolean array"):

@@ -190,3 +190,19 @@ def test_others_may_ask_between_samples() -> None:
 
     memory.learn_stream(samples())
     assert asked == [0, 1, 2, 3, 4]
+
+
+def test_masked_samples_in_lists_are_masked_samples() -> None:
+    one = np.ma.array([0.1, 0.9, -999.0], mask=[False, False, True])
+    for verb in ("learn", "learn_stream"):
+        memory = SQHN((3,), capacity=5, similarity="euclidean")
+        getattr(memory, verb)([one, one] if verb == "learn" else [[one, one]])
+        np.testing.assert_array_equal(memory.prototypes, np.array([[0.1, 0.9, 0]], np.float32))
+        assert memory.recall([one]).known.tolist() == [[True, True, False]]
+        assert memory.recognize([one, np.ma.array([0.1, 0.9, 7])]).score.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("stream", [None, 7])
+def test_what_is_no_stream(stream: Any) -> None:
+    with pytest.raises(TypeError, match=f"a stream is something that gives samples one after another; got {stream}"):
+        SQHN((3,), capacity=5).learn_stream(stream)

@@ -186,3 +186,30 @@ def test_differences_see_amplitude() -> None:
     np.testing.assert_allclose(found.score, 1 / (1 + rms), rtol=1e-6)
     masked = memory.recall(x[0], observed=[True, False, False, False], k=4)
     np.testing.assert_allclose(masked.score, 1 / (1 + np.abs(x[masked.index, 0] - x[0, 0])), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        True,
+        [0, True],
+        [0.0],
+        "0",
+        ["0"],
+        [[0]],
+        [0, [1]],
+        None,
+        np.array([[0]]),
+        np.ma.array([0, 1], mask=[False, True]),
+    ],
+    ids=str,
+)
+def test_what_is_no_index(index: Any) -> None:
+    memory = SQHN((8, 8), capacity=9)
+    memory.learn(X)
+    with pytest.raises(TypeError, match=r"index must be the number of a neuron, or a sequence of them; got"):
+        memory.forget(index)
+    for beyond in (-1, 6, 2**70, np.uint64(2**64 - 1)):
+        with pytest.raises(IndexError, match=f"neuron {int(beyond)} is not one of 6; nothing was changed"):
+            memory.forget(beyond)
+    assert len(memory) == len(X)

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqhn import SQHN, EmptyMemoryError, Level
+from sqhn.banks.cpu import ranking
+from sqhn.banks.cpu.large import whole_products
 from sqhn.reference import ReferenceSQHN
 from tests.helpers import assert_same_ranking, noisy, scaled_copies
 
@@ -39,6 +41,25 @@ def test_shapes_and_order(levels: list[Level], rule: str) -> None:
     assert [len(set(row)) for row in many.index.tolist()] == [7] * 5
     single = memory.recall(x, k=1, inference=rule)
     assert single.index.shape == (5, 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("similarity", ["shifted_cosine", "cosine", "euclidean"])
+def test_products_may_be_as_wrong_as_they_admit(similarity: Any, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is among the best rests on bounds: products that are off by a known share of the lengths change nothing."""
+    rng, honest = np.random.default_rng(seed), whole_products
+
+    def sloppy(bank: Any, n: int, y: Any, P: Any, inverse: Any) -> Any:
+        error = honest(bank, n, y, P, inverse)
+        lengths = np.linalg.norm(y, axis=1)[:, None] * np.sqrt(bank.m2[n, : P.shape[1]])
+        P += rng.choice([-0.1, 0.1], P.shape) * lengths
+        return error + 0.1
+
+    monkeypatch.setattr(ranking, "whole_products", sloppy)
+    memory = stored([Level(capacity=40)], count=40, similarity=similarity)
+    reference = ReferenceSQHN.of(memory)
+    x = noisy(memory.prototypes[:6], 0.3)
+    assert_same_ranking(memory, reference, x, None, 7, "paper")
 
 
 def test_every_neuron_once() -> None:

@@ -20,12 +20,16 @@ __all__ = ["Calibration", "tolerance"]
 
 
 class Calibration(NamedTuple):
-    """How a tolerance was found: from new or old samples, for which share of errors, how many, and at which step."""
+    """How a tolerance was found: from new or old samples, for which share of errors, how many, and at which step.
+
+    before: the one that the user had set.
+    """
 
     kind: Literal["new", "old"]
     error: float
     samples: int
     step: int
+    before: float | None = None
 
     def __str__(self) -> str:
         wrong = "old" if self.kind == "new" else "new"
@@ -36,7 +40,7 @@ class Calibration(NamedTuple):
 
     def long_past(self, step: int) -> bool:
         """Whether the memory has learned as many samples again since then."""
-        return step > 2 * self.step
+        return step >= 2 * self.step
 
 
 def tolerance(
@@ -56,5 +60,10 @@ def tolerance(
         )
     ratio = np.sort(score / mean)
     if kind == "old":
-        return max(0.0, float(ratio[k - 1]))  # less than this have k - 1 of them
+        if ratio[k - 1] < 0:
+            raise ValueError(
+                f"{int((ratio < 0).sum())} of {n} samples are the opposite of what they remind of (a match below 0, "
+                f"{score.min():g} at worst): no tolerance calls all but {error:g} of them old"
+            )
+        return float(ratio[k - 1])  # less than this have k - 1 of them
     return max(0.0, float(ratio[n - k]) + 2 * TIE / float(mean.min()))  # more than ratio[n - k] have k - 1 of them

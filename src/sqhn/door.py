@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["LARGEST", "answers", "as_floats", "as_numpy", "as_samples", "is_tensor", "parts", "together"]
+__all__ = ["LARGEST", "answers", "as_floats", "as_numpy", "as_samples", "is_tensor", "parts", "stacked", "together"]
 
 LARGEST = 1e15
 """Values beyond this are refused: their float32 products overflow."""
@@ -33,6 +33,13 @@ def as_numpy(x: Any) -> NDArray[Any]:
     return np.asarray(x.float() if x.is_floating_point() and x.dtype.itemsize < 4 else x)
 
 
+def stacked(samples: Sequence[Any]) -> NDArray[Any]:
+    """Samples as a batch of them, a masked one if any of them is masked."""
+    if any(isinstance(one, np.ma.MaskedArray) for one in samples):
+        return np.asanyarray(np.ma.stack([np.ma.asanyarray(one) for one in samples]))
+    return np.stack([as_numpy(one) for one in samples])
+
+
 def as_samples(
     x: ArrayLike,
     shape: tuple[int, ...],
@@ -46,6 +53,8 @@ def as_samples(
     Values that were not seen may be anything. tensors: torch tensors stay such, and where they are. holes: values of a
     masked array may be masked, and count as not seen.
     """
+    if isinstance(x, (list, tuple)) and any(isinstance(one, np.ma.MaskedArray) for one in x):
+        x = stacked(x)
     array: Any = x.detach() if tensors and is_tensor(x) else as_numpy(x)  # type: ignore[union-attr]
     whole, real = _kind(array)
     if not whole and not real:
@@ -66,8 +75,8 @@ def as_samples(
     if isinstance(x, np.ma.MaskedArray) and (masked := np.ma.getmaskarray(x)).any():
         if not holes:
             raise ValueError(
-                f"the value at {_place(masked)} of a masked array of shape {array.shape} is masked: values that were "
-                "not seen can be recalled, but a sample must be whole for anything else"
+                f"the value at {_place(masked)} of a masked array of shape {array.shape} is masked, that is, it was "
+                "not seen: here samples must be whole"
             )
         seen = ~masked.reshape(batch.shape) & (True if seen is None else seen)
     if real:
@@ -166,7 +175,7 @@ def _finite(batch: NDArray[Any], single: bool, seen: NDArray[np.bool_] | None) -
         reason = (
             f"beyond +-{LARGEST:g}"
             if np.isfinite(value)
-            else "not finite (where values are missing, recall takes observed=, a mask that is False there)"
+            else "not finite (where values are missing, learn and recall take observed=, a mask that is False there)"
         )
         place, shape = where[single:], batch.shape[single:]
         raise ValueError(f"the value at {place} of an array of shape {shape} is {value}: {reason}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sqhn.checks import check_number
-from sqhn.door import as_numpy, is_tensor, parts
+from sqhn.door import as_numpy, is_tensor, parts, stacked
 from sqhn.files import check_writable
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ def _items(samples: Any, shape: tuple[int, ...]) -> tuple[Items, int | None]:
             raise ValueError(f"a stream is of many samples of shape {shape}; got shape {tuple(array.shape)}")
         return ((part.start, array[part]) for part in parts(len(array), BATCH)), -(-len(array) // BATCH)
     total = len(array) if hasattr(array, "__len__") else None
+    if total is None and not hasattr(array, "__iter__"):
+        raise TypeError(f"a stream is something that gives samples one after another; got {array!r}")
     return ((None, _samples_of(item, shape)) for item in array), total
 
 
@@ -122,5 +124,5 @@ def _samples_of(item: Any, shape: tuple[int, ...]) -> Any:
         return item
     shapes = [tuple(getattr(one, "shape", ())) for one in item]
     if isinstance(item, list) and set(shapes) == {shape}:
-        return np.stack([as_numpy(one) for one in item])
+        return stacked(item)
     return item[0] if shapes[0] == shape or shapes[0][1:] == shape else item

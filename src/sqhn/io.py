@@ -143,6 +143,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
                 grown = file.get_tensor(f"level{number}.grown")
                 reached = {"min": int(grown.min()), "mean": float(grown.mean()), "max": int(grown.max())}
                 levels.append({**level, "nodes": len(grown), "grown": reached})
+            features = header.get("features", ())
+            gone = file.get_tensor(f"level{len(levels)}.c") == 0 if "forgotten" in features else ()
         return {
             "memory": str(path),
             "bytes": Path(path).stat().st_size,
@@ -152,7 +154,9 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             "levels": levels,
             "options": asdict(Options(**_options(header))),
             "calibration": header.get("calibration"),
-            "values": "values" in header.get("features", ()),
+            "values": "values" in features,
+            "holes": "holes" in features,
+            "forgotten": int(np.sum(gone)),
         }
     except SafetensorError as error:
         raise MemoryFileError(f"{path} is not a memory, or is truncated: {error}") from error

@@ -23,7 +23,7 @@ from sqhn.banks.devices import device_of
 from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Patches, Sent
 from sqhn.banks.rule import AVERAGED, BECAME, KEPT, REPLACED
 from sqhn.calibration import Calibration, tolerance
-from sqhn.checks import as_shape, check_count
+from sqhn.checks import as_shape, check_count, is_whole
 from sqhn.door import answers, as_samples, parts, together
 from sqhn.feeding import Fed, feed
 from sqhn.inference import (
@@ -118,6 +118,11 @@ class SQHN:
         self._turns = Turns()
         self._begin()
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if type(self) is SQHN and name not in OWN and not hasattr(SQHN, name):
+            raise AttributeError(f"an SQHN has no {name!r} to set: rho can be, all else is what it was made with")
+        super().__setattr__(name, value)
+
     def _begin(self) -> None:
         first, *above = self._tilings
         seen = first.kernel + first.shape[len(first.kernel) :]
@@ -130,12 +135,12 @@ class SQHN:
         self._calibration: Calibration | None = None
 
     def reset(self) -> None:
-        """Forget everything; a tolerance that was calibrated goes as well."""
+        """Forget everything; a tolerance that was calibrated goes as well, and the one before is back."""
         self._write(self._turns.whole, self._reset)
 
     def _reset(self) -> None:
         if self._calibration:
-            self._options = replace(self._options, rho=None)
+            self._options = replace(self._options, rho=self._calibration.before)
         self._begin()
 
     def _read(self, question: Callable[..., Answer], *args: Any) -> Answer:
@@ -377,7 +382,7 @@ class SQHN:
         larger._become(header, tensors, self.device)
         self._levels, self._patterns, self._codes = larger._levels, larger._patterns, larger._codes
 
-    def forget(self, index: int | Sequence[int] | NDArray[np.integer[Any]]) -> int:
+    def forget(self, index: int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]]) -> int:
         """Forget a neuron of the memory node, or several: their places are free, and the lowest is used next.
 
         index: as `recall` and `learn` tell it. What was said about it goes with it. A sample that was averaged with
@@ -385,21 +390,22 @@ class SQHN:
 
         Returns the step after which it was; with those that `learn` tells, all can be done again in the same order.
         """
-        which = np.asarray(index)
-        if (which.dtype.kind not in "iu" and which.size) or which.ndim > 1:
+        given: Any = index.tolist() if hasattr(index, "tolist") else index
+        which = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+        if not all(map(is_whole, which)):
             raise TypeError(f"index must be the number of a neuron, or a sequence of them; got {index!r}")
-        step: int = self._write(self._turns.whole, self._forget, np.unique(which).astype(np.int64))
+        step: int = self._write(self._turns.whole, self._forget, sorted({int(j) for j in which}))
         return step
 
-    def _forget(self, which: NDArray[np.int64]) -> int:
+    def _forget(self, which: list[int]) -> int:
         counts = self._of_neurons("c")
         for j in which:
             if not 0 <= j < len(counts) or not counts[j]:
                 was = "was forgotten before" if 0 <= j < len(counts) else f"is not one of {len(counts)}"
                 raise IndexError(f"neuron {j} {was}; nothing was changed")
-        if len(which):
-            self._root.forget(which)
-            self._values.forget(which.tolist())
+        if which:
+            self._root.forget(np.array(which, np.int64))
+            self._values.forget(which)
             self._settle()
         return self.step
 
@@ -623,12 +629,20 @@ class SQHN:
         ]
         return together(done, self._device.concatenate)
 
-    def calibrate(self, *, new: ArrayLike | None = None, old: ArrayLike | None = None, error: float = 0.01) -> float:
+    def calibrate(
+        self,
+        *,
+        new: ArrayLike | None = None,
+        old: ArrayLike | None = None,
+        error: float = 0.01,
+        observed: ArrayLike | None = None,
+    ) -> float:
         """Set `rho` by samples, and return it; it is saved, and `calibration` says how it was made.
 
         new: samples that were not learned: at most a share `error` of others like them will be called old.
         old: samples that were learned, as they are met again, noisy or not: at most a share `error` of others like them
             will be called new.
+        observed: as in `recognize`.
 
         Either promise is for the memory as it is; `recognize` warns when it has learned as many samples again.
         """
@@ -636,15 +650,17 @@ class SQHN:
         x = old if new is None else new
         if x is None or (kind == "new" and old is not None):
             raise ValueError("calibrate takes samples that were not learned, new=x, or samples that were, old=x")
-        samples, single, _ = self._samples(x)
+        samples, single, seen = self._part_samples(x, observed)
         if single:
             raise ValueError(f"calibrate needs many samples, of shape (n, {self._shape_text()}); got one")
-        return self._write(self._calibrate, samples, kind, error)
+        return self._write(self._calibrate, samples, seen, kind, error)
 
-    def _calibrate(self, samples: Array, kind: Literal["new", "old"], error: float) -> float:
-        score, mean = (self._device.give(field, None) for field in self._matches(samples))
+    def _calibrate(self, samples: Array, seen: Array, kind: Literal["new", "old"], error: float) -> float:
+        score, mean = (self._device.give(field, None) for field in self._matches(samples, seen))
         rho = tolerance(score, mean, kind, error)
-        self._set_options(replace(self._options, rho=rho), Calibration(kind, float(error), len(samples), self.step))
+        before = self._calibration.before if self._calibration else self._options.rho
+        made = Calibration(kind, float(error), len(samples), self.step, before)
+        self._set_options(replace(self._options, rho=rho), made)
         return rho
 
     @property

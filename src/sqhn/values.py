@@ -141,7 +141,7 @@ def _check_depth(text: str) -> None:
 def _brief(value: Any) -> str:
     try:
         return repr(value)[:80]
-    except RecursionError:
+    except (RecursionError, ValueError):
         return type(value).__name__
 
 

@@ -24,11 +24,15 @@ __all__ = ["Learned", "learn_into"]
 
 @dataclass
 class Learned:
-    """What came of learning: the run, how many samples it learned, and how many neurons that grew."""
+    """What came of learning: how many samples were learned, how many became neurons, and in the place of others.
+
+    Of samples that were being learned when it was stopped, what is seen of them afterwards counts.
+    """
 
     run: Run
-    learned: int
-    grown: int
+    learned: int = 0
+    grown: int = 0
+    replaced: int = 0
 
 
 def learn_into(memory: Path, wanted: Wanted, settings: Settings, checkpoint: float | None, stop: Stop) -> Learned:
@@ -44,10 +48,11 @@ def learn_into(memory: Path, wanted: Wanted, settings: Settings, checkpoint: flo
         check_there(memory)
     with held(memory, say):
         network, samples = _open_to_learn(memory, wanted, settings)
-        step, neurons = network.step, len(network)
+        step = network.step
         run = Run(memory, network, samples)
+        done = Learned(run)
         try:
-            _learn(run, checkpoint, stop)
+            _learn(done, checkpoint, stop)
             stop.armed = False
         except KeyboardInterrupt:
             stop.armed = False
@@ -56,10 +61,10 @@ def learn_into(memory: Path, wanted: Wanted, settings: Settings, checkpoint: flo
             if run.saved.step > step:
                 say(f"{run.saved.samples:,} of {len(samples):,} samples are saved in {memory}")
             raise
-        learned = network.step - step
-        if learned or not stop.asked:
+        done.learned = network.step - step
+        if done.learned or not stop.asked:
             run.save()
-    return Learned(run, learned, len(network) - neurons)
+    return done
 
 
 def _open_to_learn(memory: Path, wanted: Wanted, settings: Settings) -> tuple[SQHN, Samples]:
@@ -73,13 +78,19 @@ def _open_to_learn(memory: Path, wanted: Wanted, settings: Settings) -> tuple[SQ
     return settings.make(samples.shape), samples
 
 
-def _learn(run: Run, checkpoint: float | None, stop: Stop) -> None:
-    saved = time.monotonic()
-    for _ in ask(run.samples, "learning", run.network.learn, run.start):
-        if stop.asked:  # and the interrupt was lost: in what is called when an object goes, Python drops it
-            break
-        if checkpoint is not None and time.monotonic() - saved >= checkpoint:
-            stop.armed = False  # saving is done to the end
-            run.save()
-            saved = time.monotonic()
-            stop.arm()
+def _learn(done: Learned, checkpoint: float | None, stop: Stop) -> None:
+    run = done.run
+    saved, neurons = time.monotonic(), len(run.network)
+    try:
+        for written in ask(run.samples, "learning", run.network.learn, run.start):
+            grown, replaced, neurons = written.grew.sum(), written.replaced.sum(), len(run.network)
+            done.grown, done.replaced = done.grown + int(grown), done.replaced + int(replaced)
+            if stop.asked:  # and the interrupt was lost: in what is called when an object goes, Python drops it
+                break
+            if checkpoint is not None and time.monotonic() - saved >= checkpoint:
+                stop.armed = False  # saving is done to the end
+                run.save()
+                saved = time.monotonic()
+                stop.arm()
+    finally:
+        done.grown += len(run.network) - neurons

@@ -83,6 +83,7 @@ def _report(done: Learned, stop: Stop, as_json: bool) -> None:
         "memory": str(run.memory),
         "learned": done.learned,
         "grown": done.grown,
+        "replaced": done.replaced,
         "neurons": len(network),
         "capacity": network.capacity,
         "step": network.step,
@@ -91,7 +92,8 @@ def _report(done: Learned, stop: Stop, as_json: bool) -> None:
         "skipped": [*run.samples.skipped],
     }
     text = (
-        f"learned {done.learned:,} samples, {done.grown:,} of them as new neurons; "
+        f"learned {done.learned:,} samples, {done.grown:,} of them as new neurons"
+        f"{f' ({done.replaced:,} in place of others)' if done.replaced else ''}; "
         f"{run.memory} has {len(network):,} of {network.capacity:,} neurons after {network.step:,} samples"
     )
     print_either(about, [text] if done.learned or not stop.asked else [], as_json)
@@ -136,6 +138,8 @@ def recall(
         network = load(memory)
         samples = open_samples(wanted, network.input_shape)
         mask = None if observed is None else read_mask(observed, network.input_shape, wanted.size)
+        if best is not None and 0 < len(network) < best:
+            raise ValueError(f"-k {best}, but {memory} has no more than {len(network):,} neurons")
         with samples.writer(out, best) as write:
             for found in ask(samples, "recalling", lambda x: network.recall(x, mask, k=best, inference=inference)):
                 write(found.x)
@@ -207,6 +211,10 @@ def info(
         )
     if about["calibration"]:
         lines.append(f"{Calibration(**about['calibration'])} as it was then")
+    if about["forgotten"]:
+        lines.append(f"{about['forgotten']:,} neurons of the memory node were forgotten: their places are free")
+    if about["holes"]:
+        lines.append("samples with missing values were learned")
     if about["values"]:
         lines.append("some neurons have values")
     lines.append("options: " + ", ".join(f"{name} {value}" for name, value in about["options"].items()))

@@ -74,8 +74,6 @@ class Samples:
         places = self._places(out)
         everywhere = [place for own in places for place in own]
         check_places([Path(file) for part in self.parts for file in part.files], everywhere)
-        for folder in {place.parent for place in everywhere}:
-            folder.mkdir(parents=True, exist_ok=True)
         waiting = zip(self.parts, places)
         left = 0
         put: Write | None = None
@@ -86,6 +84,8 @@ class Samples:
                 if put is None or not left:
                     opened.close()
                     part, own = next(waiting)
+                    for folder in {place.parent for place in own}:
+                        folder.mkdir(parents=True, exist_ok=True)
                     left, put = len(part), opened.enter_context(part.writer(own, many))
                 put(values)
                 left -= len(values)
