@@ -80,8 +80,9 @@ def test_masked_product(d: int, used: Use) -> None:
 
 @pytest.mark.parametrize("d", SIZES)
 def test_half_square(d: int, used: Use) -> None:
-    """Products less half the squares of neurons, with masks and without."""
+    """Products less half the squares of neurons, with masks and without; some samples are tiny beside the neurons."""
     x, m = pairs(d, d)
+    x[::3] *= np.float32(1e-9)
     for seen in (np.ones(x.shape, bool), np.random.default_rng(1).random(x.shape) < 0.6):
         xf, mf = x * seen, m * seen
         found = (one_by_one(xf * mf) - one_by_one(mf * mf) / np.float32(2)).astype(np.float64)
