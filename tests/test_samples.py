@@ -475,8 +475,9 @@ class TestSeveral:
             with pytest.raises(SampleError, match=f"{name} is named like a file"), found.writer(tmp_path / name):
                 pass
         (tmp_path / "new.npy").mkdir()
-        with found.writer(tmp_path / "new.npy"):
-            assert (tmp_path / "new.npy" / "b").is_dir()
+        with found.writer(tmp_path / "new.npy") as write:
+            write(x[:2].astype(np.float32))
+        assert (tmp_path / "new.npy" / "b" / "1.png").is_file()
 
     def test_files_that_are_given_twice(self, tmp_path: Path) -> None:
         path = str(put(tmp_path / "a.png", pixels(4, 5)))

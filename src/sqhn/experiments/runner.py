@@ -7,12 +7,12 @@ import signal
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -28,6 +28,7 @@ from sqhn.experiments.records import Record
 __all__ = ["Backend", "Outcome", "other_runs", "run"]
 
 Backend = Literal["loky", "ray", "dask"]
+Answer = TypeVar("Answer")
 Sources = dict[str, str]
 Todo = dict[str, tuple[Job, Sources]]  # by the key of the record it will leave
 
@@ -129,6 +130,13 @@ def work(key: str, job: Job, sources: Sources, device: str) -> tuple[str, Record
     return key, {**record, "results": results, **records.provenance(), "date": _now(), "seconds": seconds}
 
 
+def apart(work: Callable[..., Answer], *args: Any) -> Answer:
+    """Work in a process of its own, which ends without a word if nobody is left to take the result."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    return work(*args)
+
+
 def _now() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
 
@@ -155,7 +163,8 @@ def _results(todo: Todo, workers: int, backend: Backend, device: str) -> Iterato
 def _parallel(todo: Todo, workers: int, backend: Backend, device: str) -> Iterator[tuple[str, Record | str]]:
     from joblib import Parallel, delayed, parallel_config
 
-    calls = [delayed(work)(key, job, sources, device) for key, (job, sources) in todo.items()]
+    own = (apart, work) if backend == "loky" and workers > 1 else (work,)
+    calls = [delayed(own[0])(*own[1:], key, job, sources, device) for key, (job, sources) in todo.items()]
     with _cluster(backend, workers), parallel_config(backend=backend, n_jobs=workers):
         if backend == "ray":  # gives the results of a call all together
             for start in range(0, len(calls), 4 * workers):
