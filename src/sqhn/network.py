@@ -207,7 +207,8 @@ class SQHN:
 
     def __len__(self) -> int:
         """How many neurons the memory node has, less those that were forgotten."""
-        return int(self._root.grown[0] - self._root.neurons.free[0])
+        root = self._root
+        return int(root.grown[0]) - int(root.neurons.free[0])
 
     @property
     def capacity(self) -> int:
@@ -541,7 +542,7 @@ class SQHN:
     @property
     def _holes(self) -> bool:
         """Whether samples were learned of which not all was seen."""
-        return any(bank.holes for bank in self.banks)
+        return self._patterns.holes or any(bank.holes for bank in self._codes)
 
     def _known(self, k: list[Array], seen: Array) -> tuple[Array, Array]:
         """Patches of the values of all nodes, and which of them are known; seen: what was observed (None: all).

@@ -57,13 +57,14 @@ class Prototypes:
         return self.m, self.m2, self.inv, self.known
 
     @property
-    def asked(self) -> tuple[NDArray[Any] | None, ...]:
+    def asked(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         """As kernels take them that ask: cosines do not care what is known."""
         return self.m, self.m2, self.inv, self.known if self.measure[1] else None
 
     def of_node(self, n: int) -> tuple[NDArray[Any] | None, ...]:
         """The same of one node."""
-        return tuple(None if array is None else array[n] for array in self.asked)
+        m, m2, inv, known = self.asked
+        return m[n], m2[n], inv[n], None if known is None else known[n]
 
     @property
     def holes(self) -> bool:
