@@ -113,6 +113,25 @@ def test_a_process_whose_result_nobody_takes_says_nothing() -> None:
     assert (ended.returncode, ended.stderr) == (-signal.SIGPIPE, b"")
 
 
+HEARS = """
+import signal
+from sqhn.experiments import runner
+
+def hears(*_):
+    return "", f"{signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())} {signal.getsignal(signal.SIGINT).name}"
+
+runner.work = hears
+print(list(runner._parallel({"0": (None, {}), "1": (None, {})}, 2, "loky", "cpu")))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="there are no signals to hold back here")
+def test_processes_never_hear_an_interrupt() -> None:
+    """It is blocked where they begin, and ignored where they work."""
+    told = subprocess.run([sys.executable, "-c", HEARS], capture_output=True, text=True, check=True).stdout
+    assert told == f"{[('', 'True SIG_IGN')] * 2}\n"
+
+
 def test_missing_data_says_what_to_do_and_the_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
         raise MissingDataError(f"{name} is not here: run `sqhn data get {name}`")

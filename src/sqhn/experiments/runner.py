@@ -131,7 +131,11 @@ def work(key: str, job: Job, sources: Sources, device: str) -> tuple[str, Record
 
 
 def apart(work: Callable[..., Answer], *args: Any) -> Answer:
-    """Work in a process of its own, which ends without a word if nobody is left to take the result."""
+    """Work in a process of its own, which Ctrl-C does not concern: we hear it, and end all of them.
+
+    It ends without a word if nobody is left to take the result.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     return work(*args)
@@ -181,6 +185,12 @@ def _deaf_to_interrupts() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
+    from multiprocessing import resource_tracker
+
+    from joblib.externals.loky.backend import resource_tracker as own_tracker
+
+    for tracker in (resource_tracker, own_tracker):
+        tracker.ensure_running()  # which lets the signal through again when it starts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
