@@ -131,7 +131,7 @@ def load(path: str | os.PathLike[str], build: Callable[[Header, Tensors], None])
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What the header of a file says, and how far its nodes have grown; the rest is neither read nor checked."""
+    """What the header of a file says, and how far its nodes have grown or were forgotten; the rest is not read."""
     try:
         with safe_open(path, "numpy") as file:
             metadata = file.metadata() or {}

@@ -105,8 +105,8 @@ class LargeNodes:
         if not whole:
             np.matmul(seen, self.coarse.features[n, :G].T, out=P[:, :G])
             return self.coarse.view.error
-        longest = float(np.fmax.reduce(bank.inv[n, :G], initial=0))
-        return float(whole_products(bank, n, seen, P[:, :G], longest))
+        inverse = float(np.fmax.reduce(bank.inv[n, :G], initial=0)) if bank.centre else 0.0
+        return float(whole_products(bank, n, seen, P[:, :G], inverse))
 
     # -- questions -----------------------------------------------------------------------------------------------
 

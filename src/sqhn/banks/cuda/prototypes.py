@@ -176,6 +176,7 @@ class Prototypes:
         return Sent(k, v, a, kind, None if seen is None else seen.any(2))
 
     def learn_few(self, x: Tensor, seen: Tensor | None) -> tuple[Tensor, ...]:
+        """The first fields of `Sent`."""
         batch, neurons = x.shape[1], self.neurons
         width = min(neurons.room, neurons.most + batch)
         k, kind, changed = torch.empty((3, self.nodes, batch), dtype=torch.int32, device=self.place)

@@ -104,23 +104,22 @@ def measure_widths(lo, hi, moved, own, v2, error, whole, measure, widths):
     """How far the products of neurons lo..hi may be wrong, which moved so often; infinitely, where that is infinite."""
     ratio, loose, scale, bias = widths
     root = np.sqrt(np.float64(own.m.shape[1]))
-    for j in range(lo, hi):
+    for j in range(lo, hi):  # loops that are simple enough to be vectorized
         inv = np.float64(own.inv[j])
         if measure.euclidean is not None:
             inv = 1 / scale[j] if scale[j] > 0 else 0.0
         loose[j] = drifted(moved[j], scale[j], root, inv, measure.centre)
+    for j in range(lo, hi):
         far = 0.0 if whole else outside(own.m2[j], v2[j], scale[j], error + 2 * loose[j])
-        ratio[j] = far if measure.euclidean is not None else far * inv
-        bias[j] = 0
-        if measure.euclidean is not None:
-            loose[j] = (loose[j] + error) * scale[j]  # with the next: `half_square`
+        ratio[j] = far if measure.euclidean is not None else far * np.float64(own.inv[j])
+    if measure.euclidean is not None:
+        for j in range(lo, hi):  # `half_square`
+            loose[j] = np.inf if own.inv[j] == np.inf else (loose[j] + error) * scale[j]
             bias[j] = own.m2[j] / 2 - error * scale[j] * scale[j]
-            if own.inv[j] == np.inf:
-                loose[j] = np.inf
-        if moved[j] == np.inf:
-            loose[j], ratio[j] = np.inf, 0
-        if own.m2[j] < 0:
-            loose[j], ratio[j] = -np.inf, 0
+    for j in range(lo, hi):
+        gone, unknown = own.m2[j] < 0, moved[j] == np.inf
+        loose[j] = -np.inf if gone else np.inf if unknown else loose[j]
+        ratio[j] = 0 if gone or unknown else ratio[j]
 
 
 @fused
