@@ -372,3 +372,17 @@ def test_more_room_changes_nothing_that_is_there(below: list[Level], policy: Any
         with pytest.raises(ValueError, match=r"larger|capacity must be"):
             memory.resize(capacity)  # type: ignore[arg-type]
     assert fingerprint(memory) == fingerprint(larger)
+
+
+@pytest.mark.parametrize("kernels", [[2], [2, 2]])
+def test_pretrained_trees_recognize_what_they_stored(kernels: list[int]) -> None:
+    """With strengths in learning and in recognition a node chooses the same values in both, so a picture meets itself."""
+    rng = np.random.default_rng(3)
+    x = rng.random((60, 8, 8))
+    levels = [*(Level(k, 15) for k in kernels), Level(capacity=30)]
+    memory = SQHN((8, 8), levels, propagation="max")
+    memory.pretrain(x[30:])
+    assert memory.learn(x[:30], root_only=True).grew.all()
+    judged = memory.recognize(x[:30])
+    np.testing.assert_allclose(judged.score, judged.threshold / memory.rho, rtol=1e-12)
+    assert judged.old.all()

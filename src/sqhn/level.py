@@ -91,7 +91,7 @@ class Options:
     blend: weight of the bottom-up activity against the parent's expectation on the way down (the paper's lambda).
     rho: tolerance of `recognize`; None means .99999 for one level and .999 for a tree.
     propagation: what travels up in `recognize`: "argmax" (every child counts as 1) or "max" (its strength, as in
-        learning and recall).
+        learning and recall: all nodes choose as they did when they learned).
     mu: the mean activity that `recognize` compares with: the exact "mean", or with one "pseudocount" of 1.
     norm: over which children the length of a column runs when some are silent: "all" or only the "heard".
     """

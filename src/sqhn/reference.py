@@ -190,6 +190,8 @@ class Node:
             kind = AVERAGED
             self.average(j, target, ablation, observed)
             self.mu[j] += (a - self.mu[j]) / (self.c[j] + (self.options.mu == "pseudocount"))
+        if kind >= BECAME and not self.visible and self.options.propagation == "max":
+            self.mu[j] = float(self.activity(x, observed, only=j)[0])
         self.step += 1
         before = 1.0 if kind >= BECAME else a
         after = self.reading.update_order == "after"

@@ -55,15 +55,17 @@ class Rules(NamedTuple):
     """How a bank learns.
 
     pseudo: what mean activities count in besides. top: nobody hears what the nodes send, so that may be the match
-    before the update; a parent hears the match after it.
+    before the update; a parent hears the match after it. strengths: of children count in `recognize`, so that the mean
+    activity of a new column is its own, and not 1.
     """
 
     capacity: int
     when_full: int
     pseudo: int
     top: bool
+    strengths: bool
 
 
 def rules(level: Level, options: Options, top: bool) -> Rules:
     """The rules of a level."""
-    return Rules(level.capacity, WHEN_FULL[level.when_full], int(options.mu == "pseudocount"), top)
+    return Rules(level.capacity, WHEN_FULL[level.when_full], int(options.mu == "pseudocount"), top, options.propagation == "max")

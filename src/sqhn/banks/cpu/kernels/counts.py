@@ -301,6 +301,8 @@ def learn(lo, hi, children, codes, lists, kept, rules, times, heard_only, sent):
                 for q in range(children.shape[1]):
                     if there(seen, children[n, q], t):
                         add(n, j, q, below[children[n, q], t], 1, lists)
+                if new and rules.strengths:
+                    kept.mu[n, j] = activity_at(n, j, heard, lists)
             k[n, t], a[n, t], kind[n, t] = j, h, what
             if rules.top:
                 v[n, t] = 1.0 if new else h

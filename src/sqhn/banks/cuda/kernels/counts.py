@@ -167,8 +167,8 @@ def first_best(h, i, best):
 @triton.jit(do_not_specialize=["step"])
 def walk(
     with_neurons, among, samples, sides, partly, neurons, born, outcome, sizes, capacity, pseudo, step,
-    when_full: tl.constexpr, top: tl.constexpr, partial: tl.constexpr, gaps: tl.constexpr, ONE: tl.constexpr,
-    J: tl.constexpr, B: tl.constexpr,
+    when_full: tl.constexpr, top: tl.constexpr, strengths: tl.constexpr, partial: tl.constexpr, gaps: tl.constexpr,
+    ONE: tl.constexpr, J: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The decisions of a chunk at one node, one sample after another.
 
@@ -255,6 +255,11 @@ def walk(
                 squares = squares * 0 + counted
                 own = strength
                 was = long * 0 + 1.0
+                if strengths:
+                    all_heard = squares.to(tl.float64)
+                    if partial:
+                        all_heard = tl.load(hearing + n).to(tl.float64)
+                    was = activity(own, root(all_heard), long)
                 tl.store(born_n + to, t)
             else:
                 used = used + 1
