@@ -376,7 +376,7 @@ def test_more_room_changes_nothing_that_is_there(below: list[Level], policy: Any
 
 @pytest.mark.parametrize("kernels", [[2], [2, 2]])
 def test_pretrained_trees_recognize_what_they_stored(kernels: list[int]) -> None:
-    """With strengths in learning and in recognition a node chooses the same values in both, so a picture meets itself."""
+    """With strengths in learning and in recognition nodes choose the same values in both: a picture meets itself."""
     rng = np.random.default_rng(3)
     x = rng.random((60, 8, 8))
     levels = [*(Level(k, 15) for k in kernels), Level(capacity=30)]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks.rule import BECAME
 from sqhn.level import Level, Options
-from sqhn.reference import CONSTANT_STEP, Node, Reading, ReferenceSQHN, winner
+from sqhn.reference import Ablation, Node, Reading, ReferenceSQHN, winner
 from tests.helpers import levels, noisy
 
 RNG = np.random.default_rng(0)
@@ -81,7 +81,7 @@ def test_strength_after_growth_is_what_the_formula_says(pictures: NDArray[np.flo
     v = np.array([0.9, 0.5, 0.7])
     y = np.zeros(6)
     y[[0, 3, 4]] = v
-    _, strength, score, kind = node.learn(y, (y > 0).astype(float), "none")
+    _, strength, score, kind = node.learn(y, (y > 0).astype(float), Ablation())
     assert kind == BECAME
     assert score == -np.inf
     assert strength == pytest.approx(v.sum() / (np.sqrt(3) * np.linalg.norm(v)), abs=1e-6)
@@ -195,21 +195,20 @@ class TestAblations:
     def test_constant_threshold(self) -> None:
         near = np.array([[[0.9, 0.1]], [[0.9, 0.12]]], np.float32)  # similarity above .9
         full = ReferenceSQHN((1, 2), [Level(capacity=2)])
-        lax = ReferenceSQHN((1, 2), [Level(capacity=2)], ablation="constant_threshold")
+        lax = ReferenceSQHN((1, 2), [Level(capacity=2, alpha=np.inf, gamma=0.9)])
         assert [full.learn(x).grew for x in near] == [True, True]
         assert [lax.learn(x).grew for x in near] == [True, False]
 
     def test_constant_step(self) -> None:
-        reference = ReferenceSQHN((1, 2), [Level(capacity=1)], ablation="constant_step")
+        reference = ReferenceSQHN((1, 2), [Level(capacity=1)], ablation=Ablation(step=0.3))
         x = RNG.random((3, 1, 2), np.float32)
         for sample in x:
             reference.learn(sample)
-        keep = 1 - CONSTANT_STEP
-        expected = keep * (keep * x[0] + CONSTANT_STEP * x[1]) + CONSTANT_STEP * x[2]
+        expected = 0.7 * (0.7 * x[0] + 0.3 * x[1]) + 0.3 * x[2]
         np.testing.assert_allclose(reference.root.m[0], expected.ravel(), atol=1e-6)
 
     def test_no_growth(self) -> None:
-        reference = ReferenceSQHN((1, 2), [Level(capacity=4)], ablation="no_growth", seed=3)
+        reference = ReferenceSQHN((1, 2), [Level(capacity=4)], ablation=Ablation(grows=False), seed=3)
         assert reference.root.grown == 4
         assert np.abs(reference.root.m).max() <= 0.5
         x = np.array([[0.9, 0.2]], np.float32)
@@ -217,7 +216,7 @@ class TestAblations:
         np.testing.assert_array_equal(reference.root.m[j], x.ravel())  # the first assignment overwrites
 
     def test_no_averaging(self) -> None:
-        reference = ReferenceSQHN((1, 2), [Level(capacity=1)], ablation="no_averaging")
+        reference = ReferenceSQHN((1, 2), [Level(capacity=1)], ablation=Ablation(averages=False))
         x = RNG.random((3, 1, 2), np.float32)
         for sample in x:
             reference.learn(sample)

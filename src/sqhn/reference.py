@@ -22,16 +22,29 @@ from sqhn.patches import plan
 if TYPE_CHECKING:
     from sqhn.network import SQHN
 
-__all__ = ["Node", "Reading", "ReferenceSQHN", "winner"]
+__all__ = ["Ablation", "Node", "Reading", "ReferenceSQHN", "learn_by_map", "winner"]
 
 Vector = NDArray[np.float64]
 Codes = list[NDArray[np.int64]]
-Ablation = Literal[
-    "none", "constant_threshold", "constant_step", "constant_step_and_growth", "no_growth", "no_averaging"
-]
 
-CONSTANT_THRESHOLD = 0.9
-CONSTANT_STEP = 0.5
+
+@dataclass(frozen=True)
+class Ablation:
+    """What is left out of the learning rule (2.11); a constant growth threshold is an infinite alpha.
+
+    step: averaging takes a step of this size (-lrDecay); None: of one over the count.
+    growth_step: growth too takes such a step, from 0, as in the authors' code.
+    grows: False: all neurons are there from the start, with random weights (-Grw).
+    averages: False: what grows no neuron changes nothing (-Avg).
+    """
+
+    step: float | None = None
+    growth_step: bool = False
+    grows: bool = True
+    averages: bool = True
+
+
+WHOLE = Ablation()
 
 
 @dataclass(frozen=True)
@@ -174,8 +187,7 @@ class Node:
         j = winner(h) if living.any() else -1
         a = float(h[j]) if living.any() else -np.inf
         full = self.grown == self.level.capacity and living.all()
-        eps = CONSTANT_THRESHOLD if ablation == "constant_threshold" else self.level.threshold(self.step)
-        below = a < eps - TIE
+        below = a < self.level.threshold(self.step) - TIE
         if below and not full:
             j, kind = self.grown if living.all() else int(self.free.argmax()), BECAME
             self.grown = max(self.grown, j + 1)
@@ -184,7 +196,7 @@ class Node:
             used = self.c if self.level.when_full == "overwrite" else np.zeros_like(self.c)
             j, kind = min(range(self.grown), key=lambda i: (used[i], self.written[i])), REPLACED  # the first of equals
             self.assign(j, target, ablation, observed)
-        elif (full and self.level.when_full == "freeze") or ablation == "no_averaging":
+        elif (full and self.level.when_full == "freeze") or not ablation.averages:
             kind = KEPT
         else:
             kind = AVERAGED
@@ -198,13 +210,13 @@ class Node:
         return Step(j, before if after else float(self.activity(x, observed, only=j)[0]), a, kind)
 
     def assign(
-        self, j: int, target: NDArray[Any], ablation: Ablation = "none", observed: NDArray[np.bool_] | None = None
+        self, j: int, target: NDArray[Any], ablation: Ablation = WHOLE, observed: NDArray[np.bool_] | None = None
     ) -> None:
         seen = self.seen(target, observed)
         self.m[j], self.known[j], self.free[j] = np.where(seen, target, self.blank), seen, False
         self.c[j], self.mu[j], self.written[j] = 1, 1.0, self.step + 1
-        if ablation == "constant_step_and_growth":
-            self.m[j] *= CONSTANT_STEP
+        if ablation.step is not None and ablation.growth_step:
+            self.m[j] *= ablation.step
 
     def average(
         self, j: int, target: NDArray[Any], ablation: Ablation, observed: NDArray[np.bool_] | None = None
@@ -213,8 +225,8 @@ class Node:
         seen = self.seen(target, observed)
         m, known, exact = self.m[j][seen], self.known[j][seen] + 1, self.m.dtype.type
         self.c[j], self.written[j], self.known[j, seen] = self.c[j] + 1, self.step + 1, known
-        if ablation.startswith("constant_step") and self.c[j] > 1:
-            self.m[j, seen] = m + exact(CONSTANT_STEP) * (target[seen] - m)
+        if ablation.step is not None and self.c[j] > 1:
+            self.m[j, seen] = m + exact(ablation.step) * (target[seen] - m)
         else:
             self.m[j, seen] = np.where(known == 1, target[seen], m + (target[seen] - m) / known.astype(exact))
 
@@ -236,9 +248,7 @@ class Node:
 class ReferenceSQHN:
     """The tree of section 2, for samples of shape `input_shape`.
 
-    ablation: leave one thing out (2.11): "constant_threshold" (-Dir), "constant_step" (-lrDecay), "no_growth" (-Grw,
-        random weights drawn with `seed`), "no_averaging" (-Avg); "constant_step_and_growth" is -lrDecay as the
-        authors' code has it, where growth too takes a step of one half.
+    ablation: what is left out; random weights are drawn with `seed`.
     reading: of the paper, where there are several.
     keep_error: recall each sample before learning it and keep the mean error, for `recognize_by_error`.
     """
@@ -248,7 +258,7 @@ class ReferenceSQHN:
         input_shape: Sequence[int],
         levels: Sequence[Level],
         options: Options | None = None,
-        ablation: Ablation = "none",
+        ablation: Ablation = WHOLE,
         seed: int = 0,
         keep_error: bool = False,
         reading: Reading = USUAL,
@@ -265,7 +275,7 @@ class ReferenceSQHN:
             sections = [tiling.size] if number == 0 else [levels[number - 1].capacity] * tiling.size
             self.levels.append([Node(level, sections, number == 0, self.options, reading) for _ in range(tiling.nodes)])
             self.children.append(tiling.children())
-        if ablation == "no_growth":
+        if not ablation.grows:
             rng = np.random.default_rng(seed)
             for node in self.nodes():
                 bound = node.level.capacity**-0.5
@@ -612,3 +622,51 @@ class ReferenceSQHN:
         """Old or new by the error of recall against its mean before learning (2.6, the variant SQHN(mse))."""
         error = self.recall_error(x) if self.root.grown else np.inf
         return Recognized(error <= rho * self.error, -error, -rho * self.error)
+
+
+def learn_by_map(tree: ReferenceSQHN, x: ArrayLike) -> Written:
+    """One step of MAP learning, which the paper tried and left: parents have a say in the values that are learned.
+
+    First all nodes take values on the way up, with a new neuron where no match reaches the threshold; on the way down
+    a node may change its mind for what its parent expects, where the parent has known its own value before. A new
+    neuron counts as the threshold. Only then the neurons of these values learn.
+    """
+    patches = tree.patches(x)
+    h: list[list[Vector]] = []  # of all neurons, and of a new one where there is room
+    k: list[NDArray[np.int64]] = []
+    v = np.ones(0)
+    for number, level in enumerate(tree.levels):
+        seen = [patches[n] if number == 0 else tree.concatenate(number, n, k[-1], v) for n in range(len(level))]
+        h.append([_with_new(node, y) for node, y in zip(level, seen)])
+        k.append(np.array([winner(hn) for hn in h[-1]]))
+        new = np.array([kn == node.grown for kn, node in zip(k[-1], level)])
+        v = np.where(new, 1.0, [hn[kn] for hn, kn in zip(h[-1], k[-1])])
+    score = float(h[-1][0][: tree.root.grown].max(initial=-np.inf))
+    for number in range(len(tree.levels) - 1, 0, -1):
+        for n, q, child in tree.families(number):
+            if k[number][n] < tree.levels[number][n].grown:
+                below = h[number - 1][child]
+                expected = np.zeros(len(below))
+                known = tree.expectation(number, n, q, k[number][n])
+                expected[: len(known)] = known[: len(below)]
+                k[number - 1][child] = winner(tree.options.blend * below + (1 - tree.options.blend) * expected)
+    for number, level in enumerate(tree.levels):
+        for n, node in enumerate(level):
+            one = np.ones(len(k[number - 1]))
+            target = patches[n] if number == 0 else tree.concatenate(number, n, k[number - 1], one)
+            if k[number][n] == node.grown:
+                node.assign(node.grown, target)
+                node.grown += 1
+            else:
+                node.average(int(k[number][n]), target, WHOLE)
+            node.step += 1
+    root = int(k[-1][0])
+    return Written(root, bool(tree.root.c[root] == 1), score, tree.root.step, False)
+
+
+def _with_new(node: Node, y: NDArray[Any]) -> Vector:
+    """The activities of a node's neurons, and the threshold as that of a new one if there is room for it."""
+    h = node.activity(y) if node.grown else np.zeros(0)
+    if node.grown == node.level.capacity:
+        return h
+    return np.append(h, node.level.threshold(node.step))

@@ -56,7 +56,9 @@ def on_a_cpu(below: bool, c: list[int], capacity: int, when_full: int) -> tuple[
     kept = Kept(
         np.array([c]), np.ones((1, 5)), np.array([WRITTEN]), np.array([5]), np.array([c.count(0)]), np.array([9])
     )
-    found: tuple[int, int] = written_to(2, 0.3 if below else 0.9, 0.5, 0, 5, kept, Rules(capacity, when_full, 0, False))
+    found: tuple[int, int] = written_to(
+        2, 0.3 if below else 0.9, 0.5, 0, 5, kept, Rules(capacity, when_full, 0, False, False)
+    )
     return found
 
 

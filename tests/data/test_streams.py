@@ -41,7 +41,9 @@ def test_class_after_class() -> None:
 
 def test_domains_are_blocks_of_different_pictures() -> None:
     sources = [numbered(50), numbered(50, 100)]
-    x = domain_incremental(sources, ["plain", "flipped"], 80, generator())
+    arrived = domain_incremental(sources, ["plain", "flipped"], 80, generator())
+    x = arrived.turned(arrived.x)
+    assert names(arrived.turned(arrived.x[:25])) == names(x[:25])
     blocks = np.split(x, 4)
     first, second = names(blocks[0]), names(1 - blocks[1])
     assert sorted(first + second) == list(range(40))  # the first 40 of the source, each once
@@ -50,14 +52,16 @@ def test_domains_are_blocks_of_different_pictures() -> None:
 
 
 def test_dark_and_bright() -> None:
-    x = domain_incremental([numbered(4, 200)], ["dark", "bright_flipped"], 4, generator())
+    arrived = domain_incremental([numbered(4, 200)], ["dark", "bright_flipped"], 4, generator())
+    x = arrived.turned(arrived.x)
     assert x[:2].max() <= 0.5
     assert x[2:].min() >= 0.5
 
 
 def test_mixed_domains_are_the_same_pictures_shuffled() -> None:
     sources = [numbered(20), numbered(20, 20)]
-    x = mixed_domains(sources, ["plain", "flipped"], 40, generator())
+    arrived = mixed_domains(sources, ["plain", "flipped"], 40, generator())
+    x = arrived.turned(arrived.x)
     plain = [n if n < 100 else 255 - n for n in names(x)]
     assert sorted(plain) == list(range(40))
     assert 5 < sum(n < 100 for n in names(x)) < 35

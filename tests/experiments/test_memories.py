@@ -1,32 +1,29 @@
-"""Memories made from settings."""
+"""Memories made from declarations."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sqhn import SQHN
-from sqhn.experiments.memories import Ablated, ByError, build, tree
+from sqhn.experiments import memories
+from sqhn.experiments.memories import Ablated, AblatedTree, ByError, ByErrorTree, MapTree, Nearest, Tree
 from sqhn.level import Level
-from sqhn.reference import ReferenceSQHN
+from sqhn.reference import Ablation, ReferenceSQHN, learn_by_map
 
 
-def test_a_tree_from_settings() -> None:
-    memory = tree(
-        (8, 8),
-        {"kind": "sqhn", "kernels": [2], "capacity": [5, 7], "alpha": "inf", "gamma": 0.9, "similarity": "cosine"},
-    )
+def test_a_tree() -> None:
+    memory = Tree((5, 7), (2,), math.inf, 0.9, similarity="cosine", propagation="max").network((8, 8))
     assert memory.levels == (Level(2, 5, math.inf, 0.9), Level(None, 7, math.inf, 0.9))
-    assert memory.options.similarity == "cosine"
+    assert (memory.options.similarity, memory.options.propagation) == ("cosine", "max")
 
 
 def test_judging_by_error_is_what_the_reference_does(pictures: NDArray[np.float32]) -> None:
     x = pictures[:20, :8, :8]
-    settings = {"kind": "sqhn_by_error", "capacity": 6, "rho_error": 0.5}
-    memory = build((8, 8, 3), settings, 0)
+    memory: Any = ByErrorTree(6, rho_error=0.5).build((8, 8, 3))
     assert isinstance(memory, ByError)
     memory.learn(x[:7])
     memory.learn(x[7:15])  # in two calls, as between test points
@@ -41,10 +38,20 @@ def test_judging_by_error_is_what_the_reference_does(pictures: NDArray[np.float3
         assert judged.score[i] == pytest.approx(expected.score, abs=1e-7)
 
 
-@pytest.mark.parametrize("ablation", ["constant_step", "constant_step_and_growth", "no_growth", "no_averaging"])
-def test_an_ablated_memory_answers_as_its_reference(ablation: str, pictures: NDArray[np.float32]) -> None:
+ABLATIONS = {
+    "whole": Ablation(),
+    "step": Ablation(step=0.5),
+    "step and growth": Ablation(step=0.5, growth_step=True),
+    "no growth": Ablation(grows=False),
+    "no averaging": Ablation(averages=False),
+}
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS.values(), ids=ABLATIONS)
+def test_an_ablated_memory_answers_as_its_reference(ablation: Ablation, pictures: NDArray[np.float32]) -> None:
     x = pictures[:30, :8, :8]
-    memory = Ablated((8, 8, 3), {"kind": "sqhn_ablated", "capacity": 6, "ablation": ablation}, seed=3)
+    memory: Any = AblatedTree(6, ablation=ablation).build((8, 8, 3), seed=3)
+    assert isinstance(memory, Ablated)
     memory.learn(x[:10])
     memory.learn(x[10:])
     recalled = memory.recall(x)
@@ -52,27 +59,63 @@ def test_an_ablated_memory_answers_as_its_reference(ablation: str, pictures: NDA
         np.testing.assert_array_equal(answer, memory.reference.recall(one).x)
 
 
-def test_ablations_change_one_thing(pictures: NDArray[np.float32]) -> None:
+def test_ablations_change_one_thing() -> None:
     """What each does to two samples of one neuron: by hand."""
     a, b = np.array([[0.0, 1.0]], np.float32), np.array([[0.2, 0.9]], np.float32)
-    gamma = {"gamma": 0.5}  # b is close enough to a to be averaged
 
-    def second(ablation: str) -> list[float]:
-        memory = Ablated((1, 2), {"kind": "sqhn_ablated", "capacity": 1, "ablation": ablation, **gamma}, 0)
+    def second(ablation: Ablation) -> list[float]:
+        memory: Any = AblatedTree(1, gamma=0.5, ablation=ablation).build((1, 2))  # b is close enough to be averaged
         memory.learn(np.stack([a, b, b]))
-        root = memory.reference.root
-        return [round(float(value), 5) for value in root.m[0]]
+        return [round(float(value), 5) for value in memory.reference.root.m[0]]
 
-    assert second("none") == [round(0.4 / 3, 5), round(2.8 / 3, 5)]
-    assert second("constant_step") == [0.15, 0.925]
-    assert second("no_averaging") == [0.0, 1.0]
-    assert second("constant_step_and_growth") == [0.15, 0.8]  # 1/8 of half a, then 1/2 and 1/4 of b
+    assert second(Ablation()) == [round(0.4 / 3, 5), round(2.8 / 3, 5)]
+    assert second(Ablation(step=0.5)) == [0.15, 0.925]
+    assert second(Ablation(step=0.1)) == [0.038, 0.981]
+    assert second(Ablation(averages=False)) == [0.0, 1.0]
+    assert second(Ablation(step=0.5, growth_step=True)) == [0.15, 0.8]  # 1/8 of half a, then 1/2 and 1/4 of b
 
 
-def test_a_constant_threshold_is_an_infinite_alpha(pictures: NDArray[np.float32]) -> None:
-    x = pictures[:40, :8, :8]
-    fast = tree((8, 8, 3), {"kind": "sqhn", "capacity": 20, "alpha": "inf", "gamma": 0.9})
-    slow = ReferenceSQHN((8, 8, 3), [Level(capacity=20)], ablation="constant_threshold")
-    written = fast.learn(x)
-    assert [slow.learn(one).index for one in x] == written.index.tolist()
-    assert isinstance(fast, SQHN)
+def test_without_room_for_feedback_map_learning_is_learning(pictures: NDArray[np.float32]) -> None:
+    """Until the memory node has met its value before, it expects nothing of its children."""
+    x = pictures[:12, :8, :8]
+    levels = Tree(20, (2, 2)).levels
+    one, other = ReferenceSQHN((8, 8, 3), levels), ReferenceSQHN((8, 8, 3), levels)
+    for sample in x:
+        assert learn_by_map(one, sample)[:2] == other.learn(sample)[:2]
+    for ours, theirs in zip(one.nodes(), other.nodes()):
+        np.testing.assert_array_equal(ours.m, theirs.m)
+
+
+def test_feedback_makes_nodes_repeat_themselves() -> None:
+    """A child that its parent knows takes the value the parent expects, where it is nearly as good."""
+    levels = [Level((1, 2), 2, math.inf, 0.9), Level(None, 1, math.inf, 0.5)]
+    tree = ReferenceSQHN((2, 2), levels)
+    a, b = np.array([[0.9, 0.1], [0.9, 0.1]], np.float32), np.array([[0.9, 0.1], [0.1, 0.9]], np.float32)
+    learn_by_map(tree, a)
+    learn_by_map(tree, b)  # the lower patch is new, but the memory node expects what it knows
+    assert [node.grown for node in tree.levels[0]] == [1, 1]
+    plain = ReferenceSQHN((2, 2), levels)
+    plain.learn(a)
+    plain.learn(b)
+    assert [node.grown for node in plain.levels[0]] == [1, 2]
+
+
+def test_a_tree_with_feedback_has_the_verbs(pictures: NDArray[np.float32]) -> None:
+    memory = MapTree(10, (4,)).build((8, 8, 3))
+    x = pictures[:10, :8, :8]
+    assert memory.learn(x).index.tolist() == list(range(10))
+    np.testing.assert_array_equal(memory.recall(x).x, x)
+    assert memory.recognize(x).old.all()
+
+
+@pytest.mark.parametrize("name", [name for name in memories.__all__ if name not in ("Ablated", "ByError", "Spec")])
+def test_every_kind_says_what_it_needs(name: str) -> None:
+    kind = getattr(memories, name)
+    assert kind.needs[0] in ("numba", "numpy", "torch")
+    assert kind.needs[1].startswith("sqhn")
+
+
+def test_a_store() -> None:
+    memory = Nearest(3).build((2, 2), 0, "cpu")
+    memory.learn(np.eye(4, dtype=np.float32).reshape(4, 2, 2))
+    assert memory.recall(np.ones((1, 2, 2), np.float32)).index.shape == (1,)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,20 @@ from rich.console import Console
 
 from sqhn.data import MissingDataError
 from sqhn.experiments import records, runner
-from sqhn.experiments.catalogue import EXPERIMENTS, Job, jobs_of
+from sqhn.experiments.case import DEFAULT, Case, Job, jobs_of, plain
+from sqhn.experiments.catalogue import EXPERIMENTS
+from sqhn.experiments.memories import OnlineMHN
 from sqhn.experiments.runner import Estimate, run
+from sqhn.experiments.theory import Urn
 
 QUIET = Console(quiet=True)
 
 
+URN = Urn(set="urn", data=(), model="urn", size=20, length=40, every=10, trials=3)
+
+
 def jobs(count: int = 3) -> list[Job]:
-    settings = {"data": [], "set": "urn", "capacity": 20, "length": 40, "every": 10, "trials": 3}
-    return [Job("TH2", settings, seed) for seed in range(count)]
+    return [Job("TH2", URN, seed) for seed in range(count)]
 
 
 def timeless(folder: Path) -> list[dict[str, Any]]:
@@ -38,13 +44,15 @@ def test_records_say_what_was_run(workers: int, tmp_path: Path) -> None:
     assert (outcome.ran, outcome.before, outcome.failed) == (3, 0, {})
     written = timeless(tmp_path / "new")
     assert [record["seed"] for record in written] == [0, 1, 2]
-    assert written[0]["settings"] == jobs()[0].settings
+    assert written[0]["settings"] == plain(URN)
+    assert (written[0]["readings"], written[0]["quick"]) == (["default", "code"], False)
+    assert written[0]["device"] == "cpu"
     assert set(written[0]["versions"]) >= {"sqhn", "numpy", "numba", "python"}
     assert "commit" in written[0]
 
 
 def test_workers_do_not_show(tmp_path: Path) -> None:
-    todo = [job for name in ("TH1", "S-EXH") for job in jobs_of(EXPERIMENTS[name], "default", 1, quick=True)]
+    todo = [job for name in ("TH1", "S-EXH") for job in jobs_of(EXPERIMENTS[name], seeds=1, quick=True)]
     for workers in (1, 2):
         run(todo, tmp_path / str(workers), workers, "loky", QUIET)
     assert timeless(tmp_path / "1") == timeless(tmp_path / "2")
@@ -62,7 +70,7 @@ def test_a_second_run_does_only_what_is_missing(tmp_path: Path, monkeypatch: pyt
 
 def test_other_settings_or_other_data_are_other_jobs(tmp_path: Path) -> None:
     run(jobs(1), tmp_path, 1, "loky", QUIET)
-    changed = [Job(job.experiment, {**job.settings, "trials": 4}, job.seed) for job in jobs(1)]
+    changed = [Job("TH2", replace(URN, trials=4), 0)]
     assert run(changed, tmp_path, 1, "loky", QUIET).ran == 1
     assert len(records.read(tmp_path)) == 2
     assert records.key_of("A", {}, 0, {"x": "built-in"}) != records.key_of("A", {}, 0, {"x": "x.npz"})
@@ -79,11 +87,11 @@ def test_a_line_cut_short_by_a_crash_is_run_again(tmp_path: Path) -> None:
 
 
 def test_a_failed_job_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
-    bad = Job("TH2", {**jobs()[0].settings, "capacity": -1}, 9)
+    bad = Job("TH2", replace(URN, size=-1), 9)
     outcome = run([bad, *jobs(2)], tmp_path, 2, "loky", QUIET)
     assert outcome.ran == 2
-    assert list(outcome.failed) == ["TH2 urn seed 9"]
-    assert "ValueError" in outcome.failed["TH2 urn seed 9"]
+    assert list(outcome.failed) == ["TH2 urn urn -1 seed 9"]
+    assert "ValueError" in outcome.failed["TH2 urn urn -1 seed 9"]
     assert run([bad, *jobs(2)], tmp_path, 1, "loky", QUIET).failed  # it is tried again
 
 
@@ -91,7 +99,7 @@ def dies(key: str, job: Job, sources: dict[str, str], device: str) -> tuple[str,
     """A job that takes its process with it."""
     if job.seed == 1:
         os._exit(7)
-    return key, {"experiment": job.experiment, "settings": job.settings, "seed": job.seed, "data": sources,
+    return key, {"experiment": job.experiment, "settings": plain(job.case), "seed": job.seed, "data": sources,
                  "results": {}, "seconds": 0.0}  # fmt: skip
 
 
@@ -99,8 +107,8 @@ def test_a_process_that_dies_costs_only_its_job(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(runner, "work", dies)
     outcome = run(jobs(6), tmp_path, 2, "loky", QUIET)
     assert sorted(record["seed"] for record in records.read(tmp_path).values()) == [0, 2, 3, 4, 5]
-    assert list(outcome.failed) == ["TH2 urn seed 1"]
-    assert "died" in outcome.failed["TH2 urn seed 1"]
+    assert list(outcome.failed) == ["TH2 urn urn 20 seed 1"]
+    assert "died" in outcome.failed["TH2 urn urn 20 seed 1"]
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGPIPE"), reason="pipes end without a signal here")
@@ -137,7 +145,7 @@ def test_missing_data_says_what_to_do_and_the_others_run(tmp_path: Path, monkeyp
         raise MissingDataError(f"{name} is not here: run `sqhn data get {name}`")
 
     monkeypatch.setattr(runner, "load", missing)
-    needs = Job("TH1", {"data": ["mnist"], "set": "mnist"}, 0)
+    needs = Job("TH1", Case(set="mnist", data=("mnist",), model="SQHN", size=1), 0)
     outcome = run([needs, needs, *jobs(1)], tmp_path, 1, "loky", QUIET)
     assert outcome.missing == {"mnist is not here: run `sqhn data get mnist`": ["TH1"]}
     assert outcome.ran == 1
@@ -145,10 +153,10 @@ def test_missing_data_says_what_to_do_and_the_others_run(tmp_path: Path, monkeyp
 
 def test_without_torch_what_needs_it_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "find_spec", lambda name: None)
-    needs = Job("OC-L1", {"data": [], "memory": {"kind": "mhn_online"}}, 0)
+    needs = Job("OC-L1", Case(set="x", data=(), model="MHN-SGD", size=1, memory=OnlineMHN(1, 1, 1)), 0)
     outcome = run([needs, *jobs(1)], tmp_path, 1, "loky", QUIET)
     assert outcome.ran == 1
-    assert outcome.missing == {"the other memories of the paper need torch: pip install 'sqhn[torch]'": ["OC-L1"]}
+    assert outcome.missing == {"MHN-SGD and others need torch: pip install 'sqhn[torch]'": ["OC-L1"]}
 
 
 def test_an_unknown_backend_is_an_error(tmp_path: Path) -> None:
@@ -167,8 +175,11 @@ def test_a_backend_that_is_not_installed_says_what_to_install(
 
 
 def test_what_is_left_is_estimated_from_its_like() -> None:
-    slow, fast = (Job("A", {"set": "x", "model": model, "size": 1}, 0) for model in ("slow", "fast"))
-    estimate = Estimate([slow, slow, fast, fast, Job("B", {}, 0)], workers=2)
+    slow, fast, other = (
+        Job(name, Case(set="x", data=(), model=model, size=1), 0)
+        for name, model in (("A", "slow"), ("A", "fast"), ("B", "slow"))
+    )
+    estimate = Estimate([slow, slow, fast, fast, other], workers=2)
     assert estimate.text() == ""
     for job, seconds in ((slow, 100.0), (fast, 20.0)):
         estimate.learn(job, seconds)
@@ -192,10 +203,10 @@ def test_interrupted_and_resumed_gives_the_same_records(tmp_path: Path) -> None:
     assert process.returncode == 130, said
     assert "the same command goes on from here" in said
     assert "Traceback" not in said, said
-    todo = [job for name in names for job in jobs_of(EXPERIMENTS[name], "default", 1, quick=True)]
+    todo = [job for name in names for job in jobs_of(EXPERIMENTS[name], (DEFAULT,), seeds=1, quick=True)]
     done = len(records.read(folder))
     assert 2 <= done < len(todo)
-    outcome = run(todo, folder, 2, "loky", QUIET)
+    outcome = run(todo, folder, 2, "loky", QUIET, quick=True)
     assert (outcome.before, outcome.ran) == (done, len(todo) - done)
-    run(todo, tmp_path / "whole", 1, "loky", QUIET)
+    run(todo, tmp_path / "whole", 1, "loky", QUIET, quick=True)
     assert timeless(folder) == timeless(tmp_path / "whole")

@@ -17,22 +17,42 @@ from typer.testing import CliRunner
 
 from sqhn.cli import app, reproduction
 from sqhn.experiments import records
-from sqhn.experiments.catalogue import EXPERIMENTS, PRESETS, Job
+from sqhn.experiments.case import DEFAULT, READINGS, Job
+from sqhn.experiments.catalogue import CLAIMS, EXPERIMENTS, FIGURES
+from sqhn.experiments.results import NotRunError, Results
 from sqhn.experiments.runner import Backend, Outcome
-from sqhn.report.claims import CLAIMS, judge
-from sqhn.report.figures import FIGURES, draw
-from sqhn.report.page import table_1
-from sqhn.report.paper import TABLE_1
-from sqhn.report.results import Results
+from sqhn.experiments.table_1 import PRINTED
+from sqhn.report.tables import table_1, verdict_table
+from sqhn.report.verdicts import agreement, counts, judge, plain_verdicts, published
+from tests.experiments.handmade import everything, record
+
+
+def draw(results: Results) -> dict[str, Any]:
+    """Every figure that the records allow."""
+    drawn = {}
+    for name, figure in FIGURES.items():
+        try:
+            drawn[name] = figure.make(results)
+        except NotRunError:
+            continue
+    return drawn
+
+
+def test_tiny_runs_of_everything_are_judged(tiny_results: Results) -> None:
+    """Only what needs the heavy memories of the paper is not run, and no check has a bug."""
+    words = {verdict.claim.id: verdict.word(DEFAULT) for verdict in judge(tiny_results)}
+    assert set(words) == set(CLAIMS)
+    assert {claim for claim, word in words.items() if word == "NOT RUN"} == {"T1.7", "T1.8", "T1.9"}
+    assert "ERROR" not in words.values()
+    assert (words["TH1"], words["SE.2"]) == ("PASS", "PASS")
 
 
 def test_every_figure_can_be_drawn(tiny_results: Results) -> None:
-    drawn = [figure.name for figure, _ in draw(tiny_results)]
-    assert drawn == [figure.name for figure in FIGURES]
+    assert list(draw(tiny_results)) == list(FIGURES)
 
 
 def test_a_figure_without_records_is_left_out(tiny_results: Results) -> None:
-    assert [figure.name for figure, _ in draw(tiny_results.where("TH2"))] == ["th2"]
+    assert list(draw(tiny_results.where("TH2"))) == ["th2"]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -40,23 +60,34 @@ def test_a_run_that_is_not_complete_can_be_looked_at(tiny_results: Results, seed
     """Whatever is missing, what is there is judged and drawn."""
     rng = np.random.default_rng(seed)
     some = Results(record for record in tiny_results.records if rng.random() < (0.2, 0.5, 0.9)[seed % 3])
-    assert len(judge(some)) == len(CLAIMS)
-    for _, figure in draw(some):
+    assert "ERROR" not in {verdict.word(DEFAULT) for verdict in judge(some)}
+    for figure in draw(some).values():
         figure.canvas.draw()
 
 
 def test_figures_show_their_panels(tiny_results: Results) -> None:
-    panels = {figure.name: len(drawn.axes) for figure, drawn in draw(tiny_results)}
-    assert panels["oc-l1-curves"] == 2 * 3
-    assert panels["oc-l3-curves"] == 2 * 2
+    panels = {name: len(drawn.axes) for name, drawn in draw(tiny_results).items()}
+    assert panels["oc-l1-curves"] == 3 * 3
+    assert panels["oc-l3-curves"] == 3 * 2
     assert panels["ac-b"] == 3 * 4
     assert panels["ac-d"] == 2 * 3
     assert panels["rc"] == 3
     assert panels["s-exm"] == 4 * 7
 
 
+def test_a_memory_looks_the_same_in_all_figures(tiny_results: Results) -> None:
+    looks: dict[str, set[tuple[Any, Any]]] = {}
+    for figure in draw(tiny_results).values():
+        for axis in figure.axes:
+            for line in axis.lines:
+                if str(line.get_label()).startswith(("SQHN", "MHN", "NN")) and "uint8" not in str(line.get_label()):
+                    looks.setdefault(str(line.get_label()), set()).add((line.get_color(), line.get_marker()))
+    assert len(looks) > 12
+    assert all(len(found) == 1 for found in looks.values()), looks
+
+
 def test_the_gray_line_is_theorem_2(tiny_results: Results) -> None:
-    figure = next(drawn for figure, drawn in draw(tiny_results) if figure.name == "ac-d")
+    figure = draw(tiny_results)["ac-d"]
     line = next(one for one in figure.axes[0].lines if one.get_label() == "Theorem 2")
     J = tiny_results.of("AC-D").settings("size")[0]
     x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
@@ -69,19 +100,22 @@ class Page(HTMLParser):
         super().__init__()
         self.images: list[str] = []
         self.links: list[str] = []
+        self.anchors: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
         if tag == "img":
             self.images.append(values["src"] or "")
             assert values["alt"]
+        if tag == "h2":
+            self.anchors.append(values["id"] or "")
         for name in ("href", "src"):
             if name in values:
                 self.links.append(values[name] or "")
 
 
 @pytest.fixture(scope="module")
-def published(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def report(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("published")
     (folder / records.FILE).write_bytes((tiny / records.FILE).read_bytes())
     result = CliRunner().invoke(app, ["report", str(folder)])
@@ -89,27 +123,29 @@ def published(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return folder, result.stdout
 
 
-def test_the_page_holds_all_it_shows(published: tuple[Path, str]) -> None:
-    folder, printed = published
+def test_the_page_holds_all_it_shows(report: tuple[Path, str]) -> None:
+    folder, printed = report
     page = Page()
     page.feed((folder / "index.html").read_text())
     assert len(page.images) == len(FIGURES)
-    assert all(link.startswith("data:image/png;base64,") for link in page.links)  # nothing from elsewhere
-    for figure, source in zip(FIGURES, page.images):
-        png = folder / "figures" / f"{figure.name}.png"
+    own = tuple(f"#{anchor}" for anchor in page.anchors)
+    assert all(link.startswith(("data:image/png;base64,", "#")) for link in page.links)  # nothing from elsewhere
+    assert {link for link in page.links if link.startswith("#")} == set(own)  # contents are complete
+    for name, source in zip(FIGURES, page.images):
+        png = folder / "figures" / f"{name}.png"
         assert base64.b64decode(source.partition(",")[2]) == png.read_bytes()
         with Image.open(png) as image:
             assert image.width > 200
     assert f"report: {folder / 'index.html'}" in printed.replace("\n", "")
 
 
-def test_every_claim_is_in_the_page_the_summary_and_the_terminal(published: tuple[Path, str]) -> None:
-    folder, printed = published
+def test_every_claim_is_in_the_page_the_summary_and_the_terminal(report: tuple[Path, str]) -> None:
+    folder, printed = report
     page, summary = (folder / "index.html").read_text(), (folder / "README.md").read_text()
     for claim in CLAIMS:
         assert f"<td>{claim}</td>" in page
         assert f"| {claim} | " in summary
-        assert re.search(rf"^ {re.escape(claim)} +(PASS|FAIL|NOT RUN) ", printed, re.MULTILINE)
+        assert re.search(rf"^ +{re.escape(claim)} +(\(beyond\) +)?(PASS|FAIL|REPORTED|NOT RUN) ", printed, re.MULTILINE)
     for line in (folder / records.FILE).read_text().splitlines()[:1]:
         assert json.loads(line)["commit"] is None or json.loads(line)["commit"] in summary
 
@@ -117,25 +153,22 @@ def test_every_claim_is_in_the_page_the_summary_and_the_terminal(published: tupl
 def test_table_1_never_shows_a_number_that_was_not_run(tiny_results: Results) -> None:
     rows = table_1(tiny_results, "T1-MOD")
     by_model = {row[0]: row for row in rows if row[1] == "paper"}
-    assert set(by_model) == set(TABLE_1["T1-MOD"])
+    assert set(by_model) == set(PRINTED["T1-MOD"])
     for row, below in pairwise(rows):
         if row[1] == "paper":
-            assert below[1] == "ours"
-            assert (below[2:] == ["not yet"] * 6) == ("PCN" in row[0])  # heavy, so not among the tiny runs
+            assert below[1].startswith("ours")
+            assert (below[2:] == ["not run"] * 6) == ("PCN" in row[0])  # heavy, so not among the tiny runs
 
 
 def cells(mses: list[float], **memory: Any) -> tuple[str, str]:
     """The first cell of BayesPCN's row, and what the row is called, for one run each with these errors."""
-    rows = [{"kind": kind, "level": 0.75, "mse": 0.0, "mse_visible": 0.0} for kind in ("dropout", "mask")]
-    settings = {"preset": "default", "model": "BayesPCN", "set": "cifar10", "memory": {"kind": "bayes_pcn", **memory}}
+    lost = [
+        {"kind": kind, "level": 0.75, "mse": 0.0, "mse_visible": 0.0, "visible": 0.5} for kind in ("dropout", "mask")
+    ]
+    settings = {"model": "BayesPCN", "set": "cifar10", "memory": {"kind": "BayesPCN", **memory}}
     runs = Results(
-        {
-            "experiment": "T1-HIGH",
-            "settings": settings,
-            "seed": seed,
-            "results": {"rows": [{"kind": "noise", "level": 0.8, "mse": mse}, *rows]},
-        }
-        for seed, mse in enumerate(mses)
+        record("T1-HIGH", {"rows": [{"kind": "noise", "level": 0.8, "mse": mse, "mse_all": mse}, *lost]}, n, **settings)
+        for n, mse in enumerate(mses)
     )
     table = table_1(runs, "T1-HIGH")
     row = table[next(i for i, row in enumerate(table) if row[0] == "BayesPCN") + 1]
@@ -143,9 +176,53 @@ def cells(mses: list[float], **memory: Any) -> tuple[str, str]:
 
 
 def test_table_1_shows_means_times_4_spreads_and_sizes() -> None:
-    assert cells([0.1, 0.2, 0.3], width=512) == (".8000±.4000", "ours, width 512")
-    assert cells([0.1]) == (".4000", "ours")  # one seed has no spread
-    assert cells([0.1], width=512, epochs=7)[1] == "ours, width 512, epochs 7"
+    assert cells([0.1, 0.2, 0.3], width=512) == (".8000±.4000", "ours, width 512, 3 seeds")
+    assert cells([0.1]) == (".4000", "ours, 1 seed")  # one seed has no spread
+    assert cells([0.1], width=512, epochs=7)[1] == "ours, width 512, epochs 7, 1 seed"
+
+
+def test_both_readings_are_shown_and_counted() -> None:
+    records = everything()
+    for one in records:
+        if one["experiment"] == "TH1":
+            one["readings"] = ["default"]
+    records.append(record("TH1", {"worst": 0.5}, model="SQHN L1", set="mnist", size=10) | {"readings": ["code"]})
+    verdicts = judge(Results(records))
+    row = next(row for row in verdict_table(verdicts) if row[0] == "TH1")
+    assert row[1:3] == ["PASS", "FAIL"]
+    assert "code: largest error: mnist .5000" in row[5]
+    claims = [claim for claim in CLAIMS.values() if not claim.beyond]
+    reported = sum(all(bounds is None for bounds in claim.bounds.values()) for claim in claims)
+    assert counts(verdicts, "default") == f"{len(claims) - reported} PASS, {reported} REPORTED"
+    only_text = sum(claim.readings == (DEFAULT,) for claim in claims)
+    assert counts(verdicts, "code") == f"{len(claims) - reported - only_text - 1} PASS, 1 FAIL, {reported} REPORTED"
+
+
+def test_a_run_of_one_reading_shows_that_one() -> None:
+    records = everything()
+    assert Results(records).readings == list(READINGS)
+    for one in records[:3]:
+        one["readings"] = ["code"]
+    assert Results(records).readings == ["code"]
+
+
+def test_only_claims_of_what_was_run_are_listed() -> None:
+    some = [one for one in everything() if one["experiment"] == "RC"]
+    assert [verdict.claim.id for verdict in judge(Results(some))] == [f"RC.{n}" for n in range(1, 7)]
+
+
+def test_agreement_counts_what_both_have_decided() -> None:
+    verdicts = judge(Results(everything()))
+    known = published()
+    decided = [claim for claim in CLAIMS if known.get(claim, {}).get("default") in ("PASS", "FAIL")]
+    same = [claim for claim in decided if known[claim]["default"] == "PASS"]
+    both = [claim for claim in decided if any(bounds is not None for bounds in CLAIMS[claim].bounds.values())]
+    assert agreement(verdicts, "default") == (len(same), len(both))
+
+
+def test_the_published_verdicts_are_those_of_the_published_records() -> None:
+    folder = Path(__file__).parents[2] / "docs" / "reproduction"
+    assert plain_verdicts(judge(Results(records.read(folder).values()))) == published()
 
 
 def test_a_folder_without_records_says_how_to_make_some(tmp_path: Path) -> None:
@@ -163,13 +240,13 @@ def test_reproduce_from_the_command_line(tmp_path: Path) -> None:
 
 
 def test_a_folder_holds_one_kind_of_run(tmp_path: Path) -> None:
-    """A short run and a long one, or two presets, must not be averaged."""
-    command = ["reproduce", "AC-C", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path)]
+    """A short run and a long one must not be averaged."""
+    command = ["reproduce", "S-EMG", "--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path)]
     assert CliRunner().invoke(app, command).exit_code == 0
     before = (tmp_path / records.FILE).read_bytes()
-    result = CliRunner().invoke(app, [*command, "--preset", "code"])
+    result = CliRunner().invoke(app, [word for word in command if word != "--quick"])
     assert result.exit_code == 1
-    assert "AC-C with other settings" in result.output
+    assert "S-EMG with other settings" in result.output
     assert (tmp_path / records.FILE).read_bytes() == before
 
 
@@ -192,21 +269,26 @@ def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "o").exists()
 
 
-def test_naming_a_device_also_runs_the_memories_that_take_hours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[set[str], str]] = []
+def test_what_takes_hours_must_be_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[set[str], set[tuple[str, ...]]]] = []
 
-    def run(jobs: list[Job], _: Path, __: int, ___: str, ____: object, device: str) -> Outcome:
-        asked.append(({job.settings["model"] for job in jobs}, device))
+    def run(jobs: list[Job], *_: object) -> Outcome:
+        asked.append(({job.case.model for job in jobs}, {job.readings for job in jobs}))
         return Outcome(interrupted=True)
 
     monkeypatch.setattr("sqhn.experiments.runner.run", run)
-    for more in ([], ["--device", "cpu"]):
+    for more in ([], ["--heavy"], ["--reading", "code"]):
         CliRunner().invoke(app, ["reproduce", "T1-MOD", "--out", str(tmp_path / "o"), *more])
-    (plain, _), (named, device) = asked
-    assert named - plain == {"GPCN (offline)", "BayesPCN", "BayesPCN (forget)"}
-    assert device == "cpu"
+    (light, both), (heavy, _), (_, code) = asked
+    assert heavy - light == {"GPCN (offline)", "BayesPCN", "BayesPCN (forget)"}
+    assert both == {("default", "code"), ("default",), ("code",)}
+    assert code == {("default", "code"), ("code",)}
+
+
+def test_an_experiment_without_a_quick_form_says_so(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["reproduce", "S-CST", "--quick", "--out", str(tmp_path / "o")])
+    assert result.exit_code == 2
+    assert "S-CST has no quick form" in result.output
 
 
 def test_reproduce_refuses_unknown_experiments(tmp_path: Path) -> None:
@@ -223,5 +305,5 @@ def test_help_names_every_experiment() -> None:
 
 
 def test_options_take_the_words_of_the_experiments() -> None:
-    assert get_args(reproduction.Preset) == PRESETS
+    assert get_args(reproduction.Reading) == ("both", *READINGS)
     assert get_args(reproduction.Backend) == get_args(Backend)

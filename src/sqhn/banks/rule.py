@@ -68,4 +68,6 @@ class Rules(NamedTuple):
 
 def rules(level: Level, options: Options, top: bool) -> Rules:
     """The rules of a level."""
-    return Rules(level.capacity, WHEN_FULL[level.when_full], int(options.mu == "pseudocount"), top, options.propagation == "max")
+    return Rules(
+        level.capacity, WHEN_FULL[level.when_full], int(options.mu == "pseudocount"), top, options.propagation == "max"
+    )

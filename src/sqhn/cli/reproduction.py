@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from typer.core import TyperArgument, TyperCommand
 
 from sqhn.cli.common import failing, progress, show
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["NamesExperiments", "report", "reproduce"]
 
 Data = Literal["builtin", "paper"]
-Preset = Literal["default", "code"]
+Reading = Literal["both", "default", "code"]
 Backend = Literal["loky", "ray", "dask"]
 
 
@@ -43,13 +44,12 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds; each experiment's own by default.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many jobs at once; default: one for each core.")] = None,
     backend: Annotated[Backend, typer.Option(help="What runs them.")] = "loky",
-    device: Annotated[
-        str | None,
-        typer.Option(
-            help="Where memories that use torch live, cpu or cuda. Naming it also runs GPCN and BayesPCN: hours."
-        ),
+    device: Annotated[str, typer.Option(help="Where memories that use torch live, cpu or cuda.")] = "cpu",
+    reading: Annotated[
+        Reading | None,
+        typer.Option(help="The paper's text (default), its published code, or both; a quick run has the text alone."),
     ] = None,
-    preset: Annotated[Preset, typer.Option(help="The paper's equations, or its published code.")] = "default",
+    heavy: Annotated[bool, typer.Option("--heavy", help="Also GPCN and BayesPCN: many hours without a GPU.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, two seeds: minutes, not hours.")] = False,
     out: Annotated[Path, typer.Option(help="Where records and the report go; what is there is not run again.")] = Path(
         "out"
@@ -62,20 +62,24 @@ def reproduce(
     from sqhn.data import DataFileError
 
     with failing(ImportError, OSError, DataFileError):
-        from sqhn.experiments.catalogue import EXPERIMENTS, jobs_of
+        from sqhn.experiments.case import READINGS, jobs_of
+        from sqhn.experiments.catalogue import EXPERIMENTS
         from sqhn.experiments.runner import run
 
-        if device is not None:
-            _check_device(device)
+        _check_device(device)
         wanted = list(EXPERIMENTS) if not ids or ids == ["all"] else ids
         for name in wanted:
             if name not in EXPERIMENTS:
                 raise typer.BadParameter(f"unknown experiment {name!r}; there are {', '.join(EXPERIMENTS)}, or all")
-        how = (preset, seeds or (2 if quick else None), data == "builtin", quick)
-        _check_folder(out, how)
-        todo = [job for name in wanted for job in jobs_of(EXPERIMENTS[name], *how, heavy=device is not None)]
+            if quick and EXPERIMENTS[name].quick is None and ids:
+                raise typer.BadParameter(f"{name} has no quick form: leave out --quick")
+        named = reading or ("default" if quick else "both")
+        readings = READINGS if named == "both" else (named,)
+        sized: dict[str, Any] = {"seeds": seeds or (2 if quick else None), "builtin": data == "builtin", "quick": quick}
+        _check_folder(out, sized)
+        todo = [job for name in wanted for job in jobs_of(EXPERIMENTS[name], readings, heavy=heavy, **sized)]
         out.mkdir(parents=True, exist_ok=True)
-        outcome = run(todo, out, jobs or os.cpu_count() or 1, backend, progress, device or "cpu")
+        outcome = run(todo, out, jobs or os.cpu_count() or 1, backend, progress, device, quick)
         _tell(outcome, out)
         if outcome.interrupted:
             raise typer.Exit(130)
@@ -93,15 +97,16 @@ def _check_device(device: str) -> None:
         raise typer.BadParameter(f"{device!r} is not to be had here: say cpu, or cuda where torch sees a GPU")
 
 
-def _check_folder(out: Path, how: tuple[Preset, int | None, bool, bool]) -> None:
+def _check_folder(out: Path, sized: dict[str, Any]) -> None:
     """Records of a folder must be of the kind of run that is going to add to them."""
-    from sqhn.experiments.catalogue import EXPERIMENTS, jobs_of
+    from sqhn.experiments.case import jobs_of
+    from sqhn.experiments.catalogue import EXPERIMENTS
     from sqhn.experiments.runner import other_runs
 
-    declared = {name: list(jobs_of(experiment, *how, heavy=True)) for name, experiment in EXPERIMENTS.items()}
+    declared = {name: list(jobs_of(one, heavy=True, **sized)) for name, one in EXPERIMENTS.items()}
     if strange := other_runs(out, declared):
         show(
-            f"{out} has records of {strange} with other settings (a quick run, another preset or other data?): "
+            f"{out} has records of {strange} with other settings (a quick run, an older version or other data?): "
             "a report is of one kind of run, so name another --out"
         )
         raise typer.Exit(1)
@@ -133,20 +138,34 @@ def _report(folder: Path) -> None:
     from rich.table import Table
 
     from sqhn.experiments import records
+    from sqhn.experiments.results import Results
     from sqhn.report.page import publish
-    from sqhn.report.results import Results
+    from sqhn.report.verdicts import agreement, counts, published
 
-    found = records.read(folder)
-    if not found:
+    found = Results(records.read(folder).values())
+    if not len(found):
         show(f"there are no records in {folder}: `sqhn reproduce --out {folder}` makes some")
         raise typer.Exit(1)
-    verdicts, page = publish(Results(found.values()), folder, progress)
-    table = Table("claim", "verdict", "ours", "paper", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    style = {"PASS": "green", "FAIL": "bold red", "NOT RUN": "dim"}
+    verdicts, page = publish(found, folder, progress)
+    readings = found.readings
+    beside = found.quick or not found.paper_data
+    table = Table("claim", *readings, *(["published"] if beside else []), "measured", "paper", box=box.SIMPLE_HEAD)
+    known = published()
     for verdict in verdicts:
-        ours = verdict.finding.ours if verdict.word != "NOT RUN" else verdict.finding.missing
-        table.add_row(verdict.claim.id, f"[{style[verdict.word]}]{verdict.word}[/]", ours, verdict.claim.paper)
+        words = [verdict.word(reading) for reading in readings]
+        theirs = [known.get(verdict.claim.id, {}).get(readings[0], "-")] if beside else []
+        measured = str(verdict.findings.get(readings[0], ""))
+        name = verdict.claim.id + (" (beyond)" if verdict.claim.beyond else "")
+        table.add_row(name, *map(_styled, [*words, *theirs]), escape(measured), escape(verdict.claim.paper))
     Console().print(table)
-    count = {word: sum(verdict.word == word for verdict in verdicts) for word in style}
-    print(", ".join(f"{many} {word}" for word, many in count.items()))
+    for reading in readings:
+        print(f"{reading}: {counts(verdicts, reading)}")
+    if beside:
+        same, decided = agreement(verdicts, readings[0])
+        print(f"{same} of {decided} verdicts agree with those published for the full size and the paper's data")
     print(f"report: {page}")
+
+
+def _styled(word: str) -> str:
+    style = {"PASS": "green", "FAIL": "bold red", "ERROR": "bold red"}.get(word, "dim")
+    return f"[{style}]{word}[/]"

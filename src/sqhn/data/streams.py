@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.checks import check_word
 
-__all__ = ["TRANSFORMS", "class_incremental", "domain_incremental", "iid", "mixed_domains", "noisy_samples", "unit"]
+__all__ = [
+    "TRANSFORMS",
+    "Domains",
+    "class_incremental",
+    "domain_incremental",
+    "iid",
+    "mixed_domains",
+    "noisy_samples",
+    "unit",
+]
 
 Pictures = NDArray[np.float32]
 
@@ -43,29 +53,42 @@ def class_incremental(x: NDArray[np.uint8], y: NDArray[np.int64], length: int, r
     return unit(x[np.concatenate(order)])
 
 
+class Domains(NamedTuple):
+    """Pictures as they were, and which of some transforms each of them is turned by."""
+
+    x: Pictures
+    which: NDArray[np.int64]
+    transforms: tuple[str, ...]
+
+    def turned(self, x: Pictures) -> Pictures:
+        """The pictures, or what was made of the first of them, in their domains."""
+        found = x.copy()
+        for number, name in enumerate(self.transforms):
+            own = self.which[: len(x)] == number
+            found[own] = TRANSFORMS[name](x[own])
+        return found
+
+
 def domain_incremental(
     sources: Sequence[NDArray[np.uint8]], transforms: Sequence[str], length: int, rng: np.random.Generator
-) -> Pictures:
+) -> Domains:
     """One source after another, each in equal blocks, one for each transform, of different pictures."""
     block = length // (len(sources) * len(transforms))
-    blocks = []
+    pictures, which = [], []
     for x in sources:
         order = rng.permutation(min(len(x), block * len(transforms)))
-        parts = np.array_split(order, len(transforms))
-        blocks += [TRANSFORMS[name](unit(x[part])) for name, part in zip(transforms, parts)]
-    return np.concatenate(blocks)
+        pictures.append(unit(x[order]))
+        which += [np.full(len(part), number) for number, part in enumerate(np.array_split(order, len(transforms)))]
+    return Domains(np.concatenate(pictures), np.concatenate(which), tuple(transforms))
 
 
 def mixed_domains(
     sources: Sequence[NDArray[np.uint8]], transforms: Sequence[str], length: int, rng: np.random.Generator
-) -> Pictures:
+) -> Domains:
     """The pictures of `domain_incremental` in random order, each with a transform drawn at random."""
     pool = np.concatenate([x[: length // len(sources)] for x in sources])
     x = unit(pool[rng.permutation(len(pool))])
-    drawn = rng.integers(len(transforms), size=len(x))
-    for number, name in enumerate(transforms):
-        x[drawn == number] = TRANSFORMS[name](x[drawn == number])
-    return x
+    return Domains(x, rng.integers(len(transforms), size=len(x)), tuple(transforms))
 
 
 def noisy_samples(x: Pictures, count: int, noise: str, sigma: float, rng: np.random.Generator, ema: bool) -> Pictures:

@@ -1,9 +1,9 @@
-"""Memories from plain settings, so that an experiment can be declared, written down and compared."""
+"""The memories that are compared, as plain declarations: an experiment can be written down, run and compared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,29 +11,111 @@ from numpy.typing import ArrayLike, NDArray
 from sqhn.level import Level
 from sqhn.memory import Memory, Recalled, Recognized, Written
 from sqhn.metrics import recall_error
-from sqhn.reference import ReferenceSQHN
+from sqhn.reference import Ablation, ReferenceSQHN, learn_by_map
 
 if TYPE_CHECKING:
     from sqhn.network import SQHN
 
-__all__ = ["KINDS", "TORCH", "Ablated", "ByError", "build", "tree"]
+__all__ = [
+    "GPCN",
+    "MHN",
+    "Ablated",
+    "AblatedTree",
+    "BayesPCN",
+    "ByError",
+    "ByErrorTree",
+    "GradInfMHN",
+    "ManhattanMHN",
+    "MapTree",
+    "Nearest",
+    "OnlineMHN",
+    "OnlineMHNTree",
+    "Spec",
+    "Tree",
+]
 
 Shape = tuple[int, ...]
-Settings = Mapping[str, Any]
 
 
-def tree(shape: Shape, memory: Settings) -> SQHN:
-    """An SQHN with the `kernels` below its memory node; `capacity` for every node, or a list for the levels."""
-    from sqhn.network import SQHN  # compiled code is imported on first use
+@dataclass(frozen=True)
+class Spec:
+    """What a memory is made of. needs: the package that it cannot do without, and which extra has it."""
 
-    settings = {name: value for name, value in memory.items() if name not in ("kind", "rho_error")}
-    kernels = [*settings.pop("kernels", []), None]
-    capacity = settings.pop("capacity")
-    capacities = capacity if isinstance(capacity, list) else [capacity] * len(kernels)
-    growth = {name: settings.pop(name) for name in ("alpha", "gamma", "when_full") if name in settings}
-    if "alpha" in growth:
-        growth["alpha"] = float(growth["alpha"])  # "inf" is a word in a record
-    return SQHN(shape, [Level(k, J, **growth) for k, J in zip(kernels, capacities, strict=True)], **settings)
+    needs: ClassVar[tuple[str, str]] = ("numba", "sqhn")
+
+    def build(self, shape: Shape, seed: int, device: str) -> Memory:
+        """The memory for samples of one shape; only what uses torch lives on the device."""
+        raise NotImplementedError
+
+    @property
+    def torch(self) -> bool:
+        """Whether it uses torch, and so can live on a GPU."""
+        return self.needs[0] == "torch"
+
+
+# -- the SQHN --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tree(Spec):
+    """An SQHN with `kernels` below its memory node; one capacity for every node, or one for each level."""
+
+    capacity: int | tuple[int, ...]
+    kernels: tuple[int, ...] = ()
+    alpha: float = 1e7
+    gamma: float = 1.0
+    when_full: Literal["average", "overwrite", "oldest", "freeze"] = "average"
+    similarity: Literal["shifted_cosine", "cosine", "euclidean"] = "shifted_cosine"
+    rho: float | None = None
+    propagation: Literal["argmax", "max"] = "argmax"
+    mu: Literal["mean", "pseudocount"] = "mean"
+
+    def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
+        return self.network(shape)
+
+    def network(self, shape: Shape) -> SQHN:
+        from sqhn.network import SQHN  # compiled code is imported on first use
+
+        return SQHN(
+            shape, self.levels, similarity=self.similarity, rho=self.rho, propagation=self.propagation, mu=self.mu
+        )
+
+    @property
+    def levels(self) -> list[Level]:
+        """From the input up; only the memory node can be told to replace what it has."""
+        capacities = self.capacity if isinstance(self.capacity, tuple) else (self.capacity,) * (len(self.kernels) + 1)
+        return [
+            Level(kernel, J, alpha=self.alpha, gamma=self.gamma, when_full=self.when_full)
+            for kernel, J in zip((*self.kernels, None), capacities, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class ByErrorTree(Tree):
+    """An SQHN that judges by the error of recall."""
+
+    rho_error: float = 0.5
+
+    def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
+        return ByError(self.network(shape), self.rho_error)
+
+
+@dataclass(frozen=True)
+class AblatedTree(Tree):
+    """One level with a part of the learning rule left out."""
+
+    ablation: Ablation = field(default_factory=Ablation)
+
+    def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
+        return Ablated(ReferenceSQHN(shape, self.levels, self.network(shape).options, self.ablation, seed))
+
+
+@dataclass(frozen=True)
+class MapTree(Tree):
+    """A tree in which parents have a say in what their children learn."""
+
+    def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
+        return ByMap(ReferenceSQHN(shape, self.levels, self.network(shape).options))
 
 
 class ByError:
@@ -51,7 +133,7 @@ class ByError:
                 self.count += 1
                 self.error += (float(self._error(sample)[0]) - self.error) / self.count
             written.append(self.memory.learn(sample))
-        return Written(*(np.concatenate(field) for field in zip(*written)))
+        return Written(*(np.concatenate(part) for part in zip(*written)))
 
     def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
         return self.memory.recall(x, observed)
@@ -66,15 +148,13 @@ class ByError:
 
 
 class Ablated:
-    """One level with a part of the learning rule left out: the reference learns, and a copy of it answers."""
+    """The reference learns one level, and a fast copy of it answers."""
 
-    def __init__(self, shape: Shape, memory: Settings, seed: int) -> None:
-        full = tree(shape, {name: value for name, value in memory.items() if name != "ablation"})
-        self.shape, self.options = shape, full.options
-        self.reference = ReferenceSQHN(shape, full.levels, full.options, memory["ablation"], seed)
+    def __init__(self, reference: ReferenceSQHN) -> None:
+        self.reference = reference
 
     def learn(self, x: ArrayLike) -> Written:
-        return Written(*(np.array(field) for field in zip(*map(self.reference.learn, np.asarray(x)))))
+        return Written(*(np.array(part) for part in zip(*map(self.reference.learn, np.asarray(x)))))
 
     def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
         return self._answers().recall(x, observed)
@@ -85,45 +165,134 @@ class Ablated:
     def _answers(self) -> SQHN:
         from sqhn.network import SQHN
 
-        root = self.reference.root
-        copy = SQHN(self.shape, capacity=root.grown, similarity=self.options.similarity)
-        copy.memorize(root.m[: root.grown].reshape(-1, *self.shape))
+        root, shape = self.reference.root, self.reference.input_shape
+        copy = SQHN(shape, capacity=root.grown, similarity=self.reference.options.similarity)
+        copy.memorize(root.m[: root.grown].reshape(-1, *shape))
         return copy
 
 
-def _rival(name: str, *extras: str) -> Callable[[Shape, Settings, int, str], Memory]:
-    """A memory of `sqhn.baselines`; extras: which of seed and device it takes."""
+class ByMap:
+    """The reference learns a tree with feedback, and answers itself."""
 
-    def make(shape: Shape, memory: Settings, seed: int, device: str) -> Memory:
+    def __init__(self, reference: ReferenceSQHN) -> None:
+        self.reference = reference
+
+    def learn(self, x: ArrayLike) -> Written:
+        return Written(*(np.array(part) for part in zip(*(learn_by_map(self.reference, one) for one in np.asarray(x)))))
+
+    def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:  # noqa: ARG002
+        found = [self.reference.recall(one) for one in np.asarray(x)]
+        return Recalled(*(np.array([one[i] for one in found]) for i in range(3)))
+
+    def recognize(self, x: ArrayLike) -> Recognized:
+        return Recognized(*(np.array(part) for part in zip(*map(self.reference.recognize, np.asarray(x)))))
+
+
+# -- the others ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rival(Spec):
+    """A memory of `sqhn.baselines`: the fields are its settings."""
+
+    needs: ClassVar[tuple[str, str]] = ("torch", "sqhn[torch]")
+    baseline: ClassVar[str]
+    seeded: ClassVar[bool] = False
+
+    def build(self, shape: Shape, seed: int, device: str) -> Memory:
         from sqhn import baselines
 
-        given = {"seed": seed, "device": device}
-        settings = {key: value for key, value in memory.items() if key != "kind"}
-        made: Memory = getattr(baselines, name)(shape, **settings, **{extra: given[extra] for extra in extras})
+        given: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        if self.seeded:
+            given["seed"] = seed
+        if self.torch:
+            given["device"] = device
+        made: Memory = getattr(baselines, self.baseline)(shape, **given)
         return made
 
-    return make
+
+@dataclass(frozen=True)
+class MHN(Rival):
+    """The modern Hopfield network; range: of pixels inside it."""
+
+    baseline = "MHN"
+    range: Literal["signed", "unit"] = "signed"
 
 
-KINDS: dict[str, Callable[[Shape, Settings, int, str], Memory]] = {
-    "sqhn": lambda shape, memory, *_: tree(shape, memory),
-    "sqhn_by_error": lambda shape, memory, *_: ByError(tree(shape, memory), memory["rho_error"]),
-    "sqhn_ablated": lambda shape, memory, seed, _: Ablated(shape, memory, seed),
-    "mhn": _rival("MHN", "device"),
-    "mhn_manhattan": _rival("ManhattanMHN", "device"),
-    "mhn_gradinf": _rival("GradInfMHN", "device"),
-    "mhn_online": _rival("OnlineMHN", "seed", "device"),
-    "mhn_online_tree": _rival("OnlineMHNTree", "seed", "device"),
-    "gpcn": _rival("GPCN", "seed", "device"),
-    "bayes_pcn": _rival("BayesPCN", "seed", "device"),
-    "nearest": _rival("NearestNeighbor", "seed"),
-}
-"""Every kind of memory an experiment can name."""
+@dataclass(frozen=True)
+class ManhattanMHN(Rival):
+    """The same by the Manhattan distance."""
 
-TORCH = {kind for kind in KINDS if kind.startswith(("mhn", "gpcn", "bayes"))}
-"""The kinds that need torch."""
+    baseline = "ManhattanMHN"
 
 
-def build(shape: Shape, memory: Settings, seed: int, device: str = "cpu") -> Memory:
-    """The memory that the settings describe, for samples of one shape."""
-    return KINDS[memory["kind"]](shape, memory, seed, device)
+@dataclass(frozen=True)
+class GradInfMHN(Rival):
+    """The same with descent on its energy."""
+
+    baseline = "GradInfMHN"
+
+
+@dataclass(frozen=True)
+class GPCN(Rival):
+    """Predictive coding, trained offline."""
+
+    baseline, seeded = "GPCN", True
+    width: int
+    epochs: int
+
+
+@dataclass(frozen=True)
+class BayesPCN(Rival):
+    """Predictive coding, one write for each picture."""
+
+    baseline, seeded = "BayesPCN", True
+    width: int
+    repeats: int
+    forget: float = 0.0
+    forget_every: int = 64
+
+
+@dataclass(frozen=True)
+class Online(Rival):
+    """Trained by one gradient step for every sample."""
+
+    seeded = True
+    capacity: int
+    beta: float
+    rate: float
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    consolidation: float = 0.0
+    replay: int = 0
+
+
+@dataclass(frozen=True)
+class OnlineMHN(Online):
+    """Of one layer."""
+
+    baseline = "OnlineMHN"
+    squeeze: tuple[float, float] = (0.99, 0.005)
+    recognition: Literal["activity", "error"] = "activity"
+
+
+@dataclass(frozen=True)
+class OnlineMHNTree(Online):
+    """A tree."""
+
+    baseline = "OnlineMHNTree"
+    kernels: tuple[int, ...] = ()
+    variant: Literal["linear", "code"] = "linear"
+
+
+@dataclass(frozen=True)
+class Nearest(Rival):
+    """The yardstick: keep pictures, return the nearest."""
+
+    needs: ClassVar[tuple[str, str]] = ("numpy", "sqhn")
+    baseline, seeded = "NearestNeighbor", True
+    capacity: int
+    keep: Literal["first_in_first_out", "reservoir"] = "first_in_first_out"
+    tolerance: float = 1e-6
+
+    def sized(self, capacity: int) -> Nearest:
+        return replace(self, capacity=capacity)

@@ -1,4 +1,4 @@
-"""The settings of the other memories of the paper, as its authors' scripts have them.
+"""The settings of the networks that are trained online, as the authors' scripts have them.
 
 Columns are SGD, Adam, EWC++ and ER; r is the weight of EWC++.
 """
@@ -6,46 +6,34 @@ Columns are SGD, Adam, EWC++ and ER; r is the weight of EWC++.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+
+from sqhn.experiments.case import DEFAULT, Reading
+from sqhn.experiments.memories import Nearest, Online, OnlineMHN, OnlineMHNTree
 
 __all__ = [
     "FIRST_OUT",
-    "NEAREST",
-    "ONE_SHOT",
-    "PREDICTIVE",
+    "MHNS",
     "RECOGNIZERS",
     "RESERVOIR",
+    "TREE_KERNELS",
     "encoders",
+    "nearest",
     "online",
     "online_tree",
 ]
 
-Settings = dict[str, Any]
 Columns = tuple[float, float, float, float]
-NAMES = ("MHN-SGD", "MHN-Adam", "MHN-EWC++", "MHN-ER")
+MHNS = ("MHN-SGD", "MHN-Adam", "MHN-EWC++", "MHN-ER")
 BUFFER = 64
-
-ONE_SHOT: dict[str, Settings] = {
-    "MHN": {"kind": "mhn"},
-    "MHN-Manhtn": {"kind": "mhn_manhattan"},
-    "MHN-GradInf": {"kind": "mhn_gradinf"},
-}
-BAYES: Settings = {"kind": "bayes_pcn", "width": 1024, "repeats": 4}
-PREDICTIVE: dict[str, dict[str, Settings]] = {
-    "T1-MOD": {
-        "GPCN (offline)": {"kind": "gpcn", "width": 1024, "epochs": 100},
-        "BayesPCN": BAYES,
-        "BayesPCN (forget)": {**BAYES, "forget": 0.001, "forget_every": 64},
-    },
-    "T1-HIGH": {"BayesPCN": BAYES},
-}
-"""Fewer epochs than the 4,000 that were published, which take days; recall takes four times the published 500 steps,
-which do not converge where many pixels are missing or many pictures are stored."""
+TREE_KERNELS = (4, 4)
 FIRST_OUT, RESERVOIR = "NN (first out)", "NN (reservoir)"
-NEAREST: dict[str, Settings] = {
-    FIRST_OUT: {"kind": "nearest", "keep": "first_in_first_out"},
-    RESERVOIR: {"kind": "nearest", "keep": "reservoir"},
-}
+
+
+def nearest(capacity: int) -> dict[str, Nearest]:
+    """The yardsticks of a size: keep pictures, return the nearest."""
+    return {FIRST_OUT: Nearest(capacity), RESERVOIR: Nearest(capacity, "reservoir")}
+
 
 ONLINE: dict[tuple[str, int], tuple[Columns, Columns, float]] = {
     # beta, learning rate, r
@@ -84,34 +72,37 @@ ONLINE_TREE: dict[tuple[str, int], tuple[Columns, Columns, float]] = {
 }
 
 
-def online(stream: str, capacity: int) -> Iterator[tuple[str, Settings]]:
-    """The four online trained MHNs of one layer, for a stream and a size."""
-    for name, settings in _four(*ONLINE[stream, capacity]):
-        yield name, {"kind": "mhn_online", "capacity": capacity, **settings}
+def online(stream: str, capacity: int) -> Iterator[tuple[str, Online]]:
+    """The four online trained MHNs of one layer, for a stream and a size; both readings have the same."""
+    beta, rate, r = ONLINE[stream, capacity]
+    return _four(OnlineMHN(capacity, 1, 1), beta, rate, r)
 
 
-def online_tree(stream: str, capacity: int, preset: str) -> Iterator[tuple[str, Settings]]:
+def online_tree(stream: str, capacity: int, reading: Reading) -> Iterator[tuple[str, Online]]:
     """The same as trees with the kernels of the SQHN.
 
     The published settings belong to the published variant, in which pixels go through a softmax. Where they enter as
-    they are, a beta of 1 and rates found by a small search do far better, so that is what the SQHN is compared with.
+    they are, as the text has it, a beta of 1 and rates found by a small search do far better, so that is what the SQHN
+    is compared with.
     """
     beta, rate, r = ONLINE_TREE[stream, capacity]
-    if preset == "default":
-        beta, rate = (1, 1, 1, 1), (capacity / 3, 0.01, capacity / 3, capacity / 3)
-    for name, settings in _four(beta, rate, r):
-        yield name, {**_tree(capacity, preset), **settings}
+    if reading == DEFAULT:
+        beta, rate, r = (1, 1, 1, 1), (capacity / 3, 0.01, capacity / 3, capacity / 3), LINEAR_R
+    return _four(_tree(capacity, reading), beta, rate, r)
 
 
-def _tree(capacity: int, preset: str) -> Settings:
-    variant = "linear" if preset == "default" else "code"
-    return {"kind": "mhn_online_tree", "kernels": [4, 4], "capacity": capacity, "variant": variant}
+LINEAR_R = 1e-4
 
 
-def _four(beta: Columns, rate: Columns, r: float) -> Iterator[tuple[str, Settings]]:
-    parts: tuple[Settings, ...] = ({}, {"optimizer": "adam"}, {"consolidation": r}, {"replay": BUFFER})
-    for name, b, lr, part in zip(NAMES, beta, rate, parts):
-        yield name, {"beta": b, "rate": lr, **part}
+def _tree(capacity: int, reading: Reading) -> OnlineMHNTree:
+    variant = "linear" if reading == DEFAULT else "code"
+    return OnlineMHNTree(capacity, 1, 1, kernels=TREE_KERNELS, variant=variant)  # type: ignore[arg-type]
+
+
+def _four(made: Online, beta: Columns, rate: Columns, r: float) -> Iterator[tuple[str, Online]]:
+    kinds = (made, replace(made, optimizer="adam"), replace(made, consolidation=r), replace(made, replay=BUFFER))
+    for name, kind, b, lr in zip(MHNS, kinds, beta, rate, strict=True):
+        yield name, replace(kind, beta=b, rate=lr)
 
 
 ENCODERS: dict[str, dict[str, dict[str, tuple[list[float], list[float]]]]] = {
@@ -130,21 +121,19 @@ ENCODERS: dict[str, dict[str, dict[str, tuple[list[float], list[float]]]]] = {
 }
 
 
-def encoders(experiment: str, noise: str, place: int, capacity: int, preset: str) -> Iterator[tuple[str, Settings]]:
+def encoders(experiment: str, noise: str, place: int, capacity: int, reading: Reading) -> Iterator[tuple[str, Online]]:
     """The two MHNs of noisy encoding for the place of a number of samples in its table."""
     for name, optimizer in (("MHN-SGD", "sgd"), ("MHN-Adam", "adam")):
         betas, rates = ENCODERS[experiment][noise][optimizer]
-        beta, rate = betas[place], rates[place]
-        if experiment == "NE-L1":
-            memory: Settings = {"kind": "mhn_online", "capacity": capacity, "squeeze": [1.0, 0.0]}
-        else:
-            memory = _tree(capacity, preset)
-            if preset == "default":
-                beta, rate = 1, capacity / 3 if optimizer == "sgd" else 0.003
-        yield name, {**memory, "beta": beta, "rate": rate, "optimizer": optimizer}
+        made: Online = OnlineMHN(capacity, betas[place], rates[place], squeeze=(1.0, 0.0))
+        if experiment == "NE-L3":
+            made = replace(_tree(capacity, reading), beta=betas[place], rate=rates[place])
+            if reading == DEFAULT:
+                made = replace(made, beta=1, rate=capacity / 3 if optimizer == "sgd" else 0.003)
+        yield name, replace(made, optimizer=optimizer)  # type: ignore[arg-type]
 
 
-RECOGNIZERS: dict[str, Settings] = {
-    name: {"kind": "mhn_online", "capacity": 300, "optimizer": "adam", "beta": 0.05, "rate": 0.01, "recognition": how}
+RECOGNIZERS = {
+    name: OnlineMHN(300, 0.05, 0.01, optimizer="adam", recognition=how)  # type: ignore[arg-type]
     for name, how in (("MHN (rec-act)", "activity"), ("MHN (rec-mse)", "error"))
 }

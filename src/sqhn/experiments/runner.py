@@ -21,8 +21,7 @@ from sqhn.banks.cpu.threads import set_num_threads
 from sqhn.checks import check_word
 from sqhn.data import MissingDataError, load
 from sqhn.experiments import records
-from sqhn.experiments.catalogue import EXPERIMENTS, Job
-from sqhn.experiments.memories import TORCH
+from sqhn.experiments.case import Job, plain
 from sqhn.experiments.records import Record
 
 __all__ = ["Backend", "Outcome", "other_runs", "run"]
@@ -45,11 +44,17 @@ class Outcome:
 
 
 def run(
-    jobs: Sequence[Job], folder: Path, workers: int, backend: Backend, console: Console, device: str = "cpu"
+    jobs: Sequence[Job],
+    folder: Path,
+    workers: int,
+    backend: Backend,
+    console: Console,
+    device: str = "cpu",
+    quick: bool = False,
 ) -> Outcome:
     """Run what is not yet recorded in the folder. Ctrl-C keeps all that is done.
 
-    device: where memories that use torch live.
+    device: where memories that use torch live. quick: these are the jobs of a short run, and their records say so.
     """
     check_word("backend", backend, get_args(Backend))
     outcome, done = Outcome(), records.read(folder)
@@ -57,14 +62,14 @@ def run(
     todo: Todo = {}
     for job in jobs:
         try:
-            sources = {name: load(name).source for name in job.settings["data"]}
-            _needs_torch(job)
-        except (MissingDataError, MissingTorchError) as error:
+            sources = {name: load(name).source for name in job.case.data}
+            _check_needs(job)
+        except (MissingDataError, MissingPackageError) as error:
             waiting = outcome.missing.setdefault(str(error), [])
             if job.experiment not in waiting:
                 waiting.append(job.experiment)
             continue
-        order.append(records.key_of(job.experiment, job.settings, job.seed, sources))
+        order.append(records.key_of(job.experiment, plain(job.case), job.seed, sources))
         if order[-1] in done:
             outcome.before += 1
         else:
@@ -81,6 +86,7 @@ def run(
                     outcome.failed[job.label] = result
                     bar.console.print(f"failed: {job.label}: {result.strip().splitlines()[-1]}", markup=False)
                 else:
+                    result["quick"] = quick
                     records.append(folder, result)
                     done[key] = result
                     outcome.ran += 1
@@ -99,18 +105,20 @@ def other_runs(folder: Path, declared: Mapping[str, Sequence[Job]]) -> str | Non
     """An experiment of which the folder has a record with settings that are not declared now; None if there is none."""
     for record in records.read(folder).values():
         jobs = declared.get(record["experiment"], ())
-        if not any(job.settings == record["settings"] for job in jobs):
+        if not any(plain(job.case) == record["settings"] for job in jobs):
             return str(record["experiment"])
     return None
 
 
-class MissingTorchError(ImportError):
-    """A job needs torch, which is an extra."""
+class MissingPackageError(ImportError):
+    """A job needs a package that is not installed."""
 
 
-def _needs_torch(job: Job) -> None:
-    if job.settings.get("memory", {}).get("kind") in TORCH and find_spec("torch") is None:
-        raise MissingTorchError("the other memories of the paper need torch: pip install 'sqhn[torch]'")
+def _check_needs(job: Job) -> None:
+    if job.case.memory is not None:
+        package, where = job.case.memory.needs
+        if find_spec(package) is None:
+            raise MissingPackageError(f"{job.case.model} and others need {package}: pip install '{where}'")
 
 
 def work(key: str, job: Job, sources: Sources, device: str) -> tuple[str, Record | str]:
@@ -121,11 +129,12 @@ def work(key: str, job: Job, sources: Sources, device: str) -> tuple[str, Record
     start = time.perf_counter()
     try:
         with threadpool_limits(1):
-            results = EXPERIMENTS[job.experiment].protocol({**job.settings, "device": device}, job.seed)
+            results = job.case.run(job.seed, device)
     except Exception:
         return key, traceback.format_exc()
-    record = {"experiment": job.experiment, "settings": job.settings, "seed": job.seed, "data": sources}
-    record["device"] = device
+    record: Record = {"experiment": job.experiment, "settings": plain(job.case), "seed": job.seed, "data": sources}
+    sizes = {name: {split: len(part.x) for split, part in load(name).splits.items()} for name in job.case.data}
+    record |= {"sizes": sizes, "readings": list(job.readings), "device": _used(job, device)}
     seconds = round(time.perf_counter() - start, 3)
     return key, {**record, "results": results, **records.provenance(), "date": _now(), "seconds": seconds}
 
@@ -139,6 +148,15 @@ def apart(work: Callable[..., Answer], *args: Any) -> Answer:
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     return work(*args)
+
+
+def _used(job: Job, device: str) -> str:
+    """Where the job really ran: only what uses torch lives on a GPU."""
+    if job.case.memory is None or not job.case.memory.torch or device == "cpu":
+        return "cpu"
+    import torch
+
+    return str(torch.cuda.get_device_name(device))
 
 
 def _now() -> str:
@@ -226,17 +244,13 @@ class Estimate:
         self.left: dict[tuple[str, ...], int] = defaultdict(int)
         self.seconds: dict[tuple[str, ...], list[float]] = defaultdict(list)
         for job in jobs:
-            self.left[self.kind(job)] += 1
-
-    @staticmethod
-    def kind(job: Job) -> tuple[str, ...]:
-        return (*(str(job.settings.get(key)) for key in ("set", "model", "size")), job.experiment)
+            self.left[job.kind] += 1
 
     def learn(self, job: Job, seconds: float) -> None:
-        self.seconds[self.kind(job)].append(seconds)
+        self.seconds[job.kind].append(seconds)
 
     def remove(self, job: Job) -> None:
-        self.left[self.kind(job)] -= 1
+        self.left[job.kind] -= 1
 
     def text(self) -> str:
         known = {kind: sum(times) / len(times) for kind, times in self.seconds.items()}
@@ -244,11 +258,11 @@ class Estimate:
             return ""
         by_experiment: dict[str, list[float]] = defaultdict(list)
         for kind, mean in known.items():
-            by_experiment[kind[-1]].append(mean)
+            by_experiment[kind[0]].append(mean)
         overall = sum(known.values()) / len(known)
         total = 0.0
         for kind, count in self.left.items():
-            alike = by_experiment.get(kind[-1], [overall])
+            alike = by_experiment.get(kind[0], [overall])
             total += count * known.get(kind, sum(alike) / len(alike))
         minutes, seconds = divmod(round(total / self.workers), 60)
         return f"about {minutes}:{seconds:02} left"

@@ -4,37 +4,66 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import track
 
-from sqhn.experiments.catalogue import EXPERIMENTS
-from sqhn.report.claims import Verdict, judge, number
-from sqhn.report.explanations import EXPLANATIONS
-from sqhn.report.figures import FIGURES, Drawing, title
-from sqhn.report.paper import COLUMNS, TABLE_1
-from sqhn.report.results import INCOMPLETE, Results, spread
+from sqhn.experiments.case import READINGS
+from sqhn.experiments.catalogue import EXPERIMENTS, FAMILIES, FIGURES
+from sqhn.experiments.family import Drawing
+from sqhn.experiments.results import NotRunError, Results
+from sqhn.report.tables import Table, cases_of, facts, glossary, ids, sets, table_1, verdict_table
+from sqhn.report.verdicts import Verdict, counts, judge
 
 __all__ = ["publish"]
 
-Table = list[list[str]]  # a row of headings, then rows
-CORRUPTIONS = {"noise": "noise", "dropout": "dropout", "mask": "right mask"}
-
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
 h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 3rem; border-bottom: 1px solid #ccc; }
+.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 14px; margin: 1rem 0; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #ddd; vertical-align: top; }
 th { background: #f4f4f4; position: sticky; top: 0; }
-.PASS, .FAIL, .NOT { font-weight: 600; white-space: nowrap; }
-.PASS { color: #00664d; } .FAIL { color: #fff; background: #b02a00; } .NOT { color: #666; font-weight: 400; }
+.PASS, .FAIL, .ERROR { font-weight: 600; white-space: nowrap; }
+.PASS { color: #00664d; } .FAIL, .ERROR { color: #fff; background: #b02a00; }
+.REPORTED, .NOT, .TOO { color: #555; white-space: nowrap; }
 figure { margin: 1.5rem 0; } figure img { max-width: 100%; height: auto; }
 figcaption, .small { font-size: 14px; color: #444; }
+nav ul { columns: 2; padding-left: 1.2rem; }
 pre { font-size: 12px; overflow-x: auto; background: #f7f7f7; padding: .6rem; }
 """
+WORDS = ("PASS", "FAIL", "REPORTED", "NOT RUN", "TOO SMALL", "ERROR")
+
+READINGS_NOTE = (
+    "Every claim is judged twice: under the paper's text, and under the settings of the code that its authors "
+    "published; where both are the same, one run serves both. A claim that has no criterion is REPORTED. The bounds "
+    "are ours where the paper gives no number; most of them are one-sided."
+)
+TABLE_NOTE = (
+    "Mean squared error times 4 (that is, in the range [-1, 1]), ± its standard deviation over seeds, also times 4, "
+    "where there were several; the paper prints it times 2, so half of ours compares with it. Errors of dropout and "
+    "mask are those of the missing pixels, as the text says. The rows of the published metric have what the published "
+    "code measures: with missing pixels the error of the visible ones, for dropout divided by the number of all "
+    "pixels; and for the row MHN, which that code did not make, the error over all pixels, which fits the print. Noisy "
+    "pictures are cut to [0, 1], and pictures are drawn at random, for every memory; the paper took its rows of "
+    "MHN-GradInf, GPCN and BayesPCN from others, who did not cut and who stored the first pictures of the file."
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: tables, pictures and paragraphs under a heading."""
+
+    heading: str
+    parts: list[Table | str | Drawing]
+
+    @property
+    def anchor(self) -> str:
+        return "".join(c if c.isalnum() else "-" for c in self.heading.lower())
 
 
 def publish(results: Results, folder: Path, console: Console) -> tuple[list[Verdict], Path]:
@@ -43,15 +72,16 @@ def publish(results: Results, folder: Path, console: Console) -> tuple[list[Verd
     figures = folder / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     drawn: dict[str, bytes] = {}
-    for one in track(FIGURES, "figures", console=console, transient=True):
+    for one in track(list(FIGURES.values()), "figures", console=console, transient=True):
         try:
-            drawn[one.name] = _png(one, results)
-        except INCOMPLETE:
+            drawn[one.name] = _png(one, results.under(results.readings[0]))
+        except NotRunError:
             continue
         (figures / f"{one.name}.png").write_bytes(drawn[one.name])
+    sections = _sections(results, verdicts, drawn)
     page = folder / "index.html"
-    page.write_text(_html(results, verdicts, drawn))
-    (folder / "README.md").write_text(_markdown(results, verdicts, drawn))
+    page.write_text(_html(results, verdicts, sections, drawn))
+    (folder / "README.md").write_text(_markdown(results, verdicts, sections))
     return verdicts, page
 
 
@@ -61,209 +91,124 @@ def _png(one: Drawing, results: Results) -> bytes:
     return file.getvalue()
 
 
-# -- tables ----------------------------------------------------------------------------------------------------------
+def _sections(results: Results, verdicts: Sequence[Verdict], drawn: dict[str, bytes]) -> list[Section]:
+    paper = [verdict for verdict in verdicts if not verdict.claim.beyond]
+    beyond = [verdict for verdict in verdicts if verdict.claim.beyond]
+    sections = [Section("Claims of the paper", [READINGS_NOTE, verdict_table(paper)])]
+    if beyond:
+        sections.append(Section("Beyond the paper", ["Not counted: the paper does not say it.", verdict_table(beyond)]))
+    if notes := _explained(verdicts):
+        sections.append(Section("Where a claim fails, what was seen", [[["claim", "what was seen"], *notes]]))
+    for name, family in FAMILIES.items():
+        shown: list[Table | str | Drawing] = []
+        for experiment in family.experiments:
+            if experiment.id.startswith("T1-") and len(results.where(experiment.id)):
+                shown += [experiment.title + ":", table_1(results, experiment.id)]
+        shown += [TABLE_NOTE] if shown else []
+        shown += [one for one in family.figures if one.name in drawn]
+        if shown:
+            sections.append(Section(name, shown))
+    sections.append(Section("The experiments", [glossary(results)]))
+    sections.append(Section("Data and machines", [sets(results), facts(results)]))
+    return sections
 
 
-def verdict_table(verdicts: Sequence[Verdict]) -> Table:
-    rows = [["claim", "verdict", "it says", "paper", "ours", "spread", "held to"]]
-    for verdict in verdicts:
-        claim, finding = verdict.claim, verdict.finding
-        ours = "; ".join(part for part in (finding.ours, finding.missing) if part)
-        rows.append([claim.id, verdict.word, claim.says, claim.paper, ours, finding.spread, claim.tolerance])
-    return rows
-
-
-def counts(verdicts: Sequence[Verdict]) -> str:
-    words = [verdict.word for verdict in verdicts]
-    return ", ".join(f"{words.count(word)} {word}" for word in ("PASS", "FAIL", "NOT RUN"))
-
-
-def table_1(results: Results, experiment: str) -> Table:
-    """The paper's table with ours beside it; what was not run here says so."""
-    rows = [["memory", "", *(f"{CORRUPTIONS[kind]}, {title(name)}" for kind, name in COLUMNS)]]
-    for model, printed in TABLE_1[experiment].items():
-        rows.append([model, "paper", *printed])
-        ours = [_cell(results, experiment, model, kind, name, "mse") for kind, name in COLUMNS]
-        rows.append(["", f"ours{_sizes(results.where(experiment, model=model))}", *ours])
-        if set(ours) == {"not yet"}:
-            continue
-        visible = [
-            "" if kind == "noise" else _cell(results, experiment, model, kind, name, "mse_visible")
-            for kind, name in COLUMNS
-        ]
-        rows.append(["", "ours, visible", *visible])
-    return rows
-
-
-def _sizes(runs: Results) -> str:
-    """How wide the memories of some runs were and how long they were trained, where those are settings of theirs."""
-    memories = [record["settings"]["memory"] for record in runs.records]
-    return "".join(
-        f", {name} {' and '.join(map(str, sorted(values, reverse=True)))}"
-        for name in ("width", "epochs")
-        if (values := {memory[name] for memory in memories if name in memory})
-    )
-
-
-def _cell(results: Results, experiment: str, model: str, kind: str, name: str, measure: str) -> str:
-    runs = results.where(experiment, model=model, set=name)
-    if not runs:
-        return "not yet"
-    values = 4 * runs.row(kind, measure)
-    mean = number(float(values.mean()))
-    return mean if len(values) == 1 else f"{mean}±{number(float(spread(values)))}"
-
-
-TABLE_NOTE = (
-    "Mean squared error times 4 (that is, in the range [-1, 1]), ± its standard deviation over seeds, also times 4, "
-    "where there were several; the paper prints it times 2, so half of ours compares with it. Errors of dropout and "
-    "mask are measured over the missing pixels, as the text says; the rows `visible` are over the visible ones, as "
-    "the published code has it. Noisy pictures are cut to [0, 1], and pictures are drawn at random, for every "
-    "memory; the paper took its rows of MHN-GradInf, GPCN and BayesPCN from others, who did not cut and who stored "
-    "the first pictures of the file."
-)
-
-
-def facts(results: Results) -> dict[str, str]:
-    """What was run, on what, when and where."""
-    records = results.records
-    sources = sorted({f"{name} ({source})" for record in records for name, source in record["data"].items()})
-    seconds = sum(record["seconds"] for record in records)
-    seeds = sorted({len(runs) for _, runs in _by_case(results)})
-    versions, dates = records[0]["versions"], [record["date"] for record in records]
-    return {
-        "experiments": ", ".join(results_ids(results)),
-        "data": ", ".join(sources),
-        "preset": ", ".join(results.settings("preset")),
-        "jobs": f"{len(records)}, with {seeds[0]} to {seeds[-1]} seeds each",
-        "run": f"{min(dates)} to {max(dates)} (UTC)",
-        "computing time": f"{seconds / 3600:.1f} core hours",
-        "machine": ", ".join(sorted({record["machine"] for record in records})),
-        "commit": ", ".join(sorted({str(record["commit"]) for record in records})),
-        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
-    }
-
-
-def results_ids(results: Results) -> list[str]:
-    run = {record["experiment"] for record in results.records}
-    return [name for name in EXPERIMENTS if name in run]
-
-
-def _by_case(results: Results) -> Iterator[tuple[str, list[int]]]:
-    """The seeds of every case."""
-    cases: dict[str, list[int]] = {}
-    for record in results.records:
-        cases.setdefault(f"{record['experiment']} {sorted(record['settings'].items())}", []).append(record["seed"])
-    yield from cases.items()
-
-
-def explained(verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
+def _explained(verdicts: Sequence[Verdict]) -> Table:
     """What was seen where a claim failed."""
     return [
-        (verdict.claim.id, EXPLANATIONS[verdict.claim.id])
+        [verdict.claim.id, verdict.claim.seen]
         for verdict in verdicts
-        if verdict.word == "FAIL" and verdict.claim.id in EXPLANATIONS
+        if verdict.claim.seen and any(found.word == "FAIL" for found in verdict.findings.values())
     ]
-
-
-# -- the page --------------------------------------------------------------------------------------------------------
-
-
-def _html(results: Results, verdicts: Sequence[Verdict], drawn: dict[str, bytes]) -> str:
-    parts = [
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>SQHN: what was reproduced</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style>',
-        "<h1>SQHN: what was reproduced</h1>",
-        f"<p><b>{counts(verdicts)}.</b> {escape(_about(results))}</p>",
-        _html_table([["", ""], *([name, text] for name, text in facts(results).items())], headings=False),
-        "<h2>Claims</h2>",
-        _html_table(verdict_table(verdicts)),
-    ]
-    if notes := explained(verdicts):
-        parts.append("<h2>Where a claim fails, what was seen</h2><dl>")
-        parts += [f"<dt><b>{id_}</b></dt><dd>{escape(text)}</dd>" for id_, text in notes]
-        parts.append("</dl>")
-    for experiment in ("T1-MOD", "T1-HIGH"):
-        if results.where(experiment):
-            parts += [f"<h2>{EXPERIMENTS[experiment].title}</h2>", _html_table(table_1(results, experiment))]
-            parts.append(f'<p class="small">{escape(TABLE_NOTE)}</p>')
-    parts.append("<h2>Figures</h2>")
-    for one in FIGURES:
-        if one.name in drawn:
-            questions = " ".join(EXPERIMENTS[name].question for name in one.experiments)
-            source = base64.b64encode(drawn[one.name]).decode()
-            parts.append(
-                f'<h3>{", ".join(one.experiments)}</h3><p class="small">{escape(questions)}</p><figure>'
-                f'<img alt="{escape(one.caption)}" src="data:image/png;base64,{source}">'
-                f"<figcaption>{escape(one.caption)}</figcaption></figure>"
-            )
-    parts.append("<h2>Settings</h2>")
-    for name in results_ids(results):
-        cases = [f"{settings}" for settings in _settings(results, name)]
-        listed = escape("\n".join(cases))
-        parts.append(f"<details><summary>{name}: {EXPERIMENTS[name].title}</summary><pre>{listed}</pre></details>")
-    return "\n".join(parts) + "</html>\n"
 
 
 def _about(results: Results) -> str:
+    if results.quick:
+        return (
+            "A short run on built-in data, which stand in for the paper's data sets: a claim is judged only where that "
+            "can decide it."
+        )
     if results.paper_data:
-        files = {
-            name: source for record in results.records for name, source in record["data"].items() if ".npz" in source
-        }
-        about = "Every claim of the paper with what was found, on the data named below."
-        if files:
-            named = ", ".join(f"{name} ({source})" for name, source in sorted(files.items()))
-            about += (
-                f" These were not the whole official sets but files given in their place through SQHN_DATA, that is "
-                f"subsets of them or, where the name differs, a close relative: {named}."
-            )
-        return about
+        return (
+            "Every claim of the paper with what was found, on the data named below; where a file stands in for a whole "
+            "official set, it is a part of that set or a close relative."
+        )
     return (
         "Every claim of the paper with what was found on built-in data, which stand in for the paper's data sets: "
         "where a claim is about a number of one data set, only its direction is judged."
     )
 
 
-def _settings(results: Results, experiment: str) -> Iterator[dict[str, object]]:
-    seen = set()
-    for record in results.where(experiment).records:
-        if str(record["settings"]) not in seen:
-            seen.add(str(record["settings"]))
-            yield record["settings"]
+def _summary(verdicts: Sequence[Verdict]) -> list[str]:
+    names = dict(zip(READINGS, ("the paper's text", "its published code")))
+    return [f"{names[r]}: {text}" for r in READINGS if (text := counts(verdicts, r))]
 
 
-def _html_table(table: Table, headings: bool = True) -> str:
+# -- HTML ------------------------------------------------------------------------------------------------------------
+
+
+def _html(results: Results, verdicts: Sequence[Verdict], sections: Sequence[Section], drawn: dict[str, bytes]) -> str:
+    contents = "".join(f'<li><a href="#{one.anchor}">{escape(one.heading)}</a></li>' for one in sections)
+    parts = [
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>SQHN: what was reproduced</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style>',
+        "<h1>SQHN: what was reproduced</h1>",
+        *(f"<p><b>{escape(line)}.</b></p>" for line in _summary(verdicts)),
+        f"<p>{escape(_about(results))}</p>",
+        f'<nav><ul>{contents}<li><a href="#settings">Settings</a></li></ul></nav>',
+    ]
+    for section in sections:
+        parts.append(f'<h2 id="{section.anchor}">{escape(section.heading)}</h2>')
+        for part in section.parts:
+            if isinstance(part, Drawing):
+                parts.append(_html_figure(part, drawn[part.name]))
+            elif isinstance(part, str):
+                parts.append(f'<p class="small">{escape(part)}</p>')
+            else:
+                parts.append(f'<div class="wide">{_html_table(part)}</div>')
+    parts.append('<h2 id="settings">Settings</h2>')
+    for name in ids(results):
+        listed = escape("\n".join(cases_of(results, name)))
+        parts.append(f"<details><summary>{name}: {EXPERIMENTS[name].title}</summary><pre>{listed}</pre></details>")
+    return "\n".join(parts) + "</html>\n"
+
+
+def _html_figure(one: Drawing, png: bytes) -> str:
+    questions = " ".join(EXPERIMENTS[name].question for name in one.experiments)
+    source = base64.b64encode(png).decode()
+    return (
+        f'<h3>{", ".join(one.experiments)}</h3><p class="small">{escape(questions)}</p><figure>'
+        f'<img alt="{escape(one.caption)}" src="data:image/png;base64,{source}">'
+        f"<figcaption>{escape(one.caption)}</figcaption></figure>"
+    )
+
+
+def _html_table(table: Table) -> str:
     lines = ["<table>"]
-    if headings:
+    if any(table[0]):
         lines.append("<tr>" + "".join(f"<th>{escape(text)}</th>" for text in table[0]) + "</tr>")
     for row in table[1:]:
         cells = [
-            f'<td class="{text.split()[0]}">{text}</td>'
-            if text in ("PASS", "FAIL", "NOT RUN")
-            else f"<td>{escape(text)}</td>"
+            f'<td class="{text.split()[0]}">{text}</td>' if text in WORDS else f"<td>{escape(text)}</td>"
             for text in row
         ]
         lines.append("<tr>" + "".join(cells) + "</tr>")
     return "\n".join([*lines, "</table>"])
 
 
-def _markdown(results: Results, verdicts: Sequence[Verdict], drawn: dict[str, bytes]) -> str:
-    parts = ["# What was reproduced", f"**{counts(verdicts)}.** {_about(results)}"]
-    parts.append(_markdown_table([["", ""], *([name, text] for name, text in facts(results).items())]))
-    parts += ["## Claims", _markdown_table(verdict_table(verdicts))]
-    if notes := explained(verdicts):
-        parts.append("## Where a claim fails, what was seen")
-        parts += [f"**{id_}.** {text}" for id_, text in notes]
-    for experiment in ("T1-MOD", "T1-HIGH"):
-        if results.where(experiment):
-            table = _markdown_table(table_1(results, experiment))
-            parts += [f"## {EXPERIMENTS[experiment].title}", table, TABLE_NOTE]
-    parts.append("## Figures")
-    for one in FIGURES:
-        if one.name in drawn:
-            parts.append(
-                f"### {', '.join(one.experiments)}\n\n![{one.caption}](figures/{one.name}.png)\n\n{one.caption}"
-            )
+# -- Markdown --------------------------------------------------------------------------------------------------------
+
+
+def _markdown(results: Results, verdicts: Sequence[Verdict], sections: Sequence[Section]) -> str:
+    parts = ["# What was reproduced", *(f"**{line}.**" for line in _summary(verdicts)), _about(results)]
+    for section in sections:
+        parts.append(f"## {section.heading}")
+        for part in section.parts:
+            if isinstance(part, Drawing):
+                heading = ", ".join(part.experiments)
+                parts.append(f"### {heading}\n\n![{part.caption}](figures/{part.name}.png)\n\n{part.caption}")
+            else:
+                parts.append(part if isinstance(part, str) else _markdown_table(part))
     return "\n\n".join(parts) + "\n"
 
 

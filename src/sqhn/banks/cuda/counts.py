@@ -247,7 +247,8 @@ class Counts:
             (self.S, neurons.c, neurons.mu, neurons.written, neurons.grown, neurons.free), born,
             (winner, sent, a, kind), (self.family, batch, width, neurons.room), self.rules.capacity,
             self.rules.pseudo, neurons.step + 1, when_full=self.rules.when_full, top=self.rules.top,
-            strengths=self.rules.strengths, partial=partial, gaps=neurons.gaps, ONE=width <= J, J=J, B=B, num_warps=WALKERS,
+            strengths=self.rules.strengths, partial=partial, gaps=neurons.gaps, ONE=width <= J, J=J, B=B,
+            num_warps=WALKERS,
         )  # fmt: skip
         self.write(k, winner, kind, born, there)
         neurons.learned(batch)

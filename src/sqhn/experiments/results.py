@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.experiments.catalogue import BUILTIN
+from sqhn.experiments.case import BUILTIN, READINGS, Reading
 from sqhn.experiments.records import Record
 
-__all__ = ["INCOMPLETE", "NotRunError", "Results", "spread"]
+__all__ = ["Found", "NotRunError", "Results", "Values", "spread"]
 
 Values = NDArray[np.float64]
+Found_ = TypeVar("Found_")
 
 
 class NotRunError(LookupError):
     """Nothing was recorded that could answer; the text says what."""
 
 
-INCOMPLETE = (LookupError, ValueError)
-"""What asking too few records may raise, `NotRunError` among it."""
+class Found(dict[str, Found_]):
+    """What was found by name; asking for another says that it was not run."""
+
+    def __missing__(self, name: str) -> Found_:
+        raise NotRunError(f"{name}: not run")
 
 
 class Results:
@@ -33,11 +38,21 @@ class Results:
     def __len__(self) -> int:
         return len(self.records)
 
-    def of(self, experiment: str, **where: Any) -> Results:
+    def under(self, reading: Reading) -> Results:
+        """The records of a reading of the paper."""
+        return Results(record for record in self.records if reading in record["readings"])
+
+    @cached_property
+    def readings(self) -> list[Reading]:
+        """The readings that were run: those that some records belong to alone, or all, if what was run is the same."""
+        own = {record["readings"][0] for record in self.records if len(record["readings"]) == 1}
+        return [reading for reading in READINGS if reading in own or not own]
+
+    def of(self, experiment: str | None = None, **where: Any) -> Results:
         """The records of an experiment with these settings; there must be some."""
         found = self.where(experiment, **where)
         if not found.records:
-            what = " ".join([experiment, *map(str, where.values())])
+            what = " ".join(map(str, [*([experiment] if experiment else []), *where.values()]))
             raise NotRunError(f"{what}: not run")
         return found
 
@@ -50,26 +65,29 @@ class Results:
             and all(record["settings"].get(name) == value for name, value in where.items())
         )
 
-    def baseline(self, experiment: str, model: str, **where: Any) -> Results:
-        """The records of a memory that may not exist here yet."""
-        found = self.where(experiment, model=model, **where)
-        if not found.records:
-            raise NotRunError(f"{model}: not yet")
-        return found
-
     def settings(self, name: str) -> list[Any]:
         """The different values of a setting, in order of their first use."""
         return list(dict.fromkeys(record["settings"].get(name) for record in self.records))
+
+    def setting(self, name: str) -> Any:
+        """The only value of a setting."""
+        (value,) = self.settings(name)
+        return value
 
     def each(self, name: str) -> Iterator[tuple[Any, Results]]:
         """The records for each value of a setting."""
         for value in self.settings(name):
             yield value, self.where(**{name: value})
 
-    @property
+    @cached_property
     def paper_data(self) -> bool:
         """Whether the records come from the paper's data sets, not from the built-in ones."""
         return not any(set(record["settings"]["data"]) & set(BUILTIN.values()) for record in self.records)
+
+    @cached_property
+    def quick(self) -> bool:
+        """Whether they come from a short run."""
+        return any(record["quick"] for record in self.records)
 
     def values(self, get: Callable[[Record], float]) -> Values:
         """One number for each record, that is for each seed."""
@@ -83,16 +101,17 @@ class Results:
         """A measure under one corruption, for each seed."""
 
         def get(record: Record) -> float:
-            rows = record["results"]["rows"]
-            value: float = next(row[measure] for row in rows if row["kind"] == kind and level in (None, row["level"]))
-            return value
+            for row in record["results"]["rows"]:
+                if row["kind"] == kind and level in (None, row["level"]):
+                    return float(row[measure])
+            raise NotRunError(f"{record['experiment']} {kind} {level}: not run")
 
         return self.values(get)
 
     @property
     def t(self) -> NDArray[np.int64]:
-        """The test points of the curves."""
-        return np.array(self.records[0]["results"]["curves"]["t"])
+        """How many samples were learned at the test points of the curves."""
+        return np.array(self.records[0]["results"]["curves"]["learned"])
 
     def curve(self, name: str) -> Values:
         """A curve, (seeds, test points, ...)."""
