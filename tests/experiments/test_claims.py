@@ -264,8 +264,8 @@ def test_what_is_measured_is_told() -> None:
         "recall: cell 0 .0100 ± .0141, cell 1 .1100 ± .0141, cell 2 .2100 ± .0141, cell 3 .3100 ± .0141, "
         "cell 4 .4100 ± .0141, cell 5 .5100 ± .0141"
     )
-    assert [number(value) for value in (0.0, 1.0, 12.5, 0.25, -0.5, 1e-6)] == [
-        ".0000", "1", "12.500", ".2500", "-.5000", "1e-06",
+    assert [number(value) for value in (0.0, 1.0, 12.5, 0.25, -0.5, 1e-6, math.nan)] == [
+        ".0000", "1", "12.500", ".2500", "-.5000", "1e-06", "nan",
     ]  # fmt: skip
 
 

@@ -454,10 +454,8 @@ class OnlineMHNTree(_Online):
     variant: "linear", the paper's network, or "code", what the code published with the paper computes. See `Tree` for
         both, and for the scale of the loss, to which the learning rate refers.
     squeeze: as in `OnlineMHN`; by default samples are taken as they are.
-    consolidation: strength of EWC++ for the error summed over pixels, of which the loss is the mean: as many times
-        stronger. With the strengths that were published it then acts as it does in the published code.
 
-    beta, rate, optimizer, replay: as in `OnlineMHN`.
+    beta, rate, optimizer, consolidation, replay: as in `OnlineMHN`.
     """
 
     cannot: ClassVar[Mapping[str, str]] = {
@@ -484,8 +482,7 @@ class OnlineMHNTree(_Online):
         check_word("variant", variant, ("linear", "code"))
         self.variant = variant
         self._tilings = plan(as_shape(input_shape), [Level(kernel, capacity) for kernel in [*kernels, None]])
-        pixels = math.prod(self._tilings[0].kernel) * self._tilings[0].nodes
-        training = Training(rate, optimizer, consolidation * pixels, replay)
+        training = Training(rate, optimizer, consolidation, replay)
         super().__init__(input_shape, capacity, beta, training, squeeze, device, seed)
 
     def _model(self, generator: Generator) -> Model:

@@ -148,9 +148,9 @@ def _report(folder: Path) -> None:
         raise typer.Exit(1)
     verdicts, page = publish(found, folder, progress)
     readings = found.readings
-    beside = found.quick or not found.paper_data
-    table = Table("claim", *readings, *(["published"] if beside else []), "measured", "paper", box=box.SIMPLE_HEAD)
     known = published()
+    beside = bool(known) and (found.quick or not found.paper_data)
+    table = Table("claim", *readings, *(["published"] if beside else []), "measured", "paper", box=box.SIMPLE_HEAD)
     for verdict in verdicts:
         words = [verdict.word(reading) for reading in readings]
         theirs = [known.get(verdict.claim.id, {}).get(readings[0], "-")] if beside else []

@@ -40,6 +40,8 @@ Measured = Mapping[str, Mapping[str, Any]]  # what is measured: where: a number,
 
 def number(value: float) -> str:
     """Four digits after the point, as the paper prints them; more only where they matter."""
+    if not math.isfinite(value):
+        return f"{value}"
     if value != 0 and abs(value) < 5e-5:
         return f"{value:.0e}"
     if value == int(value) and abs(value) >= 1:

@@ -151,7 +151,10 @@ def line(
 def bars(
     axis: Axes, groups: Sequence[str], series: Mapping[str, Sequence[NDArray[Any]]], medians: bool = False
 ) -> None:
-    """Means over seeds side by side, with their standard deviation; or medians, with the least and the most."""
+    """Means over seeds side by side, with their standard deviation; or medians, with the least and the most.
+
+    Of a series without a name each bar looks as its group does elsewhere.
+    """
     width = 0.8 / max(1, len(series))
     for number, (label, values) in enumerate(series.items()):
         x = np.arange(len(groups)) + (number - (len(series) - 1) / 2) * width
@@ -159,7 +162,8 @@ def bars(
         centre = np.array([np.median(value) if medians else value.mean() for value in some])
         around = np.array([[value.min(), value.max()] for value in some]).T
         errors = np.abs(around - centre) if medians else np.array([float(spread(value)) for value in some])
-        color, _, _, hatch = look(label, number)
+        looks = [look(label or group, number) for group in groups]
+        color, hatch = [one[0] for one in looks], [one[3] for one in looks]
         axis.bar(
             x, centre, width * 0.92, yerr=errors, label=label or None, color=color, hatch=hatch, edgecolor="white",
             linewidth=0.5, error_kw={"linewidth": 1},

@@ -83,11 +83,11 @@ def online_tree(stream: str, capacity: int, reading: Reading) -> Iterator[tuple[
 
     The published settings belong to the published variant, in which pixels go through a softmax. Where they enter as
     they are, as the text has it, a beta of 1 and rates found by a small search do far better, so that is what the SQHN
-    is compared with; and a weight of 1 is about the largest with which EWC++ still learns as fast as SGD.
+    is compared with; and a weight of 1,000 is about the largest with which EWC++ still learns as fast as SGD.
     """
     beta, rate, r = ONLINE_TREE[stream, capacity]
     if reading == DEFAULT:
-        beta, rate, r = (1, 1, 1, 1), (capacity / 3, 0.01, capacity / 3, capacity / 3), 1
+        beta, rate, r = (1, 1, 1, 1), (capacity / 3, 0.01, capacity / 3, capacity / 3), 1000
     return _four(_tree(capacity, reading), beta, rate, r)
 
 
