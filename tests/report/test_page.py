@@ -38,6 +38,11 @@ def draw(results: Results) -> dict[str, Any]:
     return drawn
 
 
+@pytest.fixture(scope="module")
+def drawn(tiny_results: Results) -> dict[str, Any]:
+    return draw(tiny_results)
+
+
 def test_tiny_runs_of_everything_are_judged(tiny_results: Results) -> None:
     """Only what needs the heavy memories of the paper is not run, and no check has a bug."""
     words = {verdict.claim.id: verdict.word(DEFAULT) for verdict in judge(tiny_results)}
@@ -47,8 +52,8 @@ def test_tiny_runs_of_everything_are_judged(tiny_results: Results) -> None:
     assert (words["TH1"], words["SE.2"]) == ("PASS", "PASS")
 
 
-def test_every_figure_can_be_drawn(tiny_results: Results) -> None:
-    assert list(draw(tiny_results)) == list(FIGURES)
+def test_every_figure_can_be_drawn(drawn: dict[str, Any]) -> None:
+    assert list(drawn) == list(FIGURES)
 
 
 def test_a_figure_without_records_is_left_out(tiny_results: Results) -> None:
@@ -65,8 +70,8 @@ def test_a_run_that_is_not_complete_can_be_looked_at(tiny_results: Results, seed
         figure.canvas.draw()
 
 
-def test_figures_show_their_panels(tiny_results: Results) -> None:
-    panels = {name: len(drawn.axes) for name, drawn in draw(tiny_results).items()}
+def test_figures_show_their_panels(drawn: dict[str, Any]) -> None:
+    panels = {name: len(figure.axes) for name, figure in drawn.items()}
     assert panels["oc-l1-curves"] == 3 * 3
     assert panels["oc-l3-curves"] == 3 * 2
     assert panels["ac-b"] == 3 * 4
@@ -75,9 +80,9 @@ def test_figures_show_their_panels(tiny_results: Results) -> None:
     assert panels["s-exm"] == 4 * 7
 
 
-def test_a_memory_looks_the_same_in_all_figures(tiny_results: Results) -> None:
+def test_a_memory_looks_the_same_in_all_figures(drawn: dict[str, Any]) -> None:
     looks: dict[str, set[tuple[Any, Any]]] = {}
-    for figure in draw(tiny_results).values():
+    for figure in drawn.values():
         for axis in figure.axes:
             for line in axis.lines:
                 if str(line.get_label()).startswith(("SQHN", "MHN", "NN")) and "uint8" not in str(line.get_label()):
@@ -86,8 +91,8 @@ def test_a_memory_looks_the_same_in_all_figures(tiny_results: Results) -> None:
     assert all(len(found) == 1 for found in looks.values()), looks
 
 
-def test_the_gray_line_is_theorem_2(tiny_results: Results) -> None:
-    figure = draw(tiny_results)["ac-d"]
+def test_the_gray_line_is_theorem_2(tiny_results: Results, drawn: dict[str, Any]) -> None:
+    figure = drawn["ac-d"]
     line = next(one for one in figure.axes[0].lines if one.get_label() == "Theorem 2")
     J = tiny_results.of("AC-D").settings("size")[0]
     x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())

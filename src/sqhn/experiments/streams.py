@@ -672,7 +672,7 @@ def _(results: Results) -> Measured:
 # -- what is drawn ---------------------------------------------------------------------------------------------------
 
 
-def stream_figures(experiment: str, levels: str, pictured: str, medium: int) -> None:
+def stream_figures(experiment: str, levels: str, pictured: str) -> None:
     draw_curves(experiment, levels)
     draw_cumulative(experiment, levels)
 
@@ -682,8 +682,7 @@ def stream_figures(experiment: str, levels: str, pictured: str, medium: int) -> 
         "to last; what was given; what was recalled.",
     )  # fmt: skip
     def _(results: Results) -> Figure:
-        runs = results.of(experiment, set=pictured)
-        run = runs.where(size=sorted(runs.settings("size"))[medium])
+        run = results.of(experiment, set=pictured)  # of the only size of which pictures are kept
         rows = [pictures_of(run.pictures(row)) for row in ("learned", "given", "found")]
         return grid(rows, ["learned", "given", "recalled"])
 
@@ -774,8 +773,8 @@ def of_size(runs: Results, model: str, stream: str, place: int) -> Results:
     return runs.where(set=stream, model=model, size=size_of(runs, stream, place))
 
 
-stream_figures("OC-L1", "one level", "OCI-C", 1)
-stream_figures("OC-L3", "three levels", "OCI-C3", 1)
+stream_figures("OC-L1", "one level", "OCI-C")
+stream_figures("OC-L3", "three levels", "OCI-C3")
 
 
 @FAMILY.figure(
