@@ -296,6 +296,20 @@ def test_an_experiment_without_a_quick_form_says_so(tmp_path: Path) -> None:
     assert "S-CST has no quick form" in result.output
 
 
+@pytest.mark.parametrize("names", [[], ["all"]])
+def test_a_quick_run_of_all_leaves_it_out(names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[set[str]] = []
+
+    def run(jobs: list[Job], *_: object) -> Outcome:
+        asked.append({job.experiment for job in jobs})
+        return Outcome(interrupted=True)
+
+    monkeypatch.setattr("sqhn.experiments.runner.run", run)
+    result = CliRunner().invoke(app, ["reproduce", *names, "--quick", "--out", str(tmp_path / "o")])
+    assert result.exit_code == 130, result.output
+    assert asked == [set(EXPERIMENTS) - {"S-CST"}]
+
+
 def test_reproduce_refuses_unknown_experiments(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["reproduce", "T9", "--out", str(tmp_path)])
     assert result.exit_code == 2

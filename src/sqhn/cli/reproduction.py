@@ -71,7 +71,7 @@ def reproduce(
         for name in wanted:
             if name not in EXPERIMENTS:
                 raise typer.BadParameter(f"unknown experiment {name!r}; there are {', '.join(EXPERIMENTS)}, or all")
-            if quick and EXPERIMENTS[name].quick is None and ids:
+            if quick and EXPERIMENTS[name].quick is None and wanted == ids:
                 raise typer.BadParameter(f"{name} has no quick form: leave out --quick")
         named = reading or ("default" if quick else "both")
         readings = READINGS if named == "both" else (named,)
