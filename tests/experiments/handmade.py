@@ -148,7 +148,7 @@ def recognitions() -> Iterator[Record]:
         theirs |= {"old_mse": [0.02] * 6, "new_mse": [0.0205] * 6, "other_mse": [0.05] * 6}
         yield record("RC", {"curves": theirs}, model=model, set="mnist", size=101)
     for experiment, name in (("AC-E", "cifar10"), ("AC-E", "cifar100"), ("X-RECN", "cifar10")):
-        for place, model in enumerate((*DEPTHS, "SQHN L1, overwrite")):
+        for place, model in enumerate((*DEPTHS.values(), "SQHN L1, overwrite")):
             lower = 0.01 * place if experiment == "X-RECN" and place < 3 else 0.0
             curves = {"learned": learned, "accuracy": [value - lower for value in falling]}
             yield record(experiment, {"curves": curves}, model=model, set=name, size=101)
@@ -166,7 +166,7 @@ def depths() -> Iterator[Record]:
         *([f, s] for f in fills for s in (0.0, 0.1, 0.5, 0.75, 0.875)),
     ]
     for name in ("cifar10", "tiny_imagenet", "caltech256"):
-        for place, model in enumerate(DEPTHS):
+        for place, model in enumerate(DEPTHS.values()):
             for seed in (0, 1):
                 rows = []
                 for kind, level in corruptions:
@@ -181,7 +181,7 @@ def depths() -> Iterator[Record]:
     shown = {"given": {"shape": [4, 2, 2, 3]}}
     yield record("AC-C", {"pictures": shown}, model="", set="tiny_imagenet", size=0)
     for experiment in ("S-EXM", "S-EXH"):
-        for place, model in enumerate(DEPTHS):
+        for place, model in enumerate(DEPTHS.values()):
             rows = [{"kind": "noise", "level": 0.0, "recalled": [True] * 3}]
             rows += [{"kind": "noise", "level": 0.2, "recalled": [True, True, place < 2]}]
             rows += [{"kind": fill, "level": 0.2, "recalled": [True, place > 0, place > 1]} for fill in fills]

@@ -170,10 +170,9 @@ def test_what_was_not_run_is_no_failure(claim: str) -> None:
     assert word(claim, []) == "NOT RUN"
     others = [one for one in everything() if one["experiment"] not in CLAIMS[claim].experiments]
     assert word(claim, others) == "NOT RUN"
-    for one in everything():
-        one["readings"] = ["code"]
-    finding = CLAIMS[claim].judge(Results([]), DEFAULT)
-    assert finding.why.endswith("not run")
+    if DEFAULT in CLAIMS[claim].readings:
+        as_code = [{**one, "readings": ["code"]} for one in everything()]
+        assert word(claim, as_code) == "NOT RUN"
 
 
 @pytest.mark.parametrize("seed", range(40))

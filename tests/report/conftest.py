@@ -15,6 +15,7 @@ from sqhn.experiments.results import Results
 from sqhn.experiments.runner import run
 
 TINY = {"length": 20, "capacity": 20, "size": 20, "tests": 200, "pretrain": 10, "every": 10, "trials": 20, "asked": 4}
+TINY |= {"width": 128, "epochs": 100, "repeats": 64}
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +24,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs = [
         replace(job, case=_shrunk(job.case, TINY | ({"length": 200} if experiment.id == "S-EN" else {})))
         for experiment in EXPERIMENTS.values()
-        for job in jobs_of(experiment, (DEFAULT,), seeds=2 if experiment.id in ("T1-MOD", "AC-B") else 1)
+        for job in jobs_of(experiment, (DEFAULT,), heavy=True, seeds=2 if experiment.id in ("T1-MOD", "AC-B") else 1)
     ]
     outcome = run(jobs, folder, 2, "loky", Console(quiet=True))
     assert not outcome.failed, outcome.failed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqhn.experiments import depth, encoding, recognition, streams, table_1, theory
+from sqhn.experiments import ablations, depth, encoding, forgetting, recognition, streams, table_1, theory
 from sqhn.experiments.case import Experiment
 from sqhn.experiments.claims import Claim
 from sqhn.experiments.family import Drawing, Family
@@ -11,7 +11,9 @@ __all__ = ["CLAIMS", "EXPERIMENTS", "FAMILIES", "FIGURES"]
 
 FAMILIES: dict[str, Family] = {
     "Table 1": table_1.FAMILY,
-    "Streams": streams.FAMILY,
+    "Online-continual learning": streams.FAMILY,
+    "Past capacity": forgetting.FAMILY,
+    "Ablations": ablations.FAMILY,
     "Noisy encoding": encoding.FAMILY,
     "Recognition": recognition.FAMILY,
     "Robustness by depth": depth.FAMILY,

@@ -129,7 +129,7 @@ FAMILY.experiments += [
 
 
 def by_depth(results: Results, name: str) -> dict[str, Results]:
-    return {model[5:]: results.of("AC-B", set=name, model=model) for model in DEPTHS}
+    return {depth: results.of("AC-B", set=name, model=model) for depth, model in DEPTHS.items()}
 
 
 def fills_run(results: Results) -> dict[str, str]:
@@ -228,7 +228,7 @@ Recalled = dict[tuple[str, bool], list[bool]]
 
 def example_runs(results: Results, experiment: str) -> dict[str, Recalled]:
     """For each depth and corruption (and whether it corrupts at all), which of the asked pictures were recalled."""
-    runs = {model[5:]: results.of(experiment, model=model).records[0]["results"]["rows"] for model in DEPTHS}
+    runs = {d: results.of(experiment, model=m).records[0]["results"]["rows"] for d, m in DEPTHS.items()}
     return {d: {(row["kind"], row["level"] > 0): row["recalled"] for row in rows} for d, rows in runs.items()}
 
 
@@ -281,7 +281,7 @@ def _(results: Results) -> Measured:
 def _(results: Results) -> Figure:
     runs = results.of("AC-B", set="cifar10")
     figure, axes = panels(1, len(DEPTHS), width=3.6, height=2.4)
-    for axis, model in zip(axes[0], DEPTHS):
+    for axis, model in zip(axes[0], DEPTHS.values()):
         below, corner = SIDE["cifar10"], 0.0
         for kernel in (*runs.of("AC-B", model=model).records[0]["settings"]["memory"]["kernels"], None):
             nodes = below // (kernel or below)
@@ -335,11 +335,13 @@ def _(results: Results) -> Figure:
 def example_figure(experiment: str, caption: str) -> None:
     @FAMILY.figure(experiment.lower(), experiment, caption)
     def _(results: Results) -> Figure:
-        runs = {model: results.of(experiment, model=model) for model in DEPTHS}
-        rows = [pictures_of(runs[DEPTHS[0]].pictures("given"))]
-        rows += [pictures_of(run.pictures("found")) for run in runs.values()]
+        runs = [results.of(experiment, model=model) for model in DEPTHS.values()]
+        rows = [pictures_of(runs[0].pictures("given"))]
+        rows += [pictures_of(run.pictures("found")) for run in runs]
         return grid(
-            rows, ["given", *DEPTHS], ["clean", "noise", "black", "color", "noise fill", "dropout", "right mask"]
+            rows,
+            ["given", *DEPTHS.values()],
+            ["clean", "noise", "black", "color", "noise fill", "dropout", "right mask"],
         )
 
 

@@ -169,12 +169,12 @@ DEPTH = {"NE-L1": "L1", "NE-L3": "L3"}
 RIVALS = ("MHN-SGD", "MHN-Adam")
 
 
-def encodings(results: Results, model: str) -> dict[str, dict[int, Results]]:
-    """For both depths and noises: the runs by number of samples."""
+def encodings(results: Results, model: str, noises: tuple[Noise, ...] = NOISES) -> dict[str, dict[int, Results]]:
+    """For both depths and all noises: the runs by number of samples."""
     return {
         f"{DEPTH[e]} {noise}": dict(results.of(e, model=model, noise=noise).each("samples"))
         for e in NE.split()
-        for noise in NOISES
+        for noise in noises
     }
 
 
@@ -244,8 +244,8 @@ def _(results: Results) -> Measured:
     {"recall": at_least(0.95)},
 )  # fmt: skip
 def _(results: Results) -> Measured:
-    runs = encodings(results, "SQHN+")
-    return {"recall": {name: most(run).result("accuracy") for name, run in runs.items() if name.endswith("white")}}
+    runs = encodings(results, "SQHN+", ("white",))
+    return {"recall": {name: most(run).result("accuracy") for name, run in runs.items()}}
 
 
 @FAMILY.claim(
@@ -261,22 +261,25 @@ def _(results: Results) -> Measured:
     return {"recall beyond unseen": found}
 
 
+TOGETHER: dict[Noise, str] = {
+    "white": "samples in the neuron of the picture's first, white noise",
+    "binary": "samples in the neuron of the picture's first, binary",
+}
+
+
 @FAMILY.claim(
     "NE.6", NE, "codes of plain SQHN are largely stable over noisy samples", "largely stable",
-    {"samples in the neuron of the picture's first, white noise": at_least(0.5),
-     "samples in the neuron of the picture's first, binary": None},
+    {TOGETHER["white"]: at_least(0.5), TOGETHER["binary"]: None},
     seen=(
         "One level keeps nearly all samples of a picture together. Three levels do not: a node of 4 x 4 pixels takes "
         "another value for many samples of the same patch, and the memory node sees the values alone."
     ),
 )  # fmt: skip
 def _(results: Results) -> Measured:
-    found: dict[str, dict[str, Any]] = {"white": {}, "binary": {}}
-    for name, runs in encodings(results, "SQHN").items():
-        found[name.split()[1]][name] = most(runs).result("stable")
-    labels = {"white": "samples in the neuron of the picture's first, white noise",
-              "binary": "samples in the neuron of the picture's first, binary"}  # fmt: skip
-    return {label: found[noise] for noise, label in labels.items()}
+    return {
+        label: {name: most(runs).result("stable") for name, runs in encodings(results, "SQHN", (noise,)).items()}
+        for noise, label in TOGETHER.items()
+    }
 
 
 @FAMILY.claim(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -32,6 +32,7 @@ __all__ = [
     "OnlineMHNTree",
     "Spec",
     "Tree",
+    "resident_bytes",
 ]
 
 Shape = tuple[int, ...]
@@ -240,6 +241,7 @@ class GPCN(Rival):
     baseline, seeded = "GPCN", True
     width: int
     epochs: int
+    repeats: int
 
 
 @dataclass(frozen=True)
@@ -294,5 +296,27 @@ class Nearest(Rival):
     keep: Literal["first_in_first_out", "reservoir"] = "first_in_first_out"
     tolerance: float = 1e-6
 
-    def sized(self, capacity: int) -> Nearest:
-        return replace(self, capacity=capacity)
+
+def resident_bytes(memory: Any) -> int:
+    """The bytes of all arrays that a memory keeps."""
+    found: dict[int, int] = {}
+    known: dict[int, Any] = {}
+
+    def walk(thing: Any) -> None:
+        if id(thing) in known:
+            return
+        known[id(thing)] = thing
+        if isinstance(thing, np.ndarray):
+            whole = thing if thing.base is None else thing.base
+            found[id(whole)] = getattr(whole, "nbytes", thing.nbytes)
+        elif hasattr(thing, "data_ptr"):
+            found[thing.data_ptr()] = thing.numel() * thing.element_size()
+        elif isinstance(thing, (list, tuple)):
+            for one in thing:
+                walk(one)
+        elif isinstance(thing, dict) or hasattr(thing, "__dict__"):
+            for one in (thing if isinstance(thing, dict) else vars(thing)).values():
+                walk(one)
+
+    walk(memory)
+    return sum(found.values())

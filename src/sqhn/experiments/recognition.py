@@ -97,7 +97,7 @@ def rc(reading: Reading) -> Iterator[Case]:
     by_error = ByErrorTree(300, alpha=50000, rho=0.99999, when_full=memory.when_full, mu=memory.mu)
     memories: dict[str, Spec] = {"SQHN": memory, "SQHN(mse)": by_error, **RECOGNIZERS, **nearest(300)}
     for model, one in memories.items():
-        flipped = code and model.startswith("SQHN")  # the script of the MHNs does not flip
+        flipped = code and isinstance(one, Tree)  # the script of the MHNs does not flip
         yield Recognition(
             set="mnist", data=data, model=model, size=300, memory=one, transform="flipped" if flipped else "plain",
             search=model in RECOGNIZERS,
@@ -125,7 +125,7 @@ def by_depth(
         )
         for model, memory in one_level(reading, rho[0]).items():
             yield replace(whole, model=model, memory=memory)
-        for model, tolerance in zip(DEPTHS[1:], rho[1:]):
+        for model, tolerance in zip(BELOW, rho[1:]):
             tree = Tree(500, kernels_of("cifar10")[model], 100000, rho=tolerance, propagation="max")
             case = replace(whole, model=model, memory=tree, pretrain=1000)
             if reading == CODE:
@@ -259,7 +259,7 @@ def _(results: Results) -> Measured:
 
 def by_depths(results: Results, experiment: str, name: str) -> dict[str, Results]:
     some = results.of(experiment, set=name)
-    found = {model[5:]: some.of(model=model) for model in DEPTHS}
+    found = {depth: some.of(model=model) for depth, model in DEPTHS.items()}
     other = some.where(model="SQHN L1, overwrite")
     return found | ({"L1, overwrite": other} if len(other) else {})
 

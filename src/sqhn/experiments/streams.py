@@ -1,9 +1,9 @@
-"""Learning streams one picture at a time: online-continual learning, recall by depth, ablations."""
+"""Online-continual learning: streams of pictures, learned one at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ from sqhn.experiments.case import (
 )
 from sqhn.experiments.claims import Measured, above, at_least, at_most, below
 from sqhn.experiments.family import Family
-from sqhn.experiments.memories import AblatedTree, Spec, Tree
+from sqhn.experiments.memories import Spec, Tree, resident_bytes
 from sqhn.experiments.plots import (
     ERROR,
     RECALLED,
@@ -36,18 +36,23 @@ from sqhn.experiments.plots import (
     mark,
     outside,
     panels,
-    style_of,
 )
 from sqhn.experiments.results import Found, NotRunError, Results, Values
-from sqhn.experiments.rivals import FIRST_OUT, MHNS, RESERVOIR, TREE_KERNELS, nearest, online, online_tree
-from sqhn.experiments.table_1 import DEPTHS, kernels_of
+from sqhn.experiments.rivals import MHNS, TREE_KERNELS, nearest, online, online_tree
 from sqhn.metrics import forgetting_bound, recall_accuracy, recall_error
-from sqhn.reference import Ablation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAMILY", "Stream", "resident_bytes"]
+__all__ = [
+    "FAMILY",
+    "ONE_LEVEL",
+    "Arrival",
+    "Stream",
+    "capacity_of",
+    "lowest_until_full",
+    "past_capacity",
+]
 
 FAMILY = Family()
 Order = Literal["class", "domain", "iid", "mixed"]
@@ -79,10 +84,6 @@ class Stream(Case):
     alike: bool = True
     tests: int = 0
     show: int = 0
-
-    @property
-    def ordered(self) -> bool:
-        return self.order in ORDERED
 
     def run(self, seed: int, device: str) -> dict[str, Any]:
         x = self._pictures("train", generator(seed, "data"))
@@ -131,31 +132,6 @@ class Stream(Case):
         if self.noise_first:
             return x.turned(white_noise(x.x[:many], self.sigma, rng)[0])
         return white_noise(x.turned(x.x[:many]), self.sigma, rng)[0]
-
-
-def resident_bytes(memory: Any) -> int:
-    """The bytes of all arrays that a memory keeps."""
-    found: dict[int, int] = {}
-    known: dict[int, Any] = {}
-
-    def walk(thing: Any) -> None:
-        if id(thing) in known:
-            return
-        known[id(thing)] = thing
-        if isinstance(thing, np.ndarray):
-            whole = thing if thing.base is None else thing.base
-            found[id(whole)] = getattr(whole, "nbytes", thing.nbytes)
-        elif hasattr(thing, "data_ptr"):
-            found[thing.data_ptr()] = thing.numel() * thing.element_size()
-        elif isinstance(thing, (list, tuple)):
-            for one in thing:
-                walk(one)
-        elif isinstance(thing, dict) or hasattr(thing, "__dict__"):
-            for one in (thing if isinstance(thing, dict) else vars(thing)).values():
-                walk(one)
-
-    walk(memory)
-    return sum(found.values())
 
 
 @dataclass(frozen=True)
@@ -216,52 +192,10 @@ def oc_l3(reading: Reading) -> Iterator[Case]:
             yield arrival.case(name, "SQHN L3", J, memory, show=shown)
             if arrival.transforms:
                 yield arrival.case(name, NOISE_FIRST, J, memory, noise_first=True)
-            for model, rival in (*online_tree(name, J, reading), *nearest(J).items()):
-                yield arrival.case(name, model, J, rival)
-
-
-def ac_d(reading: Reading) -> Iterator[Case]:
-    for J, length in ((200, 2500), (600, 3000), (1000, 3500)):
-        arrival = Arrival(("cifar100",), "iid", "", length, (0, 0, 0))
-        more: dict[str, Any] = {"sigma": 0, "alike": False, "tests": 10000}
-        for model, kernels in kernels_of("cifar100").items():
-            alpha = 1e7 if reading == DEFAULT else 1e5 if model == "SQHN L3" else 5e4
-            yield arrival.case("cifar100", model, J, Tree(J, kernels, alpha), **more)
-        for model, rival in nearest(J).items():
-            yield arrival.case("cifar100", model, J, rival, **more)
-
-
-def ablations(reading: Reading) -> dict[str, Spec]:
-    """One change each; in the published code several, all with the plain cosine."""
-    whole = Tree(700) if reading == DEFAULT else Tree(700, alpha=14000, similarity="cosine")
-    parts = AblatedTree(700, alpha=whole.alpha, similarity=whole.similarity)
-    half = Ablation(step=0.5)
-    if reading == DEFAULT:
-        return {
-            "SQHN": whole,
-            "-Dir": replace(whole, alpha=np.inf, gamma=0.9),
-            "-lrDecay": replace(parts, ablation=half),
-            "-lrDecay .1": replace(parts, ablation=Ablation(step=0.1)),
-            "-lrDecay .9": replace(parts, ablation=Ablation(step=0.9)),
-            "-Grw": replace(parts, ablation=Ablation(grows=False)),
-            "-Avg": replace(parts, ablation=Ablation(averages=False), when_full="freeze"),
-            "+OvWr": replace(whole, when_full="overwrite"),
-        }
-    return {
-        "SQHN": whole,
-        "-Dir": replace(whole, alpha=np.inf, gamma=0.9, when_full="overwrite"),
-        "-lrDecay": replace(
-            parts, ablation=replace(half, growth_step=True), alpha=22000, gamma=0.5, when_full="overwrite"
-        ),
-        "-Grw": replace(parts, ablation=Ablation(grows=False)),
-        "-Avg": replace(parts, ablation=Ablation(averages=False), when_full="overwrite"),
-        "+OvWr": replace(whole, alpha=12000, when_full="overwrite"),
-    }
-
-
-def s_abl(reading: Reading) -> Iterator[Case]:
-    for row, memory in ablations(reading).items():
-        yield ONE_LEVEL["OCI-C"].case("OCI-C", row, 700, memory, sigma=0, alike=False)
+            for model, rival in online_tree(name, J, reading):
+                yield arrival.case(name, model, J, rival, seeds=3)  # an hour and more of computing for each row
+            for model, store in nearest(J).items():
+                yield arrival.case(name, model, J, store)
 
 
 SMALL = {"length": 16, "capacity": 16, "size": 16, "every": 8}
@@ -274,19 +208,10 @@ FAMILY.experiments += [
     Experiment(
         "OC-L3", "Online-continual learning, three levels", "The same for trees on natural pictures.", oc_l3, SMALL,
     ),
-    Experiment(
-        "AC-D", "Recall and generalization by depth",
-        "How do recall and generalization evolve past capacity, for one, two and three levels?",
-        ac_d, {"length": 6, "capacity": 6, "size": 6, "every": 3, "tests": 20},
-    ),
-    Experiment(
-        "S-ABL", "Ablations", "Which parts of the learning rule matter?",
-        s_abl, {"length": 6, "capacity": 6, "size": 6},
-    ),
 ]  # fmt: skip
 
 
-# -- what is claimed of the streams ----------------------------------------------------------------------------------
+# -- what is claimed ----------------------------------------------------------------------------------
 
 
 def runs_of(results: Results, experiment: str, model: str) -> Found[Results]:
@@ -296,6 +221,7 @@ def runs_of(results: Results, experiment: str, model: str) -> Found[Results]:
 
 
 def capacity_of(run: Results) -> int:
+    """Number of neurons of the memories of a run."""
     J: int = run.setting("size")
     return J
 
@@ -498,177 +424,6 @@ def _(results: Results) -> Measured:
     return {"median cumulative error, EWC++ over SGD": found}
 
 
-# -- of depth --------------------------------------------------------------------------------------------------------
-
-
-def depth_runs(results: Results) -> dict[int, dict[str, Results]]:
-    """By size and depth."""
-    some = results.of("AC-D")
-    return {J: {model[5:]: some.of("AC-D", model=model, size=J) for model in DEPTHS} for J in some.settings("size")}
-
-
-@FAMILY.claim(
-    "ACD.1", "AC-D", "all pictures are recalled until the memory is full, at any depth", "1.0",
-    {"lowest recall up to J": {DEFAULT: at_least(0.99), CODE: at_least(0.95)}},
-)  # fmt: skip
-def _(results: Results) -> Measured:
-    runs = {f"J={J} {depth}": run for J, by_depth in depth_runs(results).items() for depth, run in by_depth.items()}
-    return {"lowest recall up to J": lowest_until_full(runs, "accuracy")}
-
-
-@FAMILY.claim(
-    "ACD.2", "AC-D", "past capacity deeper trees decay more slowly than one level", "much slower",
-    {"ahead of L1 at every test point from 1.5 J on": above(0), "L3 ahead of L2": at_least(-0.02)},
-)  # fmt: skip
-def _(results: Results) -> Measured:
-    ahead: dict[str, float] = {}
-    deeper: dict[str, float] = {}
-    for J, runs in depth_runs(results).items():
-        late = runs["L1"].t >= 1.5 * J
-        l1, l2, l3 = (run.mean("accuracy")[late] for run in runs.values())
-        ahead |= {f"J={J} L2": float((l2 - l1).min()), f"J={J} L3": float((l3 - l1).min())}
-        deeper[f"J={J}"] = float((l3 - l2).min())
-    return {"ahead of L1 at every test point from 1.5 J on": ahead, "L3 ahead of L2": deeper}
-
-
-@FAMILY.claim(
-    "ACD.3", "AC-D", "one level stays above the line of Theorem 2", "above",
-    {"above the line of Theorem 2": at_least(-0.02)},
-)  # fmt: skip
-def _(results: Results) -> Measured:
-    runs = {f"J={J}": by_depth["L1"] for J, by_depth in depth_runs(results).items()}
-    return {"above the line of Theorem 2": past_capacity(runs)["above the line of Theorem 2"]}
-
-
-@FAMILY.claim(
-    "ACD.4", "AC-D", "trees generalize better: lower error on unseen pictures, at the end and over the stream",
-    "below L1",
-    {"below L1 at the end by": above(0), "below L1 over the stream by": above(0), "cross L1 for good at, in J": None},
-    seen=(
-        "At the end it holds at every size. Until the memory is full and a while after, trees are far worse than one "
-        "level on unseen pictures: each patch is taken from the same single picture. They cross one level at about "
-        "twice the capacity, too late for a stream of five times the capacity or less to come out ahead over the "
-        "whole of it."
-    ),
-)  # fmt: skip
-def _(results: Results) -> Measured:
-    end, whole, cross = {}, {}, {}
-    for J, runs in depth_runs(results).items():
-        l1 = runs["L1"].mean("test_mse")
-        for depth in ("L2", "L3"):
-            ahead = l1 - runs[depth].mean("test_mse")
-            end[f"J={J} {depth}"], whole[f"J={J} {depth}"] = float(ahead[-1]), float(ahead.mean())
-            behind = np.flatnonzero(ahead <= 0)
-            cross[f"J={J} {depth}"] = float(runs[depth].t[behind[-1]] / J) if len(behind) else 0.0
-    return {"below L1 at the end by": end, "below L1 over the stream by": whole, "cross L1 for good at, in J": cross}
-
-
-@FAMILY.claim(
-    "X.NN", "AC-D", "past capacity three levels recall more than a store of as many pictures; one level does not",
-    "not in the paper",
-    {"L3 recalls more than the store at the end by": above(0), "L1 recalls more than the store at the end by": None},
-    beyond=True,
-)  # fmt: skip
-def _(results: Results) -> Measured:
-    ends: dict[str, dict[str, float]] = {"L3": {}, "L1": {}}
-    for J, runs in depth_runs(results).items():
-        store = max(float(results.of("AC-D", model=m, size=J).mean("accuracy")[-1]) for m in (FIRST_OUT, RESERVOIR))
-        for depth, found in ends.items():
-            found[f"J={J}"] = float(runs[depth].mean("accuracy")[-1]) - store
-    return {f"{depth} recalls more than the store at the end by": found for depth, found in ends.items()}
-
-
-# -- of the ablations ------------------------------------------------------------------------------------------------
-
-FIVE = ("SQHN", "-Dir", "-lrDecay", "-Grw", "-Avg")
-
-
-def ablation_runs(results: Results) -> dict[str, Results]:
-    some = results.of("S-ABL")
-    for name in FIVE:
-        some.of(model=name)
-    return {name: some.where(model=name) for name in some.settings("model")}
-
-
-def when_full(run: Results) -> float:
-    return float(run.mean("accuracy")[run.t <= capacity_of(run)][-1])
-
-
-@FAMILY.claim(
-    "SA.1", "S-ABL", "a falling threshold, steps that decay and growth are essential before capacity",
-    "SQHN high; -Dir, -lrDecay, -Grw low",
-    {
-        "SQHN when full": {DEFAULT: at_least(0.99), CODE: at_least(0.85)},
-        "-Grw when full": below(0.1),
-        "-Dir when full": {DEFAULT: below(0.99), CODE: below(0.5)},
-        "-lrDecay when full": below(0.1),
-    },
-    seen=(
-        "With nothing else changed a constant step costs nothing before capacity: until then every picture grows a "
-        "neuron, and nothing is averaged. In the published code the same name also halves the growth threshold and "
-        "what growth writes, and then it fails."
-    ),
-)  # fmt: skip
-def _(results: Results) -> Measured:
-    runs = ablation_runs(results)
-    decays = [name for name in runs if name.startswith("-lrDecay")]
-    return {
-        **{f"{name} when full": {"": when_full(runs[name])} for name in ("SQHN", "-Grw", "-Dir")},
-        "-lrDecay when full": {name: when_full(runs[name]) for name in decays},
-    }
-
-
-@FAMILY.claim(
-    "SA.2", "S-ABL", "at the end -Avg recalls at least as many, with a much larger error",
-    "slightly more; significantly worse",
-    {"recall, ahead of SQHN by": at_least(0), "error over SQHN's": above(1.3)},
-)  # fmt: skip
-def _(results: Results) -> Measured:
-    runs = ablation_runs(results)
-    (a, e), (b, f) = (
-        (float(runs[name].mean("accuracy")[-1]), float(runs[name].mean("mse")[-1])) for name in ("-Avg", "SQHN")
-    )
-    return {"recall, ahead of SQHN by": {"": a - b}, "error over SQHN's": {"": e / f}}
-
-
-@FAMILY.claim(
-    "SA.3", "S-ABL", "over the whole stream SQHN has the smallest error, and recalls more than -Dir, -lrDecay, -Grw",
-    "necessary under both measures",
-    {"cumulative error, below the others by": above(0), "cumulative recall, above the others by": above(0)},
-    seen=(
-        "With nothing else changed, a constant step keeps the latest picture of each neuron nearly as it was, so a few "
-        "more of the recent pictures count as recalled; its error is larger throughout."
-    ),
-)  # fmt: skip
-def _(results: Results) -> Measured:
-    runs = ablation_runs(results)
-    error = {name: float(run.average("mse").mean()) for name, run in runs.items()}
-    accuracy = {name: float(run.average("accuracy").mean()) for name, run in runs.items()}
-    others = [name for name in runs if name not in ("SQHN", "+OvWr")]
-    return {
-        "cumulative error, below the others by": {name: error[name] - error["SQHN"] for name in others},
-        "cumulative recall, above the others by": {
-            name: accuracy["SQHN"] - accuracy[name] for name in others if name != "-Avg"
-        },
-    }
-
-
-@FAMILY.claim(
-    "SA.4", "S-ABL", "growth, steps that decay and averaging are essential after capacity", "worse without each",
-    {"error past capacity, below the others by": above(0)},
-)  # fmt: skip
-def _(results: Results) -> Measured:
-    runs = ablation_runs(results)
-
-    def late(run: Results) -> float:
-        return float(run.mean("mse")[run.t > capacity_of(run)].mean())
-
-    others = [name for name in runs if name not in ("SQHN", "+OvWr", "-Dir")]
-    return {
-        "error past capacity, below the others by": {name: late(runs[name]) - late(runs["SQHN"]) for name in others}
-    }
-
-
 # -- what is drawn ---------------------------------------------------------------------------------------------------
 
 
@@ -775,86 +530,3 @@ def of_size(runs: Results, model: str, stream: str, place: int) -> Results:
 
 stream_figures("OC-L1", "one level", "OCI-C")
 stream_figures("OC-L3", "three levels", "OCI-C3")
-
-
-@FAMILY.figure(
-    "ac-d", "AC-D",
-    "Recall of all pictures so far (top; gray: the line of Theorem 2) and error on unseen pictures (bottom), by depth, "
-    "beside stores of as many pictures. Trees recall far more past capacity; on unseen pictures they are worse than "
-    "one level until about twice the capacity, and better after.",
-)  # fmt: skip
-def _(results: Results) -> Figure:
-    runs = results.of("AC-D")
-    sizes = runs.settings("size")
-    figure, axes = panels(2, len(sizes))
-    for column, J in enumerate(sizes):
-        for model, run in by_model(runs.where(size=J)):
-            line(axes[0, column], run.t, run.curve("accuracy"), model)
-            line(axes[1, column], run.t, run.curve("test_mse"), model)
-        t = np.arange(1, run.t[-1] + 1)
-        axes[0, column].plot(t, forgetting_bound(J, t), color="0.6", linewidth=3, zorder=0, label="Theorem 2")
-        axes[0, column].set_title(f"J = {J}")
-        axes[1, column].set_xlabel("pictures learned")
-        axes[1, column].set_ylim(0, None)
-        for row in (0, 1):
-            mark(axes[row, column], x=J)
-    axes[0, 0].set_ylabel(RECALLED)
-    axes[1, 0].set_ylabel(f"{ERROR}, unseen")
-    outside(figure, axes[0, -1])
-    return figure
-
-
-@FAMILY.figure(
-    "bytes", "AC-D",
-    "Recall per byte: pictures recalled at the end of the stream against what the memory keeps, for three sizes, and "
-    "for stores of as many pictures as float32 and as bytes. Right: what one needs for each picture recalled.",
-)  # fmt: skip
-def _(results: Results) -> Figure:
-    runs = results.of("AC-D")
-    figure, axes = panels(1, 2, width=4.4, height=3.0)
-    rows: dict[str, list[tuple[float, float]]] = {}
-    for model, some in by_model(runs):
-        for _, run in some.each("size"):
-            count = float(run.mean("accuracy")[-1] * run.t[-1])
-            size = float(run.result("bytes").mean())
-            rows.setdefault(model, []).append((size, count))
-            if model in (FIRST_OUT, RESERVOIR):
-                rows.setdefault(f"{model}, uint8", []).append((size / 4, count))
-    for model, points in rows.items():
-        size, count = np.array(sorted(points)).T
-        look = style_of(model.removesuffix(", uint8"))
-        if model.endswith("uint8"):
-            look |= {"fillstyle": "none"}
-        axes[0, 0].plot(size / 2**20, count, label=model, markersize=5, **look)
-        axes[0, 1].plot(size / 2**20, size / count / 1024, label=model, markersize=5, **look)
-    for axis, label in zip(axes[0], ("pictures recalled", "kilobytes for each")):
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_xlabel("megabytes kept")
-        axis.set_ylabel(label)
-    outside(figure, axes[0, 0])
-    return figure
-
-
-@FAMILY.figure(
-    "s-abl", "S-ABL",
-    "Ablations on a stream of classes: recall of all pictures so far and its error, and their means over the stream. "
-    "-Dir: constant growth threshold; -lrDecay: constant step, of one half or as said; -Grw: no growth; -Avg: no "
-    "averaging; +OvWr: overwrite. Dotted: capacity.",
-)  # fmt: skip
-def _(results: Results) -> Figure:
-    runs = results.of("S-ABL")
-    figure, axes = panels(2, 2, width=4.0, height=2.6)
-    for row, (curve, label) in enumerate((("accuracy", RECALLED), ("mse", ERROR))):
-        means = {}
-        for model, run in by_model(runs):
-            line(axes[row, 0], run.t, run.curve(curve), model)
-            means[model] = run.curve(curve).mean(axis=1)
-        mark(axes[row, 0], x=runs.setting("size"))
-        axes[row, 0].set_ylabel(label)
-        bars(axes[row, 1], list(means), {"": list(means.values())})
-        axes[row, 1].tick_params(axis="x", rotation=40)
-        axes[row, 1].set_ylabel(f"cumulative {'error' if row else 'recall'}")
-    axes[1, 0].set_xlabel("pictures learned")
-    outside(figure, axes[0, 0])
-    return figure

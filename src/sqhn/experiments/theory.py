@@ -13,11 +13,11 @@ from sqhn.data.streams import iid
 from sqhn.experiments.case import Case, Experiment, Reading, generator, pool, taught
 from sqhn.experiments.claims import Measured, above, at_least, at_most
 from sqhn.experiments.family import Family
-from sqhn.experiments.memories import MapTree, Spec, Tree
+from sqhn.experiments.memories import MapTree, Spec, Tree, resident_bytes
 from sqhn.experiments.plots import bars, line, panels
 from sqhn.experiments.results import Results, Values
 from sqhn.experiments.rivals import MHNS, TREE_KERNELS, online
-from sqhn.experiments.streams import Stream, resident_bytes
+from sqhn.experiments.streams import Stream
 from sqhn.metrics import recall_error, singletons
 from sqhn.reference import ReferenceSQHN, winner
 
