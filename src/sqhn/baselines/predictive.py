@@ -44,6 +44,7 @@ STILL = 1e-3
 """Descent stops when one more step changes no sample's energy by more than this."""
 LOOK = 10
 """Descent looks whether it may stop every so many steps: on a GPU every look waits for the device."""
+ALIGNED = 8
 PIXELS, HIDDEN, ALL = slice(0, 1), slice(1, None), slice(None)
 
 
@@ -75,6 +76,8 @@ class Chain:
         contributes. Where that is too much for the error seen, the second term of the gradient drives the code away
         from uncertain weights, and toward them where it is too little.
         """
+        import torch
+
         total: Any = 0.0
         below: Any = 0.0  # how a layer of values would have to move to predict the one below better
         gradients = []
@@ -84,8 +87,8 @@ class Chain:
             error = x[depth].addmm(z, layer.mean, alpha=-1)
             spread, uncertain = self._spread(layer, z)
             pull = error / spread
-            misfit = error.square().sum(1, keepdim=True) / spread
-            total = total + size * (2 * math.pi * spread).log() + misfit
+            misfit = torch.linalg.vector_norm(error, dim=1, keepdim=True).square() / spread
+            total = total + misfit + size * (math.log(2 * math.pi) + _log(spread))
             gradients.append(pull - below)
             if depth + 1 < len(x):
                 slope = pull @ layer.mean.T
@@ -98,21 +101,24 @@ class Chain:
         """This chain and pixels that stay as they are, in coordinates that make descent in the hidden values cheap.
 
         All predictions lie in the span of the weights' rows. An orthonormal basis of it, and how far the pixels are
-        from it, is all that errors depend on: as many coordinates as there are parents and one more.
+        from it, is all that errors depend on: as many coordinates as there are parents and one more, up to a multiple
+        that suits a GPU.
         """
         import torch
 
         first = self.layers[0]
-        if pixels.shape[1] <= len(first.mean) + 1:
+        if pixels.shape[1] <= len(first.mean) + ALIGNED:
             return self, pixels
         basis, mean = torch.linalg.qr(first.mean.T)
         inside = pixels @ basis
         beyond = torch.linalg.vector_norm(pixels - inside @ basis.T, dim=1, keepdim=True)
-        narrow = Layer(torch.nn.functional.pad(mean.T, (0, 1)), first.covariance, pixels.shape[1])
-        return replace(self, layers=[narrow, *self.layers[1:]]), torch.cat([inside, beyond], 1)
+        wide = (0, ALIGNED - mean.shape[0] % ALIGNED)
+        narrow = Layer(torch.nn.functional.pad(mean.T, wide), first.covariance, pixels.shape[1])
+        outside = torch.nn.functional.pad(beyond, (0, wide[1] - 1))
+        return replace(self, layers=[narrow, *self.layers[1:]]), torch.cat([inside, outside], 1)
 
-    def predict(self, x: Values) -> tuple[Tensor, Tensor]:
-        """The pixels that the first hidden layer predicts, and their variance for every sample."""
+    def predict(self, x: Values) -> tuple[Tensor, Tensor | float]:
+        """The pixels that the first hidden layer predicts, and their variance, for every sample or of all."""
         z = self._parents(x, 0)
         return z @ self.layers[0].mean, self._spread(self.layers[0], z)[0]
 
@@ -159,10 +165,10 @@ class Chain:
 
         return getattr(torch.nn.functional, self.activation)(x[depth + 1])  # type: ignore[no-any-return]
 
-    def _spread(self, layer: Layer, z: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _spread(self, layer: Layer, z: Tensor) -> tuple[Tensor | float, Tensor | None]:
         """The variance of what z predicts for every sample, and z times the covariance (None: there is none)."""
         if layer.covariance is None:
-            return z.new_full((len(z), 1), self.variance), None
+            return self.variance, None
         uncertain = z @ layer.covariance
         return (uncertain * z).sum(1, keepdim=True) + self.variance, uncertain
 
@@ -173,6 +179,10 @@ class Chain:
         if self.activation == "relu":
             return slope * (x > 0)
         return torch.ops.aten.gelu_backward(slope, x)  # type: ignore[no-any-return]
+
+
+def _log(x: Tensor | float) -> Any:
+    return math.log(x) if isinstance(x, float) else x.log()
 
 
 def descend(
@@ -187,21 +197,17 @@ def descend(
 
     optimizer = torch.optim.Adam(x[free], lr=rate, fused=True, capturable=x[0].is_cuda)
     given = x[0].clone() if known is not None else x[0]
-    now, gradients = energy(x)
-    before = torch.empty_like(now)
-    for values, gradient in zip(x[free], gradients[free]):
-        values.grad = gradient
+    before, now = torch.full((2, len(x[0])), math.inf, device=x[0].device, dtype=x[0].dtype)
 
     def step() -> None:
+        energies, gradients = energy(x)
+        before.copy_(now)
+        now.copy_(energies)
+        for values, gradient in zip(x[free], gradients[free]):
+            values.grad = gradient
         optimizer.step()
         if known is not None:
             x[0].copy_(torch.where(known, given, x[0]))
-        before.copy_(now)
-        energies, gradients = energy(x)
-        now.copy_(energies)
-        for values, gradient in zip(x[free], gradients[free]):
-            assert values.grad is not None
-            values.grad.copy_(gradient)
 
     again = step
     for taken in range(1, steps + 1):
@@ -210,7 +216,7 @@ def descend(
             again = _captured(step)
         if taken % LOOK == 0 and bool(((now - before).abs() <= STILL).all()):
             break
-    return now, taken
+    return energy(x)[0], taken
 
 
 def _captured(step: Callable[[], None]) -> Callable[[], None]:
