@@ -185,6 +185,15 @@ def test_whatever_is_missing_is_no_bug(seed: int) -> None:
         assert str(finding)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_order_of_records_does_not_matter(seed: int) -> None:
+    records = everything()
+    before = {(claim.id, r): claim.judge(Results(records), r).word for claim in CLAIMS.values() for r in READINGS}
+    random.Random(seed).shuffle(records)
+    some = Results(records)
+    assert {(claim.id, r): claim.judge(some, r).word for claim in CLAIMS.values() for r in READINGS} == before
+
+
 def test_a_bug_in_a_check_is_an_error() -> None:
     def bug(results: Results) -> Any:
         return {"share": {"": results.records[0]["no such thing"]}}

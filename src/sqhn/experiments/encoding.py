@@ -289,7 +289,7 @@ def _(results: Results) -> Measured:
 )  # fmt: skip
 def _(results: Results) -> Measured:
     plus, plain = encodings(results, "SQHN+"), encodings(results, "SQHN")
-    saved = {n: float((most(plain[n]).result("mse") - most(plus[n]).result("mse")).mean()) for n in plus}
+    saved = {n: float(most(plain[n]).result("mse").mean() - most(plus[n]).result("mse").mean()) for n in plus}
     return {"error saved, binary less white": {d: saved[f"{d} binary"] - saved[f"{d} white"] for d in DEPTH.values()}}
 
 

@@ -30,10 +30,10 @@ class Found(dict[str, Found_]):
 
 
 class Results:
-    """A set of records."""
+    """A set of records, by seed; it does not matter in which order they come."""
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self.records = list(records)
+        self.records = sorted(records, key=lambda record: record["seed"])
 
     def __len__(self) -> int:
         return len(self.records)
@@ -66,8 +66,9 @@ class Results:
         )
 
     def settings(self, name: str) -> list[Any]:
-        """The different values of a setting, in order of their first use."""
-        return list(dict.fromkeys(record["settings"].get(name) for record in self.records))
+        """The different values of a setting: numbers from the least up, others in order of their first use."""
+        found = list(dict.fromkeys(record["settings"].get(name) for record in self.records))
+        return sorted(found) if all(isinstance(value, (int, float)) for value in found) else found
 
     def setting(self, name: str) -> Any:
         """The only value of a setting."""
