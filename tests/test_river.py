@@ -1,0 +1,134 @@
+"""The estimators of river: its own checks, and streams of dicts."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from river import checks, compose, datasets, evaluate, metrics, preprocessing
+
+from sqhn.river import SQHNClassifier, SQHNDetector, SQHNImputer
+
+ALL: list[Any] = [SQHNDetector(), SQHNImputer(), SQHNClassifier()]
+FEATURES = "abcd"
+
+
+class Payments:
+    """Stands in for a data set that river downloads: one payment in twenty is unlike the others."""
+
+    def take(self, count: int) -> Iterator[tuple[dict[str, float], int]]:
+        rng = np.random.default_rng(0)
+        for _ in range(count):
+            odd = int(rng.random() < 0.05)
+            yield dict(zip(map(str, range(29)), (rng.normal(size=29) + 3 * odd).tolist())), odd
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "CreditCard", Payments)
+
+
+def checks_of(model: Any) -> list[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets, "CreditCard", Payments)
+        found = list(checks.yield_checks(model))
+    assert len(found) > 20
+    return [
+        pytest.param(model, check, id=f"{type(model).__name__}-{check.__name__}-{i}") for i, check in enumerate(found)
+    ]
+
+
+@pytest.mark.parametrize(("model", "check"), [case for model in ALL for case in checks_of(model)])
+def test_the_checks_of_river(model: Any, check: Any) -> None:
+    assert check.__name__ not in model._unit_test_skips()
+    check(model.clone())
+
+
+def samples(count: int, seed: int) -> list[dict[str, Any]]:
+    x = np.random.default_rng(seed).normal(size=(count, len(FEATURES)))
+    return [dict(zip(FEATURES, row)) for row in x.tolist()]
+
+
+def learned(model: Any, x: list[dict[str, Any]]) -> Any:
+    for n, one in enumerate(x):
+        model.learn_one(*((one, n % 3) if isinstance(model, SQHNClassifier) else (one,)))
+    return model
+
+
+def asked(model: Any, x: dict[str, Any]) -> Any:
+    verb: dict[Any, str] = {
+        SQHNDetector: "score_one",
+        SQHNImputer: "transform_one",
+        SQHNClassifier: "predict_proba_one",
+    }
+    return getattr(model, verb[type(model)])(x)
+
+
+@pytest.mark.parametrize("model", ALL)
+@pytest.mark.parametrize("nothing", [None, float("nan"), pd.NA])
+def test_what_is_missing_may_be_said_in_many_ways(model: Any, nothing: Any) -> None:
+    x = samples(40, 0)
+    whole = learned(model.clone(), [{k: v for k, v in one.items() if k != "b" or n % 2} for n, one in enumerate(x)])
+    other = learned(model.clone(), [one if n % 2 else one | {"b": nothing} for n, one in enumerate(x)])
+    question = samples(1, 1)[0]
+    assert asked(whole, question | {"c": None}) == asked(other, question | {"c": nothing})
+
+
+@pytest.mark.parametrize("model", ALL)
+def test_features_may_come_late(model: Any) -> None:
+    x = samples(40, 0)
+    late = learned(model.clone(), [{k: v for k, v in one.items() if k < "c" or n > 20} for n, one in enumerate(x)])
+    assert late.memory.input_shape == (4,)
+    assert late.memory.step == 40
+    assert asked(late, x[39] | {"new": 3.0}) is not None  # of which nothing is known
+
+
+@pytest.mark.parametrize("model", ALL)
+def test_what_is_no_number_is_refused_by_name_and_changes_nothing(model: Any) -> None:
+    one = learned(model.clone(), samples(10, 0))
+    before = pickle.dumps(one)
+    for bad, kind, words in (("red", TypeError, "'colour' is 'red'.*OneHotEncoder"), (1e300, ValueError, "'colour'")):
+        with pytest.raises(kind, match=words):
+            learned(one, [samples(1, 1)[0] | {"colour": bad}])
+        with pytest.raises(kind, match=words):
+            asked(one, {"colour": bad})
+    assert pickle.dumps(one) == before
+
+
+@pytest.mark.parametrize("model", ALL)
+def test_before_anything_was_learned(model: Any) -> None:
+    nothing: dict[Any, Any] = {SQHNDetector: 0.0, SQHNImputer: {"a": None, "b": 1}, SQHNClassifier: {}}
+    fresh = model.clone()
+    assert fresh.memory is None
+    assert asked(fresh, {"a": None, "b": 1}) == nothing[type(model)]
+    learned(fresh, [{}])
+    assert asked(fresh, {"a": None, "b": 1}) == {**nothing, SQHNClassifier: {0: 1.0}}[type(model)]
+
+
+def test_scores_grow_with_the_distance() -> None:
+    detector = learned(SQHNDetector(), samples(200, 0))
+    assert detector.score_one(samples(200, 0)[7]) == pytest.approx(0, abs=1e-6)
+    far = [detector.score_one(dict.fromkeys(FEATURES, value)) for value in (3.0, 10.0, 1000.0)]
+    assert far == sorted(far)
+    assert far[-1] < 1
+
+
+def test_bad_settings_are_refused() -> None:
+    for make, words in (
+        (lambda: SQHNDetector(capacity=0), "capacity"),
+        (lambda: SQHNImputer(n_neighbors=0), "n_neighbors"),
+        (lambda: SQHNClassifier(weights="heavy"), "weights"),  # type: ignore[arg-type]
+        (lambda: SQHNDetector(when_full="burn"), "when_full"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ValueError, match=words):
+            make()
+
+
+def test_in_a_pipeline() -> None:
+    pipeline = compose.Pipeline(preprocessing.StandardScaler(), SQHNClassifier(300))
+    result = evaluate.progressive_val_score(datasets.Phishing(), pipeline, metrics.Accuracy())  # type: ignore[no-untyped-call]
+    assert result.get() > 0.85

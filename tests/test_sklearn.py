@@ -1,0 +1,316 @@
+"""The estimators of scikit-learn: its own checks, and what its users do with estimators."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sqhn import SQHN, Level
+from sqhn.sklearn import SQHNClassifier, SQHNDetector, SQHNImputer
+
+Floats = NDArray[np.float64]
+KNOWN = {
+    "check_outliers_train": "it wants some of the rows that were learned to be outliers, but what is stored is known",
+    "check_outliers_fit_predict": "it wants fit_predict to be fit and then predict, which knows what is stored",
+}
+
+
+def rows(count: int, seed: int, missing: float = 0.0) -> Floats:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(count, 4)) @ np.random.default_rng(9).normal(size=(4, 4))
+    gone = rng.random(x.shape) < missing
+    gone[gone.all(axis=1), 0] = False
+    return np.where(gone, np.nan, x)
+
+
+@parametrize_with_checks(
+    [SQHNDetector(), SQHNImputer(), SQHNClassifier()],
+    expected_failed_checks=lambda estimator: KNOWN if isinstance(estimator, SQHNDetector) else {},
+)  # type: ignore[untyped-decorator]
+def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+# -- all three ---------------------------------------------------------------------------------------------------------
+
+ALL = [SQHNDetector(50), SQHNImputer(50), SQHNClassifier(50)]
+
+
+def fitted(estimator: Any, x: Any) -> Any:
+    return clone(estimator).fit(x, np.arange(len(x)) % 3)
+
+
+def asked(estimator: Any, x: Any) -> Any:
+    verb = {SQHNDetector: "score_samples", SQHNImputer: "transform", SQHNClassifier: "predict_proba"}
+    return getattr(estimator, verb[type(estimator)])(x)
+
+
+def same(one: Any, other: Any, x: Any) -> None:
+    np.testing.assert_array_equal(asked(one, x), asked(other, x))
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_batch_by_batch_is_the_same_as_at_once(estimator: Any) -> None:
+    x = rows(200, 0, 0.2)
+    whole, parts = fitted(estimator, x), clone(estimator)
+    for start in range(0, 200, 33):
+        now = slice(start, start + 33)
+        more = {"classes": [0, 1, 2]} if isinstance(estimator, SQHNClassifier) else {}
+        parts.partial_fit(x[now], (np.arange(200) % 3)[now], **more)
+    np.testing.assert_array_equal(whole.memory_.prototypes, parts.memory_.prototypes)
+    np.testing.assert_allclose(asked(whole, x[:50]), asked(parts, x[:50]))
+    if isinstance(estimator, SQHNDetector):
+        assert whole.offset_ == parts.offset_
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_pickles_and_fits_begin_anew(estimator: Any) -> None:
+    x = rows(100, 1, 0.2)
+    one = fitted(estimator, x)
+    same(one, pickle.loads(pickle.dumps(one)), x)
+    same(one, fitted(estimator, rows(30, 2)).fit(x, np.arange(100) % 3), x)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_asking_changes_nothing(estimator: Any) -> None:
+    x = rows(100, 1, 0.2)
+    one = fitted(estimator, x)
+    before = pickle.dumps(one)
+    asked(one, x)
+    assert pickle.dumps(one) == before
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize("kind", ["nullable", "polars", "tensor", "bfloat16", "masked", "float32"])
+def test_many_kinds_of_tables(estimator: Any, kind: str) -> None:
+    whole = np.round(4 * rows(60, 3, 0.2))  # which all of them can say
+    torch = pytest.importorskip("torch")
+    listed = {name: [None if v != v else v for v in whole[:, j].tolist()] for j, name in enumerate("abcd")}
+    kinds: dict[str, Any] = {
+        "nullable": lambda: pd.DataFrame(whole).convert_dtypes(),
+        "polars": lambda: pl.DataFrame(listed),
+        "tensor": lambda: torch.tensor(whole),
+        "bfloat16": lambda: torch.tensor(whole).bfloat16(),
+        "masked": lambda: np.ma.masked_invalid(whole),
+        "float32": lambda: whole.astype(np.float32),
+    }
+    given = kinds[kind]()
+    if kind == "nullable":
+        assert {str(dtype) for dtype in given.dtypes} == {"Int64"}
+    one, other = fitted(estimator, whole), fitted(estimator, given)
+    np.testing.assert_allclose(asked(one, whole), asked(other, given), rtol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_integers_are_numbers_not_shades(estimator: Any) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (40, 4)).astype(np.uint8)
+    same(fitted(estimator, x), fitted(estimator, x.astype(float)), x)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        ([["a", "b"]] * 4, "could not convert string to float"),
+        ([[1, np.inf]] * 4, "infinity"),
+        ([[np.nan, 1e300]] * 4, "1e\\+300: beyond"),
+        ([1, 2, 3, 4], "Expected 2D array"),
+        (np.ones((4, 2, 2)), "dim 3"),
+        (np.empty((0, 2)), "0 sample"),
+        (np.array([[1, 2j]] * 4), "Complex data"),
+    ],
+)
+def test_bad_tables_are_refused_and_change_nothing(estimator: Any, x: Any, words: str) -> None:
+    one = fitted(estimator, rows(50, 0)[:, :2])
+    before = one.memory_.prototypes
+    for call in (one.fit, one.partial_fit):
+        with pytest.raises(ValueError, match=words):
+            call(x, [0, 1, 2, 0][: len(x)])
+    with pytest.raises(ValueError, match=words):
+        asked(one, x)
+    np.testing.assert_array_equal(one.memory_.prototypes, before)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({"capacity": 0}, "capacity"), ({"when_full": "burn"}, "when_full"), ({"weights": "heavy"}, "weights"),
+     ({"n_neighbors": 1.5}, "n_neighbors"), ({"contamination": 0.9}, "contamination")],
+)  # fmt: skip
+def test_bad_settings_are_refused(estimator: Any, settings: dict[str, Any], words: str) -> None:
+    if not set(settings) <= set(estimator.get_params()):
+        pytest.skip("it has no such setting")
+    with pytest.raises(ValueError, match=words):
+        fitted(clone(estimator).set_params(**settings), rows(9, 0))
+
+
+def test_without_scikit_learn_it_says_what_to_install() -> None:
+    program = "import sys; sys.modules['sklearn'] = None; sys.modules['sklearn.base'] = None; import sqhn.sklearn"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "pip install 'sqhn[sklearn]'" in done.stderr
+
+
+# -- the detector ------------------------------------------------------------------------------------------------------
+
+
+def test_scores_are_matches() -> None:
+    x = rows(50, 0)
+    detector = SQHNDetector().fit(x)
+    y = rows(20, 1).astype(np.float32)
+    nearest = np.sqrt(((x.astype(np.float32)[None] - y[:, None]) ** 2).mean(axis=2)).min(axis=1)
+    np.testing.assert_allclose(detector.score_samples(y), 1 / (1 + nearest), rtol=1e-5)
+    np.testing.assert_array_equal(detector.decision_function(y), detector.score_samples(y) - detector.offset_)
+    np.testing.assert_array_equal(detector.predict(y) == -1, detector.decision_function(y) < 0)
+
+
+def test_the_threshold_comes_from_scores_before_learning() -> None:
+    x = rows(40, 0)
+    memory = SQHN((4,), [Level(capacity=1000)], similarity="euclidean")
+    before = []
+    for row in x:
+        if len(memory):
+            before.append(memory.recognize(row).score)
+        memory.learn(row)
+    latest = sorted(before[-20:])
+    assert SQHNDetector(contamination=0.1).fit(x).offset_ == pytest.approx(latest[1])  # the floor of .1 * 21 is 2
+    assert SQHNDetector(contamination=0.01).fit(x).offset_ == pytest.approx(latest[0])
+
+
+@pytest.mark.parametrize("capacity", [10_000, 100])
+@pytest.mark.parametrize("contamination", [0.02, 0.1])
+def test_false_alarms_are_as_many_as_asked_for(capacity: int, contamination: float) -> None:
+    rates = []
+    for seed in range(8):
+        detector = SQHNDetector(capacity, contamination=contamination).fit(rows(1000, seed))
+        rates.append(np.mean(detector.predict(rows(1000, 100 + seed)) == -1))
+    # Later scores are a little better than those of the latest half, so rather fewer; and it is a random number: its
+    # deviation for 500 scores and 1,000 questions, over 8 seeds, four times.
+    deviation = np.sqrt(contamination * (1 - contamination) * (1 / 500 + 1 / 1000) / 8)
+    assert contamination / 2 - 4 * deviation < np.mean(rates) < contamination + 4 * deviation
+
+
+def test_one_row_says_nothing_about_others() -> None:
+    detector = SQHNDetector().fit([[1.0, 2.0]])
+    assert detector.predict([[1.0, 2.0], [50.0, 50.0]]).tolist() == [1, 1]
+
+
+def test_outliers_within_a_batch() -> None:
+    x = rows(100, 0)
+    x[[3, 50]] += 100 * np.array([[1], [-1]])
+    found = SQHNDetector(contamination=0.02).fit_predict(x)
+    assert np.flatnonzero(found == -1).tolist() == [3, 50]
+    twice = np.concatenate([x, x[[3]]])  # now it is not alone
+    assert SQHNDetector(contamination=0.02).fit_predict(twice)[[3, -1]].tolist() == [1, 1]
+
+
+def test_a_window_forgets_what_was_normal() -> None:
+    x = rows(300, 0)
+    detector = SQHNDetector(100, when_full="oldest").fit(np.concatenate([x, x + 1000]))
+    assert (detector.predict(x) == -1).all()
+
+
+def test_a_row_without_values_is_refused_by_name() -> None:
+    detector = SQHNDetector().fit(rows(20, 0))
+    with pytest.raises(ValueError, match=r"row 1 of an array of shape \(2, 4\) has no value"):
+        detector.predict([[1, 2, 3, 4], [np.nan] * 4])
+
+
+# -- the imputer -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_there_stays_as_it_is() -> None:
+    x = rows(80, 0, 0.3) * 1e3 + 1 / 3  # float32 would not have these
+    filled = SQHNImputer().fit_transform(x)
+    there = ~np.isnan(x)
+    np.testing.assert_array_equal(filled[there], x[there])
+    assert np.isfinite(filled).all()
+
+
+def test_columns_keep_their_names() -> None:
+    frame = pd.DataFrame(rows(30, 0, 0.3), columns=[*"abcd"])
+    out = SQHNImputer().set_output(transform="pandas").fit_transform(frame)
+    assert isinstance(out, pd.DataFrame)
+    assert out.columns.tolist() == [*"abcd"]
+    assert SQHNImputer().set_output(transform="polars").fit_transform(frame).columns == [*"abcd"]
+    with pytest.raises(ValueError, match="feature names"):
+        SQHNImputer().fit(frame).transform(frame[[*"dcba"]])
+
+
+def test_a_column_of_which_nothing_was_seen() -> None:
+    imputer = SQHNImputer().fit([[1, np.nan], [2, np.nan]])
+    with pytest.warns(UserWarning, match=r"columns \[1\]"):
+        out = imputer.transform([[np.nan, np.nan]])
+    np.testing.assert_array_equal(out, [[1.5, np.nan]])
+
+
+def test_in_a_pipeline() -> None:
+    x, y = load_iris(return_X_y=True)
+    gone = np.random.default_rng(0).random(x.shape) < 0.2
+    pipeline = make_pipeline(StandardScaler(), SQHNImputer(), LogisticRegression())
+    assert cross_val_score(pipeline, np.where(gone, np.nan, x), y, cv=5).mean() > 0.85
+    pipeline = make_pipeline(StandardScaler(), SQHNClassifier())
+    search = GridSearchCV(pipeline, {"sqhnclassifier__n_neighbors": [1, 10]}, cv=3).fit(x, y)
+    assert search.best_score_ > 0.9
+
+
+# -- the classifier ----------------------------------------------------------------------------------------------------
+
+
+def test_digits_after_one_look() -> None:
+    x, y = load_digits(return_X_y=True)
+    assert SQHNClassifier(200).fit(x[:1200] / 16, y[:1200]).score(x[1200:] / 16, y[1200:]) > 0.9
+
+
+def test_classes_of_any_kind() -> None:
+    x = rows(60, 0)
+    names = np.array(["b", "a", "c"])[np.arange(60) % 3]
+    classifier = SQHNClassifier(n_neighbors=1).fit(x, names)
+    assert classifier.classes_.tolist() == [*"abc"]
+    assert classifier.class_count_.tolist() == [20, 20, 20]
+    assert classifier.predict(x).tolist() == names.tolist()
+    np.testing.assert_allclose(classifier.predict_proba(x).sum(axis=1), 1)
+
+
+def test_a_row_without_values_has_the_shares_of_all() -> None:
+    classifier = SQHNClassifier().fit(rows(40, 0), [0] * 30 + [1] * 10)
+    np.testing.assert_allclose(classifier.predict_proba([[np.nan] * 4]), [[0.75, 0.25]])
+
+
+def test_classes_must_be_told_and_stay() -> None:
+    x = rows(6, 0)
+    with pytest.raises(ValueError, match="must be given to the first call"):
+        SQHNClassifier().partial_fit(x, [0, 1] * 3)
+    classifier = SQHNClassifier().partial_fit(x, [0, 1] * 3, classes=[0, 1, 2])
+    assert classifier.predict_proba(x).shape == (6, 3)
+    with pytest.raises(ValueError, match="not those of the first call"):
+        classifier.partial_fit(x, [0, 1] * 3, classes=[0, 1])
+    with pytest.raises(ValueError, match="has 7, which is not among"):
+        classifier.partial_fit(x, [0, 7] * 3)
+    with pytest.raises(ValueError, match="Unknown label type"):
+        SQHNClassifier().fit(x, np.linspace(0, 1, 6))
+    assert classifier.memory_.step == 6
+
+
+def test_classes_are_routed() -> None:
+    x, y = load_iris(return_X_y=True)
+    with sklearn.config_context(enable_metadata_routing=True):
+        inner = SQHNClassifier().set_partial_fit_request(classes=True)
+        outer = OneVsRestClassifier(inner).partial_fit(x, y, classes=[0, 1, 2])
+        assert outer.score(x, y) > 0.9
