@@ -6,18 +6,20 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def ran(name: str) -> Any:
-    return runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"]()
+def ran(name: str, *given: str) -> Any:
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"](*given)
 
 
 def test_every_example_is_tested() -> None:
     here = Path(__file__).read_text()
-    assert [path.stem for path in EXAMPLES.glob("*.py") if f'ran("{path.stem}")' not in here] == []
+    assert [path.stem for path in EXAMPLES.glob("*.py") if f'ran("{path.stem}"' not in here] == []
 
 
 def test_digits_after_one_look() -> None:
@@ -37,9 +39,45 @@ def test_duplicates_in_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert "22 of 22 duplicates found" in capsys.readouterr().out
 
 
-def test_a_table_with_holes() -> None:
-    error, means = ran("table_with_holes")
-    assert error < means / 2
+def test_a_table_with_holes(tmp_path: Path) -> None:
+    bounded, whole, reservoir, everything, means = ran("table_with_holes", str(tmp_path / "picture.png")).values()
+    assert whole < bounded < min(reservoir, everything) < means / 2
+    assert Image.open(tmp_path / "picture.png").size == (1000, 360)
+
+
+def test_a_drifting_sensor(tmp_path: Path) -> None:
+    window, *others = ran("drifting_sensor", str(tmp_path / "picture.png")).values()
+    assert window > 0.95
+    assert max(others) < 0.65
+    assert Image.open(tmp_path / "picture.png").size == (1000, 600)
+
+
+@pytest.mark.filterwarnings("ignore")  # of scikit-learn, about columns that are 0
+def test_against_scikit_learn() -> None:
+    found = ran("against_scikit_learn")
+    page = (EXAMPLES.parent / "docs" / "estimators.md").read_text()
+    for title, cells in found.items():
+        for name, row in cells.items():
+            assert f"| {name} | " in page
+            printed = [
+                [float(cell) for cell in line.split(" | ")[1:]]
+                for line in page.replace(" |\n", "\n").splitlines()
+                if line.startswith(f"| {name} | ")
+            ]
+            near = [
+                np.abs(np.subtract(line, list(row.values()))).max() < 0.02 for line in printed if len(line) == len(row)
+            ]
+            assert any(near), (title, name, row)
+    for which in ("all", "a tenth"):
+        for row in found[f"imputation, {which}"].values():
+            assert min(row, key=lambda name: row[name]) == "SQHNImputer"
+        mean = found[f"classification, {which}"]["mean"]
+        assert max(mean, key=lambda name: mean[name]) == "SQHNClassifier"
+        mean = found[f"detection, {which}"]["mean"]
+        assert (
+            mean["SQHNDetector"] >= max(mean["LOF"], mean["IsolationForest"], mean["1-NN"]) - 0.001
+        )  # which it equals
+        assert mean["false alarms of SQHNDetector"] < 0.05
 
 
 def test_the_last_day() -> None:
