@@ -41,7 +41,7 @@ def test_duplicates_in_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_table_with_holes(tmp_path: Path) -> None:
     bounded, whole, reservoir, everything, means = ran("table_with_holes", str(tmp_path / "picture.png")).values()
-    assert whole < bounded < min(reservoir, everything) < means / 2
+    assert max(whole, bounded) < 0.7 * min(reservoir, everything) < means / 2
     assert Image.open(tmp_path / "picture.png").size == (1000, 360)
 
 

@@ -35,11 +35,33 @@ def test_a_mean_and_its_count() -> None:
     assert (memory.counts.tolist(), memory.written.tolist()) == ([4], [4])
 
 
+@pytest.mark.parametrize("levels", [[Level(capacity=30)], TREE])
+def test_what_is_known_of_each(levels: list[Level]) -> None:
+    x = np.random.default_rng(0).random((5, 8, 8), dtype=np.float32)
+    memory = SQHN((8, 8), levels)
+    memory.learn(x)
+    assert memory.known.shape == x.shape
+    assert memory.known.all()
+    seen = np.ones((8, 8), bool)
+    seen[:4] = False
+    memory.learn(1 - x[0], observed=seen)
+    np.testing.assert_array_equal(memory.known, [*np.ones((5, 8, 8), bool), seen])
+    memory.forget(2)
+    assert memory.known.any(axis=(1, 2)).tolist() == [True, True, False, True, True, True]
+
+
+def test_what_was_said_of_each() -> None:
+    memory = SQHN((2,), capacity=2)
+    memory.learn([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]], value=["a", "b", "c"])
+    assert memory.said(0) == [("a", 1)]
+    assert memory.said([1, 0]) == [[("c", 1), ("b", 1)], [("a", 1)]]
+
+
 def test_copies_and_not_the_memory() -> None:
     x = np.random.default_rng(1).random((300, 5), dtype=np.float32)  # more than are asked for at once
     memory = SQHN((5,), capacity=300)
     memory.learn(x)
-    for inside in (memory.prototypes, memory.counts, memory.written):
+    for inside in (memory.prototypes, memory.known, memory.counts, memory.written):
         inside[:] = 0
     np.testing.assert_array_equal(memory.prototypes, x)
     assert memory.counts.min() == 1

@@ -101,7 +101,7 @@ def test_what_is_no_number_is_refused_by_name_and_changes_nothing(model: Any) ->
 
 @pytest.mark.parametrize("model", ALL)
 def test_before_anything_was_learned(model: Any) -> None:
-    nothing: dict[Any, Any] = {SQHNDetector: 0.0, SQHNImputer: {"a": None, "b": 1}, SQHNClassifier: {}}
+    nothing: dict[Any, Any] = {SQHNDetector: 0.0, SQHNImputer: {"a": 0.0, "b": 1}, SQHNClassifier: {}}
     fresh = model.clone()
     assert fresh.memory is None
     assert asked(fresh, {"a": None, "b": 1}) == nothing[type(model)]
@@ -115,6 +115,41 @@ def test_scores_grow_with_the_distance() -> None:
     far = [detector.score_one(dict.fromkeys(FEATURES, value)) for value in (3.0, 10.0, 1000.0)]
     assert far == sorted(far)
     assert far[-1] < 1
+
+
+def test_one_sample_with_a_hole_does_not_make_it_blind() -> None:
+    detector = learned(SQHNDetector(), samples(200, 0))
+    detector.learn_one({"a": 0.001})
+    assert detector.score_one({"a": 0.0, "b": 1000.0}) > 0.99
+
+
+def test_a_new_feature_is_no_anomaly_for_long() -> None:
+    detector = learned(SQHNDetector(), samples(50, 0))
+    for n in range(20):
+        detector.learn_one(samples(1, n)[0] | {"e": 500.0 + n % 2})
+    assert detector.score_one(samples(1, 3)[0] | {"e": 500.5}) < 0.5
+    assert detector.score_one(samples(1, 3)[0] | {"e": 0.0}) > 0.9
+
+
+def test_features_that_are_not_there_are_filled_in() -> None:
+    imputer = learned(SQHNImputer(n_neighbors=1), samples(50, 0))
+    known = samples(50, 0)[7]
+    found = imputer.transform_one({"a": known["a"], "z": None})
+    assert found == pytest.approx({**known, "z": 0.0})
+
+
+def present(x: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in x.items() if value is not None}
+
+
+def test_scaling_before_imputing() -> None:
+    model = compose.FuncTransformer(present) | preprocessing.StandardScaler() | SQHNImputer() | SQHNClassifier(300)
+    right = 0
+    for n, (x, y) in enumerate(datasets.Phishing().take(300)):
+        torn = {name: None if (n + i) % 5 == 0 else value for i, (name, value) in enumerate(x.items())}
+        right += model.predict_one(torn) == y
+        model.learn_one(torn, y)
+    assert right > 0.7 * 300
 
 
 def test_bad_settings_are_refused() -> None:

@@ -149,6 +149,29 @@ def test_bad_tables_are_refused_and_change_nothing(estimator: Any, x: Any, words
 
 
 @pytest.mark.parametrize("estimator", ALL)
+def test_what_fails_leaves_an_estimator_as_it_was(estimator: Any) -> None:
+    x = rows(50, 0)
+    one = fitted(estimator, x)
+    before = asked(one, x)
+    for bad in ([[np.inf, 1.0], [1.0, 2.0]], [[1e300, 1.0], [1.0, 2.0]]):
+        with pytest.raises(ValueError, match=r"infinity|beyond"):
+            one.fit(bad, [0, 1])
+    np.testing.assert_array_equal(asked(one, x), before)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_settings_that_were_changed_are_looked_at(estimator: Any) -> None:
+    x = rows(50, 0, 0.2)
+    one = fitted(estimator, x).set_params(capacity=7)
+    with pytest.raises(ValueError, match=r"made with capacity=50 .* fitted anew"):
+        one.partial_fit(x, np.arange(50) % 3)
+    if "weights" in one.get_params():
+        for name, value in (("weights", "heavy"), ("n_neighbors", 0), ("n_neighbors", 2.5)):
+            with pytest.raises(ValueError, match=name):
+                asked(fitted(estimator, x).set_params(**{name: value}), x)
+
+
+@pytest.mark.parametrize("estimator", ALL)
 @pytest.mark.parametrize(
     ("settings", "words"),
     [({"capacity": 0}, "capacity"), ({"when_full": "burn"}, "when_full"), ({"weights": "heavy"}, "weights"),
@@ -182,7 +205,7 @@ def test_scores_are_matches() -> None:
 
 def test_the_threshold_comes_from_scores_before_learning() -> None:
     x = rows(40, 0)
-    memory = SQHN((4,), [Level(capacity=1000)], similarity="euclidean")
+    memory = SQHN((4,), [Level(capacity=1000, alpha=np.inf)], similarity="euclidean")
     before = []
     for row in x:
         if len(memory):
@@ -190,7 +213,8 @@ def test_the_threshold_comes_from_scores_before_learning() -> None:
         memory.learn(row)
     latest = sorted(before[-20:])
     assert SQHNDetector(contamination=0.1).fit(x).offset_ == pytest.approx(latest[1])  # the floor of .1 * 21 is 2
-    assert SQHNDetector(contamination=0.01).fit(x).offset_ == pytest.approx(latest[0])
+    # One in a hundred takes more than 39 scores: the lowest of all.
+    assert SQHNDetector(contamination=0.01).fit(x).offset_ == pytest.approx(min(before))
 
 
 @pytest.mark.parametrize("capacity", [10_000, 100])
@@ -204,6 +228,14 @@ def test_false_alarms_are_as_many_as_asked_for(capacity: int, contamination: flo
     # deviation for 500 scores and 1,000 questions, over 8 seeds, four times.
     deviation = np.sqrt(contamination * (1 - contamination) * (1 / 500 + 1 / 1000) / 8)
     assert contamination / 2 - 4 * deviation < np.mean(rates) < contamination + 4 * deviation
+
+
+@pytest.mark.parametrize("missing", [0.01, 0.3])
+def test_rows_with_holes_do_not_make_it_blind(missing: float) -> None:
+    detector = SQHNDetector().fit(rows(1000, 0, missing))
+    strange = rows(200, 1) + np.array([40, 0, 0, 0])
+    assert (detector.predict(strange) == -1).mean() > 0.99
+    assert (detector.predict(rows(200, 2)) == -1).mean() < 0.1
 
 
 def test_one_row_says_nothing_about_others() -> None:

@@ -678,12 +678,18 @@ class SQHN:
         In a tree every node below takes the value that its parent expects most, all the way down. What is not known,
         and all of a neuron that was forgotten, is the centre of the similarity.
         """
-        return self._read(self._prototypes)
+        return self._read(self._prototypes)[0]
 
-    def _prototypes(self, most: int | None = None) -> NDArray[np.float32]:
-        """Of the first neurons, if not of all."""
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which values of `prototypes` were ever seen, as a copy."""
+        return self._read(self._prototypes)[1]
+
+    def _prototypes(self, most: int | None = None) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Of the first neurons, if not of all: what they recall, and which of it is known."""
         grown = int(self._root.grown[0])
         found = np.empty((min(grown, most or grown), *self.input_shape), np.float32)
+        known = np.ones(found.shape, bool)
         partly, size = self._holes or grown > len(self), self._tilings[0].size
         for part in parts(len(found), INFERENCES["paper"].samples):
             k = [self._device.indices(part.start, part.stop - part.start)[None]]
@@ -693,11 +699,16 @@ class SQHN:
                 k.insert(0, self._device.choose(*own, support, 0 * support.probability, 0.0))
             if partly:
                 blind = self._device.full((self._patterns.nodes, k[0].shape[1], size), 0.0) > 0
-                patches, _ = self._known(k, blind)
+                patches, there = self._known(k, blind)
+                known[part] = self._device.give(self._tilings[0].join(there), None)
             else:
                 patches = self._patterns.vectors(k[0])
             found[part] = self._device.give(self._tilings[0].join(patches), None)
-        return found
+        return found, known
+
+    def said(self, index: int | list[int]) -> Any:
+        """What was said about the samples of a neuron, or of several: as `recall(x).values` has it."""
+        return self._read(self._values.of_all, index)
 
     @property
     def counts(self) -> NDArray[np.int64]:

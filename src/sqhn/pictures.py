@@ -64,7 +64,7 @@ def _stored(memory: SQHN, most: int) -> list[tuple[int, NDArray[np.float32], int
     def look() -> list[tuple[int, NDArray[np.float32], int]]:
         counts = memory._of_neurons("c")
         living = np.flatnonzero(counts)[:most]
-        pictures = memory._prototypes(int(living.max(initial=0)) + 1)
+        pictures = memory._prototypes(int(living.max(initial=0)) + 1)[0]
         return [(int(j), pictures[j], int(counts[j])) for j in living]
 
     return memory._read(look)

@@ -30,11 +30,15 @@ Sample = Mapping[Hashable, Any]
 
 
 class _Features:
-    """Samples as rows of a memory: a column for each feature, in the order in which they first came."""
+    """Samples as rows of a memory: a column for each feature, in the order in which they first came.
 
-    def __init__(self, capacity: int, when_full: WhenFull) -> None:
+    holes: as in `Rows`.
+    """
+
+    def __init__(self, capacity: int, when_full: WhenFull, holes: bool = True) -> None:
         level = Level(capacity=capacity, when_full=when_full)  # checks them
         self.capacity, self.when_full = level.capacity, level.when_full
+        self.holes = holes
         self.columns: dict[Hashable, int] = {}
         self.rows: Rows | None = None
 
@@ -42,8 +46,9 @@ class _Features:
         """Learn a sample; of one without any value there is nothing to learn."""
         given = dict(_numbers(x))
         if new := [name for name in given if name not in self.columns]:
-            count = len(self.columns) + len(new)
-            self.rows = self.rows.widened(count) if self.rows else Rows(count, self.capacity, self.when_full)
+            first = np.array([given[name] for name in new])
+            fresh = Rows(len(new), self.capacity, self.when_full, self.holes)
+            self.rows = self.rows.widened(first) if self.rows else fresh
             self.columns |= {name: len(self.columns) + i for i, name in enumerate(new)}
         if self.rows:
             self.rows.learn(self.row(given), None if value is None else [value])
@@ -117,7 +122,7 @@ class SQHNDetector(_Estimator, base.AnomalyDetector):
     """
 
     def __init__(self, capacity: int = 1000, when_full: WhenFull = "average") -> None:
-        self._features = _Features(capacity, when_full)
+        self._features = _Features(capacity, when_full, holes=False)
         self.capacity, self.when_full = capacity, when_full
 
     def learn_one(self, x: Sample) -> None:
@@ -126,16 +131,15 @@ class SQHNDetector(_Estimator, base.AnomalyDetector):
 
     def score_one(self, x: Sample) -> float:
         """How unlike all that was learned it is; 0 where there is nothing to compare."""
-        row = self._features.row(x)
-        there = ~np.isnan(row[0])
-        if not there.any():
+        row, rows = self._features.row(x), self._features.rows
+        if rows is None or np.isnan(row).all():
             return 0.0
-        match: float = self.memory.recognize(np.where(there, row[0], 0), observed=there).score
+        match: float = rows.memory.recognize(rows.whole(row)[0]).score
         return 1.0 - match
 
 
 class SQHNImputer(_Estimator, base.Transformer):
-    """Missing values, None or NaN, from the samples most like a sample, among those that have them.
+    """Missing values from the samples most like a sample, among those that have them: None, NaN, or not there.
 
     Parameters
     ----------
@@ -174,16 +178,16 @@ class SQHNImputer(_Estimator, base.Transformer):
         self._features.learn(x)
 
     def transform_one(self, x: Sample) -> dict[Hashable, Any]:
-        """The same with what is missing filled in; a feature of which nothing was ever seen stays None."""
-        there = {name for name, _ in _numbers(x)}
-        if len(there) == len(x) or self._features.rows is None:
+        """All features that were ever learned, and what is given as it is; what nobody ever saw is 0."""
+        there, columns = dict(_numbers(x)), self._features.columns
+        missing = [name for name in {**x, **columns} if name not in there]
+        if not missing:
             return dict(x)
-        filled = self._features.rows.filled(self._features.row(x), self.n_neighbors, self.weights)[0]
-        columns = self._features.columns
-        return {
-            name: value if name in there else float(filled[columns[name]]) if name in columns else None
-            for name, value in x.items()
-        }
+        filled: Any = {}
+        if self._features.rows is not None:
+            row = self._features.rows.filled(self._features.row(x), self.n_neighbors, self.weights)[0]
+            filled = {name: float(row[column]) for name, column in columns.items()}
+        return {**x, **{name: filled.get(name, 0.0) for name in missing}}
 
 
 class SQHNClassifier(_Estimator, base.Classifier):

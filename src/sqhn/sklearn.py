@@ -1,7 +1,8 @@
 """A memory as estimators of scikit-learn (extra `sklearn`): outliers, missing values, classes.
 
 Each is a memory of one level for rows of a table, learned once from top to bottom, in `fit` at once or in `partial_fit`
-batch by batch: the result is the same. Missing values are NaN, in what is learned and in what is asked.
+batch by batch: the result is the same (but for rounding where two neurons are equally far). Missing values are NaN, in
+what is learned and in what is asked.
 
 **Scale.** Rows are compared by their differences as they are, a column as much as any other. What is stored cannot be
 rescaled later, so scale first, and the same for all that comes: put a `StandardScaler` (or a `RobustScaler`, where
@@ -16,13 +17,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.checks import is_real
+from sqhn.door import LARGEST
 from sqhn.tables import Floats, Rows, Weights, WhenFull, as_rows, check_neighbors
 
 try:
@@ -52,13 +55,41 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
     def _rows(self, X: Any, *, first: bool = False, y: Any = "no_validation") -> Any:
         """Checked rows, and y where it is asked for; first: they say which columns there are."""
         numbers = [np.float64, np.float32]
-        return validate_data(self, as_rows(X), y, reset=first, dtype=numbers, ensure_all_finite="allow-nan")
+        checked = validate_data(self, as_rows(X), y, reset=first, dtype=numbers, ensure_all_finite="allow-nan")
+        rows = checked[0] if isinstance(checked, tuple) else checked
+        if (far := np.abs(rows) > LARGEST).any():
+            i, j = np.argwhere(far)[0].tolist()
+            raise ValueError(
+                f"the value at {i, j} of an array of shape {rows.shape} is {rows[i, j]}: beyond +-{LARGEST:g}"
+            )
+        return checked
 
     def _begun(self) -> bool:
         return hasattr(self, "rows_")
 
-    def _memory(self, first: bool) -> Rows:
-        return Rows(self.n_features_in_, self.capacity, self.when_full) if first else self.rows_
+    def _memory(self, first: bool, holes: bool = True) -> Rows:
+        """A new memory, or the one there is, which must still be what the settings say."""
+        if first:
+            return Rows(self.n_features_in_, self.capacity, self.when_full, holes)
+        (made,) = self.rows_.memory.levels
+        if (made.capacity, made.when_full) != (self.capacity, self.when_full):
+            raise ValueError(
+                f"the memory was made with capacity={made.capacity} and when_full={made.when_full!r}; for "
+                f"{self.capacity!r} and {self.when_full!r} it must be fitted anew"
+            )
+        rows: Rows = self.rows_
+        return rows
+
+    @contextmanager
+    def _or_as_before(self) -> Iterator[None]:
+        """What fails leaves the estimator as it was."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     @property
     def memory_(self) -> Any:
@@ -75,7 +106,9 @@ class SQHNDetector(OutlierMixin, _Estimator):  # type: ignore[misc]
     contamination: the share of rows like those learned that are called outliers. The threshold, `offset_`, is found
         from the scores that rows had just before they were learned: stored rows match themselves, so theirs would say
         nothing. Only the latest count, half of all rows but no more than `capacity` or, if that is less, 1,000: when
-        the first came, little was known.
+        the first came, little was known. Fewer than 1 / `contamination` rows cannot say it: then it is their lowest.
+
+    What is missing in a row is taken for the mean of its column so far.
 
     Rows that were learned are known: `predict` does not call them outliers, unless they were averaged or replaced. In a
     stream, ask first and learn then: `predict`, `partial_fit`. For the outliers within a batch there is `fit_predict`,
@@ -112,7 +145,7 @@ class SQHNDetector(OutlierMixin, _Estimator):  # type: ignore[misc]
         Where a row was averaged with others, by what came of that.
         """
         self._learn(X, first=True)
-        found = self.memory_.recall(*self._seen(self._whole(X)), k=min(2, len(self.memory_)))
+        found = self.memory_.recall(self.rows_.whole(self._some(X)), k=min(2, len(self.memory_)))
         own = self.memory_.counts[found.index[:, 0]] == 1
         scores = np.where(own, found.score[:, -1], found.score[:, 0])
         many = round(self.contamination * len(scores))
@@ -121,40 +154,40 @@ class SQHNDetector(OutlierMixin, _Estimator):  # type: ignore[misc]
     def _learn(self, X: Any, first: bool) -> Self:
         if not is_real(self.contamination) or not 0 < self.contamination <= 0.5:
             raise ValueError(f"contamination must be a number above 0, at most 0.5; got {self.contamination!r}")
-        rows = self._whole(X, first)
-        memory = self._memory(first)
-        written = memory.learn(rows)
+        with self._or_as_before():
+            rows = self._some(X, first)
+            memory = self._memory(first, holes=False)
+            written = memory.learn(rows)
         assert written is not None
         before = np.zeros(0) if first else self.scores_
         scores = np.concatenate([before, written.score[np.isfinite(written.score)]])  # the very first has none
         self.rows_, self.scores_ = memory, scores[-max(self.capacity, LATEST) :]
-        self.offset_ = self._threshold(self.scores_[-max(1, self.memory_.step // 2) :])
+        self.offset_ = self._threshold()
         return self
 
-    def _threshold(self, scores: Floats) -> float:
-        """The k-th lowest: of one more like them, the chance to be below it is at most k of one more."""
-        if not len(scores):
-            return 0.0  # one row says nothing about others
-        k = max(1, math.floor(self.contamination * (len(scores) + 1)))
-        return float(np.partition(scores, k - 1)[k - 1])
+    def _threshold(self) -> float:
+        """The k-th lowest of the latest n scores: the chance of the next to be below it is at most k / (n + 1).
 
-    def _whole(self, X: Any, first: bool = False) -> Floats:
+        Of half of all, or of more if that is what one in so many takes.
+        """
+        many = min(len(self.scores_), max(self.memory_.step // 2, math.ceil(1 / self.contamination)))
+        if not many:
+            return 0.0  # one row says nothing about others
+        k = max(1, math.floor(self.contamination * (many + 1)))
+        return float(np.partition(self.scores_[-many:], k - 1)[k - 1])
+
+    def _some(self, X: Any, first: bool = False) -> Floats:
+        """Checked rows, of which something is there."""
         rows: Floats = self._rows(X, first=first)
         if (blank := np.isnan(rows).all(axis=1)).any():
             row = int(blank.argmax())
             raise ValueError(f"row {row} of an array of shape {rows.shape} has no value: nothing can be said of it")
         return rows
 
-    @staticmethod
-    def _seen(rows: Floats) -> tuple[Floats, Any]:
-        """Rows as a memory wants them, and which of their values are there; None for all."""
-        there = ~np.isnan(rows)
-        return np.where(there, rows, 0), None if there.all() else there
-
     def score_samples(self, X: Any) -> Floats:
         """How well each row matches what it is most like: the higher, the more normal."""
         check_is_fitted(self, "rows_")
-        scores: Floats = self.memory_.recognize(*self._seen(self._whole(X))).score
+        scores: Floats = self.memory_.recognize(self.rows_.whole(self._some(X))).score
         return scores
 
     def decision_function(self, X: Any) -> Floats:
@@ -218,15 +251,17 @@ class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Neighbors):  # type: 
 
     def _learn(self, X: Any, first: bool) -> Self:
         self._check()
-        rows = self._rows(X, first=first)
-        memory = self._memory(first)
-        memory.learn(rows)
+        with self._or_as_before():
+            rows = self._rows(X, first=first)
+            memory = self._memory(first)
+            memory.learn(rows)
         self.rows_ = memory
         return self
 
     def transform(self, X: Any) -> Floats:
         """Fill in what is missing."""
         check_is_fitted(self, "rows_")
+        self._check()
         rows = self._rows(X)
         filled = self.rows_.filled(rows, self.n_neighbors, self.weights)
         if (left := np.isnan(filled).any(axis=0)).any():
@@ -283,17 +318,18 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
 
     def _learn(self, X: Any, y: Any, classes: Sequence[Any] | NDArray[Any] | None, first: bool) -> Self:
         self._check()
-        rows, y = self._rows(X, first=first, y=y)
-        check_classification_targets(y)
-        named = np.unique(y if classes is None else np.asarray(classes)) if first or classes is not None else None
-        if not first and named is not None and not np.array_equal(named, self.classes_):
-            raise ValueError(f"classes={named.tolist()} are not those of the first call, {self.classes_.tolist()}")
-        known = self.classes_ if named is None or not first else named
-        if (strange := ~np.isin(y, known)).any():
-            raise ValueError(f"y has {y[strange].tolist()[0]!r}, which is not among the classes {known.tolist()}")
-        code = np.searchsorted(known, y)
-        memory = self._memory(first)
-        memory.learn(rows, code.tolist())
+        with self._or_as_before():
+            rows, y = self._rows(X, first=first, y=y)
+            check_classification_targets(y)
+            named = np.unique(y if classes is None else np.asarray(classes)) if first or classes is not None else None
+            if not first and named is not None and not np.array_equal(named, self.classes_):
+                raise ValueError(f"classes={named.tolist()} are not those of the first call, {self.classes_.tolist()}")
+            known = self.classes_ if named is None or not first else named
+            if (strange := ~np.isin(y, known)).any():
+                raise ValueError(f"y has {y[strange].tolist()[0]!r}, which is not among the classes {known.tolist()}")
+            code = np.searchsorted(known, y)
+            memory = self._memory(first)
+            memory.learn(rows, code.tolist())
         count = np.bincount(code, minlength=len(known))
         self.rows_, self.classes_ = memory, known
         self.class_count_ = count if first else self.class_count_ + count
@@ -302,6 +338,7 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Floats:
         """The share of votes for each class, in the order of `classes_`; of a row without values, that of all rows."""
         check_is_fitted(self, "rows_")
+        self._check()
         votes = self.rows_.votes(self._rows(X), self.n_neighbors, self.weights, len(self.classes_))
         votes = np.where(votes.any(axis=1, keepdims=True), votes, self.class_count_)
         shares: Floats = votes / votes.sum(axis=1, keepdims=True)
