@@ -92,6 +92,15 @@ def test_a_dead_channel() -> None:
     assert error < mean / 4
 
 
+def test_recall_from_damage(tmp_path: Path) -> None:
+    found = ran("recall_from_damage", str(tmp_path / "picture.png"))
+    page = (EXAMPLES.parent / "docs" / "evidence.md").read_text()
+    for name, row in found.items():
+        assert f"| {name} | {' | '.join(f'{share:.2f}' for share in row.values())} |" in page
+    assert found["mean"]["one level, evidence"] > 0.95 > 0.75 > found["mean"]["three levels"]
+    assert Image.open(tmp_path / "picture.png").size[0] > 1000
+
+
 def test_which_settings() -> None:
     page = (EXAMPLES.parent / "docs" / "settings.md").read_text()
     assert [table for table in ran("which_settings") if table not in page] == []

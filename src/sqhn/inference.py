@@ -8,12 +8,16 @@ nothing of it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Patches, PatternBank, Sent, Support
+from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Patches, PatternBank, Sent, Shown, Support
 from sqhn.checks import check_word
+from sqhn.evidence import WHOLE, chance, pyramid
 from sqhn.level import TIE
+from sqhn.patches import Tiling
 
 __all__ = [
     "INFERENCES",
@@ -22,6 +26,7 @@ __all__ = [
     "MEMORIZING",
     "RECOGNITION",
     "Carrier",
+    "Evidence",
     "Exact",
     "Inference",
     "Message",
@@ -103,8 +108,8 @@ class Inference(Protocol):
     def at(self, bank: Any, message: Message, support: Support) -> Array:
         """The values, at a bank of either kind, of the neurons that a parent expects."""
 
-    def blend(self, blend: float) -> float:
-        """The weight of those values against the parent's probabilities; with 1, no node listens to its parent."""
+    def blend(self, blend: float) -> float | None:
+        """The weight of those values against the parent's probabilities; None: no node listens to its parent."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +142,8 @@ class Paper:
     def at(self, bank: Any, message: Message, support: Support) -> Array:
         return bank.at(message.evidence, support)
 
-    def blend(self, blend: float) -> float:
-        return blend if self.feedback else 1.0
+    def blend(self, blend: float) -> float | None:
+        return blend if self.feedback and blend < 1 else None
 
 
 @dataclass(frozen=True)
@@ -168,12 +173,79 @@ class Exact:
         return 0.5
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """Which stored thing each block shows, if it shows any (`sqhn.evidence`); the memory node adds it all up.
+
+    blocks: for one level, the sides of the blocks of every scale along the leading axes, from the finest up; each must
+        divide the next. None: as `sqhn.evidence.pyramid` has them for the shape of a sample. In a tree the blocks are
+        what its nodes see.
+
+    Scores are nats. In one level an average that matches the whole sample best has a start (`sqhn.evidence.chance`).
+    """
+
+    blocks: tuple[tuple[int, ...], ...] | None = None
+    samples: int = 16
+
+    def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
+        if not bank.top:
+            return self.message(bank, bank.shown(patches))
+        scales, t = self.scales(bank.tiling.shape), bank.device.count(0, patches.x.shape[1])
+        A, match = bank.shown_at(patches, scales), bank.best(patches)[0][0]
+        looks = 2 * sum(WHOLE if one.nodes == 1 else one.nodes for one in scales)
+        start = A + 0.0
+        start[0, t, match] += (bank.neurons.c[0, match] > 1) * chance(looks)
+        k, _ = bank.device.first_best(start) if count is None else bank.device.ranking(start, count)
+        return Message(k, A[0, t if count is None else t[:, None], k[0]][None], A)
+
+    @staticmethod
+    def message(bank: Bank, found: Shown) -> Message:
+        """Below the memory node: only what a parent expects counts on the way down, if it expects anything."""
+        k, _ = bank.device.first_best(found.A)
+        return Message(k, bank.device.full(k.shape, -math.inf), found)
+
+    def scales(self, shape: tuple[int, ...]) -> list[Tiling]:
+        """The blocks of a sample, scale by scale."""
+        sides = self.blocks or pyramid(shape)
+        whole = shape[: len(sides[-1])]
+        for finer, coarser in pairwise((*sides, whole)):
+            if len(finer) != len(whole) or any(b % a for a, b in zip(finer, coarser)):
+                raise ValueError(
+                    f"blocks={self.blocks} do not fit samples of shape {shape}: each must divide the next, and the "
+                    f"last be {whole}, the whole"
+                )
+        if sides[-1] != whole:
+            raise ValueError(f"the last of blocks={self.blocks} must be {whole}, the whole of samples of shape {shape}")
+        return [Tiling(shape, one) for one in sides]
+
+    def up(self, bank: CodeBank, below: Message, count: int | None = None) -> Message:
+        found = bank.shown(below.evidence, WHOLE if bank.nodes == 1 else 1.0)
+        if bank.nodes > 1:
+            return self.message(bank, found)
+        best = bank.device.first_best(found.A) if count is None else bank.device.ranking(found.A, count)
+        return Message(*best, found)
+
+    def score(self, root: Message, terms: int) -> Array:  # noqa: ARG002
+        return root.value[0]
+
+    def at(self, bank: Any, message: Message, support: Support) -> Array:
+        return bank.device.pick(message.evidence.A, support) + bank.device.log(support.probability)
+
+    def blend(self, blend: float) -> float:  # noqa: ARG002
+        return 1.0
+
+
 LEARNING, MEMORIZING, KNOWING = Learning(), Memorizing(), Paper(aware=True)
 RECOGNITION: dict[str, Inference] = {
     "argmax": Paper(propagation="argmax", aware=True),
     "max": Paper(aware=True),
 }
-INFERENCES: dict[str, Inference] = {"paper": Paper(), "feedforward": Paper(feedback=False), "exact": Exact()}
+INFERENCES: dict[str, Inference] = {
+    "paper": Paper(),
+    "feedforward": Paper(feedback=False),
+    "exact": Exact(),
+    "evidence": Evidence(),
+}
 
 
 def by_name(inference: str | Inference) -> Inference:

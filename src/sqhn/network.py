@@ -125,8 +125,7 @@ class SQHN:
 
     def _begin(self) -> None:
         first, *above = self._tilings
-        seen = first.kernel + first.shape[len(first.kernel) :]
-        self._patterns = self._device.patterns(first.nodes, seen, self.levels[0], self.options, top=not above)
+        self._patterns = self._device.patterns(first, self.levels[0], self.options, top=not above)
         self._codes = [
             self._device.codes(tiling.children(), level, self.options, tiling is above[-1], below.capacity)
             for tiling, level, below in zip(above, self.levels[1:], self.levels)
@@ -444,7 +443,7 @@ class SQHN:
     def _down(self, messages: list[Message], rule: Inference) -> list[Array]:
         """Down from the memory node: the value of every node, level by level."""
         blend = rule.blend(self.options.blend)
-        if blend == 1:
+        if blend is None:
             return [message.k for message in messages]
         k = [messages[-1].k]
         for parent, bank, message in zip(reversed(self._codes), self.banks[-2::-1], messages[-2::-1]):

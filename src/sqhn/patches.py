@@ -47,6 +47,16 @@ class Tiling:
         """Values that one node sees."""
         return math.prod(self.shape) // self.nodes
 
+    @property
+    def patch(self) -> tuple[int, ...]:
+        """The shape of what one node sees."""
+        return self.kernel + self.shape[len(self.kernel) :]
+
+    @property
+    def channels(self) -> int:
+        """Values of each place along the axes that are cut."""
+        return math.prod(self.shape[len(self.kernel) :])
+
     def split(self, x: Any) -> Any:
         """`(batch, *shape)` to `(nodes, batch, size)`, nodes in row-major order of the grid; contiguous."""
         if self.nodes == 1:

@@ -15,9 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from sqhn.banks.rule import AVERAGED, BECAME, KEPT, REPLACED
 from sqhn.checks import check_words
+from sqhn.evidence import WHOLE as WHOLE_SAMPLE
+from sqhn.evidence import chance, pyramid
+from sqhn.evidence import evidence as block_evidence
 from sqhn.level import TIE, Level, Options
 from sqhn.memory import Recalled, Recognized, Written
-from sqhn.patches import plan
+from sqhn.patches import Tiling, plan
 
 if TYPE_CHECKING:
     from sqhn.network import SQHN
@@ -473,11 +476,13 @@ class ReferenceSQHN:
     ) -> Codes:
         """The value of every node, level by level; that of the memory node may be given as `root`.
 
-        rule: "feedforward" (argmax of every h), "paper" (up and down, `sweeps` times: 2.5, 2.7) or "exact" (2.8).
-            With blend 1 no node listens to its parent, and the first two are the same.
+        rule: "feedforward" (argmax of every h), "paper" (up and down, `sweeps` times: 2.5, 2.7), "exact" (2.8) or
+            "evidence". With blend 1 no node listens to its parent, and the first two are the same.
         """
         if rule == "exact":
             return self.exact(x, observed, root)[0]
+        if rule == "evidence":
+            return self.shown(x, observed, root)[0]
         u, seen = self.up(x, observed), self.seen(observed)
         k = [np.array([winner(un) for un in level]) for level in u]
         k[-1][0] = k[-1][0] if root is None else root
@@ -518,6 +523,113 @@ class ReferenceSQHN:
                 for j in range(level[n].grown):
                     u[number][n][j] += (self.expectation(number, n, q, j) + u[number - 1][child]).max()
         return u
+
+    # -- evidence ------------------------------------------------------------------------------------------------
+
+    def evidence(self, x: ArrayLike, observed: ArrayLike | None = None) -> list[list[Vector]]:
+        """A of every node: the evidence, in nats, that its block shows what each of its neurons has stored.
+
+        One level: over the blocks of a pyramid. A tree: its nodes are the blocks; a node hears its children, of whom it
+        expects values with the probabilities of its columns, and adds what its own block says while every neuron is a
+        single sample. Only of living neurons; others are minus infinity.
+        """
+        centre = self.options.centre
+        given = np.asarray(x).astype(np.float64) - centre
+        seen = np.ones(self.input_shape, bool) if observed is None else np.asarray(observed)
+        if len(self.levels) == 1:
+            return [[self.pyramid_evidence(given, seen)]]
+        pixels = (-1, self.tilings[0].channels)  # of a patch
+        xs = [one.reshape(pixels) for one in self.patches(given)]
+        masks = [one.reshape(pixels) for one in self.patches(seen)]
+        stored = [
+            (node.m[: node.grown].astype(np.float64) - centre).reshape(node.grown, *pixels) for node in self.levels[0]
+        ]
+        single = [True] * len(stored)
+        A = [[self.of_living(node, one, m, mask) for node, one, m, mask in zip(self.levels[0], xs, stored, masks)]]
+        for number, level in enumerate(self.levels[1:], start=1):
+            A.append([np.where(node.free[: max(1, node.grown)], -np.inf, 0.0) for node in level])
+            for n, q, child in self.families(number):
+                for v in range(level[n].grown):
+                    p = self.expectation(number, n, q, v)
+                    if p.any():  # it has heard of this child
+                        A[number][n][v] += np.log(p @ np.exp(A[number - 1][child]))
+            blank = np.zeros(xs[0].shape)
+            xs, masks = (
+                [np.concatenate([one[c] for c in below]) for below in self.children[number]] for one in (xs, masks)
+            )
+            single = [
+                all(single[child] for child in below) and bool((node.c[: node.grown] <= 1).all())
+                for node, below in zip(level, self.children[number])
+            ]
+            stored = [
+                np.array([self.column(number, n, v, stored, blank) for v in range(node.grown * single[n])])
+                for n, node in enumerate(level)
+            ]
+            weight = WHOLE_SAMPLE if number == len(self.levels) - 1 else 1.0
+            for n, node in enumerate(level):
+                if len(stored[n]):
+                    A[number][n] += weight * self.of_living(node, xs[n], stored[n], masks[n])
+        return A
+
+    @staticmethod
+    def of_living(node: Node, x: Vector, m: Vector, seen: NDArray[np.bool_]) -> Vector:
+        """The evidence of a block for a node's neurons; minus infinity for those that were forgotten."""
+        if not node.grown:
+            return np.zeros(1)
+        living = ~node.free[: node.grown]
+        found = np.full(node.grown, -np.inf)
+        found[living] = block_evidence(x, m[living], seen)
+        return found
+
+    def column(self, number: int, n: int, v: int, below: list[Vector], blank: Vector) -> Vector:
+        """What a neuron that is a single sample has stored in its node's block, less the centre."""
+        parts = []
+        for q, child in enumerate(self.children[number][n]):
+            p = self.expectation(number, n, q, v)
+            parts.append(below[child][winner(p)] if p.any() else blank)
+        return np.concatenate(parts)
+
+    def pyramid_evidence(self, x: Vector, seen: NDArray[np.bool_]) -> Vector:
+        """Of one level: the sum over the blocks of all scales; the whole sample counts more."""
+        node, shape, total = self.root, self.input_shape, np.zeros(self.root.grown)
+        m = (node.m[: node.grown].astype(np.float64) - self.options.centre).reshape(-1, *shape)
+        for tiling in self.scales():
+            pixels = (-1, tiling.channels)
+            for one, stored, mask in zip(*(tiling.split(array) for array in (x[None], m, seen[None]))):
+                found = self.of_living(node, one.reshape(pixels), stored.reshape(len(m), *pixels), mask.reshape(pixels))
+                total += (WHOLE_SAMPLE if tiling.nodes == 1 else 1.0) * found
+        return total
+
+    def scales(self) -> list[Tiling]:
+        """Of one level: the blocks of every scale."""
+        return [Tiling(self.input_shape, kernel) for kernel in pyramid(self.input_shape)]
+
+    def preferred(self, x: ArrayLike, observed: ArrayLike | None, A: Vector) -> Vector:
+        """The evidence for the memory node's neurons by which they are chosen.
+
+        In one level, an average that matches the whole sample best has a start: what blocks give by chance.
+        """
+        j = winner(self.up(x, observed)[-1][0])
+        if len(self.levels) > 1 or self.root.c[j] <= 1:
+            return A
+        looks = 2 * sum(WHOLE_SAMPLE if tiling.nodes == 1 else tiling.nodes for tiling in self.scales())
+        return A + np.where(np.arange(len(A)) == j, chance(looks), 0.0)
+
+    def shown(self, x: ArrayLike, observed: ArrayLike | None = None, root: int | None = None) -> tuple[Codes, float]:
+        """The values of all nodes by evidence, and the evidence for the memory node's, whose value may be given.
+
+        On the way down a child takes the value for which there is most, from below and from its parent.
+        """
+        A = self.evidence(x, observed)
+        k = [np.array([winner(one) for one in level]) for level in A]
+        k[-1][0] = winner(self.preferred(x, observed, A[-1][0])) if root is None else root
+        for number in range(len(self.levels) - 1, 0, -1):
+            for n, q, child in self.families(number):
+                p = self.expectation(number, n, q, k[number][n])
+                if p.any():
+                    with np.errstate(divide="ignore"):
+                        k[number - 1][child] = winner(np.log(p) + A[number - 1][child])
+        return k, float(A[-1][0][k[-1][0]])
 
     def random(self, rng: np.random.Generator) -> Codes:
         """A value for every node, uniform over its grown neurons."""
@@ -561,10 +673,13 @@ class ReferenceSQHN:
     def recall(
         self, x: ArrayLike, observed: ArrayLike | None = None, inference: str = "paper", root: int | None = None
     ) -> Recalled:
-        """The completed sample (2.5), the memory node's value and its activity (its energy with "exact")."""
+        """The completed sample (2.5), the memory node's value and its activity ("exact": energy; "evidence": nats)."""
         k = self.infer(x, observed, inference, root=root)
         index = int(k[-1][0])
-        score = self.exact(x, observed, root)[1] if inference == "exact" else float(self.up(x, observed)[-1][0][index])
+        if inference in ("exact", "evidence"):
+            score = (self.exact if inference == "exact" else self.shown)(x, observed, root)[1]
+        else:
+            score = float(self.up(x, observed)[-1][0][index])
         picture, known = self.picture(k, np.ones(self.input_shape, bool) if observed is None else np.asarray(observed))
         return Recalled(picture, index, score, known=known)
 
@@ -590,8 +705,11 @@ class ReferenceSQHN:
         self, x: ArrayLike, count: int, observed: ArrayLike | None = None, inference: str = "paper"
     ) -> list[Recalled]:
         """What the memory node's best values recall, each with its own way down, best first."""
-        u = self.max_sum(x, observed) if inference == "exact" else self.up(x, observed)
-        return [self.recall(x, observed, inference, j) for j in ranking(u[-1][0], count)]
+        rules = {"exact": self.max_sum, "evidence": self.evidence}
+        u = rules.get(inference, self.up)(x, observed)[-1][0]
+        if inference == "evidence":
+            u = self.preferred(x, observed, u)
+        return [self.recall(x, observed, inference, j) for j in ranking(u, count)]
 
     def prototypes(self) -> NDArray[Any]:
         """What each neuron of the memory node recalls by itself: each child's most expected value, all the way down."""

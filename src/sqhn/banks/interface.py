@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.level import Level, Options
+from sqhn.patches import Tiling
 
 __all__ = [
     "Array",
@@ -29,6 +30,7 @@ __all__ = [
     "Patches",
     "PatternBank",
     "Sent",
+    "Shown",
     "State",
     "Support",
 ]
@@ -79,6 +81,21 @@ class Sent(NamedTuple):
     def fields(self) -> tuple[Array, ...]:
         """Those that are always there."""
         return self[:4]
+
+
+class Shown(NamedTuple):
+    """The evidence (`sqhn.evidence`) for the neurons of a level: A (nodes, batch, neurons), in nats.
+
+    Minus infinity where there is no neuron; 0 for the one that a node without any has. question, stored: the sums over
+    the blocks of nodes, of what was asked and of what their neurons have stored, for those whose neurons are all
+    single samples (nodes,); masked: not all was observed.
+    """
+
+    A: Array
+    question: tuple[Array, ...]
+    stored: tuple[Array, ...]
+    single: Array
+    masked: bool
 
 
 class Support(NamedTuple):
@@ -157,7 +174,13 @@ class Bank(Protocol):
 
 
 class PatternBank(Bank, Protocol):
-    """Level 1: neurons are prototypes, and an activity is the similarity of a patch and a prototype."""
+    """Level 1: neurons are prototypes, and an activity is the similarity of a patch and a prototype.
+
+    tiling: how patches are cut out of samples; top: nobody is above it.
+    """
+
+    tiling: Tiling
+    top: bool
 
     def reserve(self, more: int) -> None:
         """Make room for what `more` samples may grow; where learning may run out of memory."""
@@ -185,6 +208,12 @@ class PatternBank(Bank, Protocol):
 
         A node that has none is as one that has one, and that is silent.
         """
+
+    def shown(self, evidence: Patches) -> Shown:
+        """The evidence for neurons, each node's patch being a block."""
+
+    def shown_at(self, evidence: Patches, scales: Sequence[Tiling]) -> Array:
+        """The evidence for the neurons of one level over blocks of all scales: (1, batch, neurons)."""
 
     def at(self, evidence: Patches, support: Support) -> Array:
         """The similarities of the neurons that a parent expects."""
@@ -223,6 +252,9 @@ class CodeBank(Bank, Protocol):
     def at(self, evidence: Codes, support: Support) -> Array:
         """The activities of the neurons that a parent expects."""
 
+    def shown(self, below: Shown, weight: float) -> Shown:
+        """The evidence for neurons from that of their children, and of their own blocks, so many times."""
+
     def max_sum(self, u: Array) -> Array:
         """The best sum that each neuron can reach with its children; u (child nodes, batch, values)."""
 
@@ -248,8 +280,8 @@ class Device(Protocol):
     chunk: int  # how many samples to learn at once, if there is memory for it
     breadth: int  # how many times as many samples as on a CPU to answer at once
 
-    def patterns(self, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool) -> PatternBank:
-        """A bank for level 1; top: nobody is above it."""
+    def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> PatternBank:
+        """A bank for level 1, whose nodes see the patches of a tiling; top: nobody is above it."""
 
     def codes(self, children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int) -> CodeBank:
         """A bank for a level above; children (nodes, children each) below its nodes, which may have `values` each."""
@@ -269,6 +301,9 @@ class Device(Protocol):
 
     def pick(self, u: Array, support: Support) -> Array:
         """The values of the neurons that a parent expects."""
+
+    def log(self, array: Array) -> Array:
+        """Logarithms."""
 
     def values(self, samples: Array) -> Array:
         """Samples as float32; uint8 is read as /255."""

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.banks.cpu.evidence import above
 from sqhn.banks.cpu.kernels import counts as kernels
 from sqhn.banks.cpu.neurons import Neurons, enlarge, outcomes
 from sqhn.banks.cpu.threads import split_range
-from sqhn.banks.interface import Codes, Device, Sent, State, Support
+from sqhn.banks.interface import Codes, Device, Sent, Shown, State, Support
 from sqhn.banks.rule import rules
 from sqhn.banks.saved import check_counts, heard_of
 from sqhn.level import Level, Options
@@ -134,6 +135,9 @@ class Counts:
             self.lists, self.neurons.kept, self.holes, out,
         )  # fmt: skip
         return out
+
+    def shown(self, below: Shown, weight: float) -> Shown:
+        return above(self, below, weight)
 
     def support(self, j: NDArray[np.int32]) -> Support:
         start = np.zeros(self.children.size * j.shape[1] + 1, np.int64)

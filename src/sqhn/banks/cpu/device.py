@@ -16,6 +16,7 @@ from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Support
 from sqhn.door import as_floats, as_numpy, is_tensor
 from sqhn.level import TIE, Level, Options
+from sqhn.patches import Tiling
 
 __all__ = ["Cpu"]
 
@@ -31,8 +32,8 @@ class Cpu:
     chunk = 256
     breadth = 1
 
-    def patterns(self, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool) -> Prototypes:
-        return Prototypes(self, nodes, shape, level, options, top)
+    def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> Prototypes:
+        return Prototypes(self, tiling, level, options, top)
 
     def codes(
         self,
@@ -72,6 +73,7 @@ class Cpu:
         return values
 
     values = staticmethod(as_floats)
+    log = staticmethod(np.log)
 
     @staticmethod
     def bring(array: NDArray[Any]) -> NDArray[Any]:

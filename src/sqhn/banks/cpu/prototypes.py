@@ -6,22 +6,24 @@ Small and large nodes differ in how samples meet their neurons; both end in the 
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.banks.cpu.evidence import of_patches, of_pyramid
 from sqhn.banks.cpu.kernels import prototypes as kernels
 from sqhn.banks.cpu.large import LargeNodes
 from sqhn.banks.cpu.neurons import Neurons, enlarge, outcomes
 from sqhn.banks.cpu.ranking import ranking
 from sqhn.banks.cpu.small import SmallNodes
 from sqhn.banks.cpu.threads import split_range
-from sqhn.banks.interface import Device, Patches, Sent, State, Support
+from sqhn.banks.interface import Device, Patches, Sent, Shown, State, Support
 from sqhn.banks.rule import rules
 from sqhn.banks.saved import check_prototypes
 from sqhn.level import Level, Options
+from sqhn.patches import Tiling
 
 __all__ = ["Prototypes"]
 
@@ -30,12 +32,12 @@ NOTHING = np.ones((1, 1, 1), bool)
 
 
 class Prototypes:
-    """Prototype vectors of `nodes` nodes that each see `shape` values."""
+    """Prototype vectors of nodes that each see a patch of a tiling."""
 
-    def __init__(
-        self, device: Device, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool
-    ) -> None:
-        self.device, self.nodes, self.size, self.level = device, nodes, math.prod(shape), level
+    def __init__(self, device: Device, tiling: Tiling, level: Level, options: Options, top: bool) -> None:
+        nodes = tiling.nodes
+        self.device, self.nodes, self.size, self.level = device, nodes, tiling.size, level
+        self.tiling, self.top = tiling, top
         self.centre, self.rules = options.centre, tuple(rules(level, options, top))
         self.measure = options.centre, True if options.euclidean else None
         self.neurons = Neurons(nodes, level)
@@ -44,7 +46,7 @@ class Prototypes:
         self.inv = np.zeros((nodes, 0), np.float32)
         self.known: NDArray[np.int32] | None = None  # how often each value was seen, once one was not
         self.way: SmallNodes | LargeNodes = (
-            SmallNodes() if self.size <= SMALL else LargeNodes(nodes, shape, options.centre)
+            SmallNodes() if self.size <= SMALL else LargeNodes(nodes, tiling.patch, options.centre)
         )
 
     @property
@@ -157,6 +159,12 @@ class Prototypes:
             self.neurons.kept, self.measure, s,
         )  # fmt: skip
         return s
+
+    def shown(self, evidence: Patches) -> Shown:
+        return of_patches(self, evidence)
+
+    def shown_at(self, evidence: Patches, scales: Sequence[Tiling]) -> NDArray[np.float64]:
+        return of_pyramid(self, evidence, scales)
 
     def at(self, evidence: Patches, support: Support) -> NDArray[np.float64]:
         s = np.empty(len(support.value))

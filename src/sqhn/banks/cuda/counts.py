@@ -24,9 +24,10 @@ from torch import Tensor
 
 from sqhn.banks.cuda.arrays import enlarge, power, spare, together
 from sqhn.banks.cuda.device import Cuda, owners
+from sqhn.banks.cuda.evidence import above
 from sqhn.banks.cuda.kernels import counts as kernels
 from sqhn.banks.cuda.neurons import Neurons
-from sqhn.banks.interface import Codes, Sent, State, Support
+from sqhn.banks.interface import Codes, Sent, Shown, State, Support
 from sqhn.banks.rule import OVERWRITE, rules
 from sqhn.banks.saved import check_counts, heard_of
 from sqhn.level import TIE, Level, Options
@@ -403,6 +404,10 @@ class Counts:
         overlap = (strengths * counts).sum(1)
         squares = self.squares_of(v, None, self.neurons.most)[n, t, j] if self.heard_only else self.S[n, j]
         return self.normalize(overlap, squares, strengths.square().sum(1).sqrt())
+
+    def shown(self, below: Shown, weight: float) -> Shown:
+        """The evidence for neurons from that of their children, and of their own blocks."""
+        return above(self, below, weight)
 
     def max_sum(self, u: Tensor) -> Tensor:
         """The best sum each neuron can reach with its children; u (child nodes, batch, values)."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sqhn.banks.interface import Support
 from sqhn.door import is_tensor
 from sqhn.level import TIE, Level, Options
+from sqhn.patches import Tiling
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,10 +99,10 @@ class Cuda:
         finally:
             caller.wait_stream(self.queue)
 
-    def patterns(self, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool) -> Prototypes:
+    def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> Prototypes:
         from sqhn.banks.cuda.prototypes import Prototypes
 
-        return Prototypes(self, nodes, shape, level, options, top)
+        return Prototypes(self, tiling, level, options, top)
 
     def codes(self, children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int) -> Counts:
         from sqhn.banks.cuda.counts import Counts
@@ -144,6 +145,10 @@ class Cuda:
     def pick(u: Tensor, support: Support) -> Tensor:
         values: Tensor = u.reshape(-1, u.shape[2])[owners(support), support.value.long()]
         return values
+
+    @staticmethod
+    def log(array: Tensor) -> Tensor:
+        return array.log()
 
     def values(self, samples: Any) -> Tensor:
         """Samples as float32; uint8 is read as /255."""

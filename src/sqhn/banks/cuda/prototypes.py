@@ -9,6 +9,7 @@ prototypes to count how often each value was seen, once one was not.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,15 @@ from torch import Tensor
 from sqhn.banks import bounds
 from sqhn.banks.cuda.arrays import enlarge, exact_products, full_precision, power, spare, together
 from sqhn.banks.cuda.device import Cuda
+from sqhn.banks.cuda.evidence import of_patches, of_pyramid
 from sqhn.banks.cuda.kernels import plain
 from sqhn.banks.cuda.kernels import prototypes as kernels
 from sqhn.banks.cuda.neurons import Neurons
-from sqhn.banks.interface import Patches, Sent, State, Support
+from sqhn.banks.interface import Patches, Sent, Shown, State, Support
 from sqhn.banks.rule import KEPT, rules
 from sqhn.banks.saved import check_prototypes
 from sqhn.level import Level, Options
+from sqhn.patches import Tiling
 
 __all__ = ["Prototypes"]
 
@@ -41,13 +44,13 @@ PLAIN = 256  # values per node up to which float32 products are near enough
 
 
 class Prototypes:
-    """Prototype vectors of `nodes` nodes that each see `shape` values."""
+    """Prototype vectors of nodes that each see a patch of a tiling."""
 
-    def __init__(
-        self, device: Cuda, nodes: int, shape: tuple[int, ...], level: Level, options: Options, top: bool
-    ) -> None:
+    def __init__(self, device: Cuda, tiling: Tiling, level: Level, options: Options, top: bool) -> None:
+        nodes = tiling.nodes
         self.device, self.place, self.level = device, device.place, level
-        self.nodes, self.size, self.centre = nodes, math.prod(shape), options.centre
+        self.nodes, self.size, self.centre = nodes, tiling.size, options.centre
+        self.tiling, self.top = tiling, top
         self.euclidean = options.euclidean
         self.rules = rules(level, options, top)
         self.neurons = Neurons(nodes, level, self.place)
@@ -371,6 +374,14 @@ class Prototypes:
         cosine = torch.where(both > 0, torch.bmm(y, u.mT) / torch.where(both > 0, both, 1.0), (own == length).double())
         s = centre + (1 - centre) * cosine
         return s if seen is None else torch.where(seen.any(2, keepdim=True), s, 0.0)
+
+    def shown(self, evidence: Patches) -> Shown:
+        """The evidence for neurons, each node's patch being a block."""
+        return of_patches(self, evidence)
+
+    def shown_at(self, evidence: Patches, scales: Sequence[Tiling]) -> Tensor:
+        """The evidence for the neurons of one level over blocks of all scales."""
+        return of_pyramid(self, evidence, scales)
 
     def at(self, evidence: Patches, support: Support) -> Tensor:
         """The similarity of the neurons that a parent expects."""

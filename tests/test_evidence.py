@@ -1,0 +1,297 @@
+"""Recall by evidence: the rule against plain arithmetic, the fast paths against the reference, what it is for."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from sqhn import SQHN, Level
+from sqhn.data import photos
+from sqhn.evidence import FLOOR, LENGTH, ODDS, WHOLE, chance, evidence, pyramid
+from sqhn.inference import Evidence
+from sqhn.reference import ReferenceSQHN
+
+NEAR = 1e-6
+"""Nats, and share of a score: so close are fast paths to the reference; what differs less may be ranked either way."""
+
+
+# -- a block -----------------------------------------------------------------------------------------------------------
+
+
+def plain(x: Any, m: Any) -> list[float]:
+    """The rule as it is written down, number by number; all is seen, d is small."""
+    pixels, channels = x.shape
+
+    def likelihoods(x: Any, m: Any, d: int) -> list[float]:
+        found = []
+        for one in m:
+            cosine = float((x * one).sum()) / (
+                math.sqrt(float((x**2).sum())) * math.sqrt(float((one**2).sum())) + LENGTH
+            )
+            found.append((1 - max(0.0, cosine) ** 2 + FLOOR) ** (-d / 2))
+        return found
+
+    def told(L: list[float], flat: float) -> list[float]:
+        N = len(L)
+        return [math.log(1 + N * (one / (sum(L) + N * flat + N)) / ODDS) for one in L]
+
+    d = pixels * channels
+    left = float(((x - x.mean(axis=0)) ** 2).sum()) / float((x**2).sum())
+    flat = (left + FLOOR) ** (-d / 2) * pixels ** (-channels / 2)
+    first = told(likelihoods(x, m, d), flat)
+    centred = likelihoods(x - x.mean(axis=0), m - m.mean(axis=1, keepdims=True), d - channels)
+    return [a + b for a, b in zip(first, told(centred, 0.0))]
+
+
+@given(st.integers(0, 10**6), st.integers(2, 6), st.integers(1, 3), st.integers(1, 5))
+@settings(deadline=None, max_examples=60)
+def test_a_block_says_what_the_rule_says(seed: int, pixels: int, channels: int, many: int) -> None:
+    rng = np.random.default_rng(seed)
+    m = rng.uniform(-0.5, 0.5, (many, pixels, channels))
+    x = m[0] + rng.normal(0, rng.choice([0.01, 0.3]), m[0].shape)
+    np.testing.assert_allclose(evidence(x, m, np.ones(x.shape, bool)), plain(x, m), rtol=1e-9, atol=1e-12)
+
+
+def test_values_that_were_not_seen_are_as_if_they_were_not_there() -> None:
+    rng = np.random.default_rng(0)
+    x, m = rng.uniform(-0.5, 0.5, (6, 2)), rng.uniform(-0.5, 0.5, (4, 6, 2))
+    seen = np.ones((6, 2), bool)
+    seen[3:] = False
+    np.testing.assert_allclose(evidence(x, m, seen), evidence(x[:3], m[:, :3], seen[:3]))
+    seen[:, 1] = False  # a whole channel
+    np.testing.assert_allclose(evidence(x, m, seen), evidence(x[:3, :1], m[:, :3, :1], seen[:3, :1]))
+    assert not evidence(x, m, np.zeros((6, 2), bool)).any()
+
+
+def test_neither_strength_nor_brightness_matters_and_no_block_says_more_than_it_may() -> None:
+    rng = np.random.default_rng(1)
+    m = rng.uniform(-0.5, 0.5, (50, 16, 3))
+    all_of_it = np.ones((16, 3), bool)
+    clean = evidence(m[7], m, all_of_it)
+    assert clean.argmax() == 7
+    assert clean.max() <= 2 * math.log1p(len(m) / ODDS)
+    np.testing.assert_allclose(evidence(0.3 * m[7], m, all_of_it), clean, atol=1e-2)
+    darker = evidence(m[7] - 0.4, m, all_of_it)  # one look of two is enough
+    assert darker[7] > 0.9 * math.log1p(len(m) / ODDS)
+
+
+def test_a_flat_block_is_rather_flat_than_anything_stored() -> None:
+    m = np.full((20, 16, 3), 0.3) + np.random.default_rng(2).normal(0, 0.1, (20, 16, 3))
+    m[4] = -0.5  # a black thing
+    assert evidence(np.full((16, 3), -0.5), m, np.ones((16, 3), bool)).max() < 0.5
+
+
+# -- blocks of a sample ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(32, 32, 3), (28, 28), (64, 48, 3), (200, 6), (12,), (29, 31), (7, 7), (16, 16, 16)])
+def test_every_scale_divides_the_next_and_the_last_is_all(shape: tuple[int, ...]) -> None:
+    sides = pyramid(shape)
+    assert sides[-1] == shape[: len(sides[-1])]
+    for finer, coarser in itertools.pairwise(sides):
+        assert all(b % a == 0 for a, b in zip(finer, coarser))
+        assert finer != coarser
+
+
+@pytest.mark.parametrize(
+    ("blocks", "words"),
+    [
+        (((3, 3), (16, 16)), "divide the next"),
+        (((4, 4), (8, 8)), "must be \\(16, 16\\)"),
+        (((4,), (16, 16)), "do not fit"),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused(blocks: Any, words: str) -> None:
+    memory = SQHN((16, 16, 3), capacity=5)
+    memory.learn(np.random.default_rng(0).random((3, 16, 16, 3)))
+    with pytest.raises(ValueError, match=words):
+        memory.recall(np.zeros((16, 16, 3)), inference=Evidence(blocks=blocks))
+
+
+# -- fast paths --------------------------------------------------------------------------------------------------------
+
+
+def pictures(count: int, side: int = 16) -> NDArray[np.float32]:
+    return np.ascontiguousarray(photos(32)[:count, ::2, ::2].astype(np.float32) / np.float32(255))[:, :side, :side]
+
+
+def assert_as_the_reference(memory: SQHN, x: NDArray[np.float32], observed: Any = None, k: int = 3) -> None:
+    reference = ReferenceSQHN.of(memory)
+    found = memory.recall(x, observed, inference="evidence")
+    best = memory.recall(x, observed, inference="evidence", k=min(k, len(memory)))
+    for i, sample in enumerate(x):
+        mask = None if observed is None else observed[i]
+        expected = reference.recall(sample, mask, "evidence")
+        assert found.score[i] == pytest.approx(expected.score, rel=NEAR, abs=NEAR)
+        if found.index[i] == expected.index:
+            np.testing.assert_array_equal(found.x[i], expected.x)
+        ranked = reference.recall_best(sample, best.index.shape[1], mask, "evidence")
+        np.testing.assert_allclose(best.score[i], [one.score for one in ranked], rtol=NEAR, atol=NEAR)
+        scores = np.sort(reference.preferred(sample, mask, reference.evidence(sample, mask)[-1][0]))[::-1]
+        if (-np.diff(scores[: len(ranked) + 1]) > 10 * NEAR * max(1, abs(scores[0]))).all():
+            assert found.index[i] == expected.index
+            assert best.index[i].tolist() == [one.index for one in ranked]
+
+
+TREES = {
+    "one level": [Level(capacity=12)],
+    "one level, past capacity": [Level(capacity=5)],
+    "three levels": [Level(2, 12), Level(4, 12), Level(capacity=12)],
+    "two levels": [Level(4, 12), Level(capacity=12)],
+    "past capacity": [Level(4, 5), Level(2, 5), Level(capacity=5)],
+    "only below": [Level(4, 5), Level(2, 12), Level(capacity=12)],
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_the_same_as_the_reference(name: str) -> None:
+    rng = np.random.default_rng(0)
+    x = pictures(14)
+    memory = SQHN(x.shape[1:], TREES[name])
+    memory.learn(x[:10])
+    asked = np.clip(x[:4] + rng.normal(0, 0.3, x[:4].shape), 0, 1).astype(np.float32)
+    asked[2, :10], asked[3] = 0, x[3]
+    observed = rng.random(asked.shape) < 0.5
+    observed[1, :8] = False
+    for mask in (None, observed):
+        assert_as_the_reference(memory, asked, mask)
+    memory.forget(3 if len(memory) > 3 else 0)
+    assert_as_the_reference(memory, asked, observed)
+    half = np.ones((2, *x.shape[1:]), bool)
+    half[:, :8] = False
+    memory.learn(x[10:12], observed=half)
+    assert_as_the_reference(memory, asked)
+
+
+SHAPES = {
+    "signal": ((24, 3), [Level((4,), 9), Level(capacity=9)]),
+    "signal, one level": ((24, 3), [Level(capacity=9)]),
+    "vector": ((10,), [Level(capacity=9)]),
+    "volume": ((4, 4, 4), [Level((2, 2, 2), 9), Level(capacity=9)]),
+    "gray": ((8, 12), [Level(2, 9), Level(capacity=9)]),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("similarity", ["shifted_cosine", "cosine", "euclidean"])
+def test_any_shape_and_similarity(name: str, similarity: Any) -> None:
+    shape, levels = SHAPES[name]
+    rng = np.random.default_rng(3)
+    x = rng.random((12, *shape), np.float32)
+    memory = SQHN(shape, levels, similarity=similarity)
+    memory.learn(x)
+    asked = (x[:4] + rng.normal(0, 0.2, x[:4].shape)).astype(np.float32)
+    assert_as_the_reference(memory, asked)
+    assert_as_the_reference(memory, asked, rng.random(asked.shape) < 0.6)
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["faint", "flat", "black", "huge", "opposite", "copies"]))
+@settings(deadline=None, max_examples=40)
+def test_odd_samples_have_finite_scores_that_the_reference_has_too(seed: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.random((6, 8, 8), np.float32)
+    odd: dict[str, Any] = {
+        "faint": 0.5 + 1e-6 * x[1:3], "flat": 0.7, "black": 0.0, "huge": 1e12 * x[1:3], "opposite": 1 - x[3:5],
+        "copies": x[3:5],
+    }  # fmt: skip
+    x[1:3] = odd[kind]
+    for levels in ([Level(capacity=4)], [Level(2, 4), Level(capacity=4)]):
+        memory = SQHN((8, 8), levels)
+        memory.learn(x)
+        found = memory.recall(x, inference="evidence")
+        assert np.isfinite(found.score).all()
+        reference = ReferenceSQHN.of(memory)
+        for i, one in enumerate(x):
+            A = reference.evidence(one)[-1][0]
+            assert found.score[i] == pytest.approx(A[found.index[i]], rel=1e-4, abs=1e-4)
+            assert reference.preferred(one, None, A)[found.index[i]] == pytest.approx(
+                reference.preferred(one, None, A).max(), rel=1e-4, abs=1e-4
+            )
+
+
+def test_below_capacity_a_tree_is_one_level_with_its_levels_as_scales() -> None:
+    x = pictures(10)
+    tree, flat = SQHN((16, 16, 3), TREES["three levels"]), SQHN((16, 16, 3), capacity=12)
+    for memory in (tree, flat):
+        memory.learn(x)
+    asked = np.clip(x + np.random.default_rng(0).normal(0, 0.4, x.shape), 0, 1).astype(np.float32)
+    asked[:3, 4:, 4:] = 0.2
+    one, other = (
+        tree.recall(asked, inference="evidence"),
+        flat.recall(asked, inference=Evidence(blocks=((2, 2), (8, 8), (16, 16)))),
+    )
+    np.testing.assert_array_equal(one.index, other.index)
+    np.testing.assert_allclose(one.score, other.score, rtol=1e-9)
+    np.testing.assert_array_equal(one.x, other.x)
+
+
+def test_what_a_node_hears_is_the_sum_over_all_values_of_its_children() -> None:
+    x = np.random.default_rng(4).random((30, 8), np.float32)
+    memory = SQHN((8,), [Level((4,), 3), Level(capacity=3)])
+    memory.learn(x)
+    reference = ReferenceSQHN.of(memory)
+    A = reference.evidence(x[0])
+    assert (reference.root.c[:3] > 1).all()
+    for v in range(3):
+        columns = [reference.expectation(1, 0, q, v) for q in range(2)]
+        every = sum(
+            columns[0][a] * columns[1][b] * math.exp(A[0][0][a] + A[0][1][b]) for a in range(3) for b in range(3)
+        )
+        assert A[1][0][v] == pytest.approx(math.log(every))
+
+
+# -- what it is for ----------------------------------------------------------------------------------------------------
+
+
+def plenty_to_see() -> NDArray[np.float32]:
+    every = photos(32).astype(np.float32) / np.float32(255)
+    return np.asarray(every[every.std(axis=(1, 2, 3)) > 0.15])
+
+
+def damaged(x: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+    rng = np.random.default_rng(0)
+    covered: dict[str, Any] = {name: x.copy() for name in ("black", "color", "noise")}
+    fills: dict[str, Any] = {"black": 0, "color": [0.9, 0.1, 0.3], "noise": rng.random((len(x), 24, 24, 3))}
+    for name, fill in fills.items():
+        covered[name][:, 4:28, 4:28] = fill
+    return covered | {"dark": x / 2, "noisy": np.clip(x + rng.normal(0, 0.5, x.shape), 0, 1).astype(np.float32)}
+
+
+@pytest.mark.parametrize("levels", [[Level(capacity=60)], [Level(2, 60), Level(4, 60), Level(capacity=60)]])
+def test_recall_from_damage_that_nobody_announced(levels: list[Level]) -> None:
+    x = plenty_to_see()[:60]
+    memory = SQHN((32, 32, 3), levels)
+    memory.learn(x)
+    right = {
+        rule: [np.mean(memory.recall(one[:20], inference=rule).index == np.arange(20)) for one in damaged(x).values()]
+        for rule in ("paper", "evidence")
+    }
+    assert min(right["evidence"]) > 0.9
+    assert min(right["paper"]) < 0.5
+
+
+def test_averages_are_still_found_from_themselves() -> None:
+    x = np.random.default_rng(0).permutation(plenty_to_see())[:180]
+    memory = SQHN((32, 32, 3), capacity=60)
+    memory.learn(x)
+    assert (memory.counts > 1).sum() > 25
+    agreed = memory.recall(x[:100], inference="evidence").index == memory.recall(x[:100]).index
+    assert agreed.mean() > 0.95  # .89 without a start
+    assert chance(2 * (256 + 16 + WHOLE)) == pytest.approx(552 * math.log(1.05))
+
+
+def test_asking_changes_nothing_and_energy_takes_it_too() -> None:
+    x = pictures(8)
+    memory = SQHN((16, 16, 3), TREES["two levels"])
+    memory.learn(x)
+    before = memory.step, memory.prototypes
+    assert memory.energy(x, inference="evidence") == pytest.approx(memory.energy(x))
+    assert memory.step == before[0]
+    np.testing.assert_array_equal(memory.prototypes, before[1])
