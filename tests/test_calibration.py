@@ -153,7 +153,7 @@ def test_what_was_set_before_is_back_after_a_reset(rho: float | None, tmp_path: 
     before = memory.rho
     memory.learn(x[:50])
     for kind in ("new", "old"):
-        memory.calibrate(**{kind: x[:100]}, error=0.1)
+        memory.calibrate(**{kind: x[:100]}, error=0.1)  # type: ignore[arg-type]
     memory.save(tmp_path / "m")
     for one in (memory, SQHN.load(tmp_path / "m")):
         assert one.rho != before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -295,3 +296,56 @@ def test_asking_changes_nothing_and_energy_takes_it_too() -> None:
     assert memory.energy(x, inference="evidence") == pytest.approx(memory.energy(x))
     assert memory.step == before[0]
     np.testing.assert_array_equal(memory.prototypes, before[1])
+
+
+# -- old or new --------------------------------------------------------------------------------------------------------
+
+
+def covered(x: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
+    """A third of the area behind a rectangle somewhere, of some color."""
+    rng, x = np.random.default_rng(seed), x.copy()
+    for one in x:
+        i, j = rng.integers(0, 14, 2)
+        one[i : i + 18, j : j + 18] = rng.random(3)
+    return x
+
+
+def auc(old: Any, new: Any) -> float:
+    return float(np.mean(np.asarray(old)[:, None] > np.asarray(new)))
+
+
+@pytest.mark.parametrize("levels", [[Level(capacity=150)], [Level(4, 150), Level(capacity=150)]])
+def test_old_is_told_from_new_behind_rectangles(levels: list[Level], tmp_path: Path) -> None:
+    x = np.random.default_rng(1).permutation(plenty_to_see())
+    memory = SQHN((32, 32, 3), levels)
+    memory.learn(x[:150])
+    with pytest.raises(ValueError, match="calibrate"):
+        memory.recognize(x[0], inference="evidence")
+    threshold = memory.calibrate(new=covered(x[150:400], 0), error=0.05, inference="evidence")
+    old, new = covered(x[:100], 1), covered(x[400:700], 2)
+    judged = [memory.recognize(some, inference="evidence") for some in (old, new)]
+    assert judged[0].threshold[0] == threshold
+    assert judged[0].old.mean() > 0.9
+    assert judged[1].old.mean() < 0.05 + 4 * math.sqrt(0.05 * 0.95 * (1 / 250 + 1 / 300))
+    assert auc(judged[0].score, judged[1].score) > 0.97
+    if len(levels) == 1:
+        assert auc(memory.recognize(old).score, memory.recognize(new).score) < 0.9
+    assert judged[0].score[3] == memory.recall(old[3], inference="evidence").score
+    memory.save(tmp_path / "m")
+    again = SQHN.load(tmp_path / "m").recognize(new, inference="evidence")
+    np.testing.assert_array_equal(again.old, judged[1].old)
+    assert memory.rho in (0.99999, 0.999)  # which is another thing
+
+
+def test_an_old_threshold_is_warned_of() -> None:
+    x = pictures(60)
+    memory = SQHN((16, 16, 3), capacity=60)
+    memory.learn(x[:10])
+    memory.calibrate(old=x[:10], error=0.2, inference="evidence")
+    assert memory.recognize(x[0], inference="evidence").old
+    memory.learn(x[10:])
+    with pytest.warns(UserWarning, match="the threshold of evidence was calibrated at step 10"):
+        memory.recognize(x[0], inference="evidence")
+    memory.reset()
+    with pytest.raises(ValueError, match="inference must be one of"):
+        memory.recognize(x[0], inference="exact")  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ __all__ = ["Calibration", "tolerance"]
 class Calibration(NamedTuple):
     """How a tolerance was found: from new or old samples, for which share of errors, how many, and at which step.
 
-    before: the one that the user had set.
+    before: the tolerance that the user had set. threshold: of evidence, if that is what was found.
     """
 
     kind: Literal["new", "old"]
@@ -30,11 +30,13 @@ class Calibration(NamedTuple):
     samples: int
     step: int
     before: float | None = None
+    threshold: float | None = None
 
     def __str__(self) -> str:
+        what = "rho" if self.threshold is None else "the threshold of evidence"
         wrong = "old" if self.kind == "new" else "new"
         return (
-            f"rho was calibrated at step {self.step:,} so that at most {self.error:g} of {self.kind} samples are "
+            f"{what} was calibrated at step {self.step:,} so that at most {self.error:g} of {self.kind} samples are "
             f"called {wrong}, for the memory"
         )
 

@@ -74,6 +74,8 @@ def parts(memory: SQHN) -> tuple[Header, Tensors]:
         tensors["values"] = memory._values.state()
     if memory.calibration:
         header["calibration"] = memory.calibration._asdict()
+    if memory._shown:
+        header["evidence"] = memory._shown._asdict()
     return header, tensors
 
 

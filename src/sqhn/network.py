@@ -23,7 +23,7 @@ from sqhn.banks.devices import device_of
 from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Patches, Sent
 from sqhn.banks.rule import AVERAGED, BECAME, KEPT, REPLACED
 from sqhn.calibration import Calibration, tolerance
-from sqhn.checks import as_shape, check_count, is_whole
+from sqhn.checks import as_shape, check_count, check_word, is_whole
 from sqhn.door import answers, as_samples, parts, together
 from sqhn.feeding import Fed, feed
 from sqhn.inference import (
@@ -51,6 +51,9 @@ Texts = list[str | None]  # what was said about samples (`values`)
 Part = Literal["all", "below", "root"]
 """Which levels learn: all, those below the memory node, or it alone."""
 
+JUDGING = ("paper", "evidence")
+"""Rules by which old is told from new."""
+
 OWN = {
     "_input_shape",
     "_levels",
@@ -64,6 +67,7 @@ OWN = {
     "_codes",
     "_values",
     "_calibration",
+    "_shown",
 }
 """The attributes of a memory; others are a subclass's."""
 
@@ -132,6 +136,7 @@ class SQHN:
         ]
         self._values = Values()
         self._calibration: Calibration | None = None
+        self._shown: Calibration | None = None  # the same for recognition by evidence
 
     def reset(self) -> None:
         """Forget everything; a tolerance that was calibrated goes as well, and the one before is back."""
@@ -602,16 +607,24 @@ class SQHN:
             done.append((total / many,))
         return together(done, self._device.concatenate)
 
-    def recognize(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recognized:
+    def recognize(
+        self, x: ArrayLike, observed: ArrayLike | None = None, *, inference: Literal["paper", "evidence"] = "paper"
+    ) -> Recognized:
         """Was this sample learned before? Old iff the memory node's best match reaches rho times its mean activity.
 
         observed: as in `recall`: whether what was seen of it was learned.
+        inference: "evidence": old iff what it shows of something stored, in nats, reaches what `calibrate` has found:
+            for samples that are damaged.
         """
+        check_word("inference", inference, JUDGING)
         samples, single, seen = self._part_samples(x, observed)
-        if self._calibration and self._calibration.long_past(self.step):
-            late = f"{self._calibration} as it was: {self.step:,} samples are learned by now, calibrate again"
+        made, judge = (
+            (self._calibration, self._recognize) if inference == "paper" else (self._shown, self._recognize_shown)
+        )
+        if made and made.long_past(self.step):
+            late = f"{made} as it was: {self.step:,} samples are learned by now, calibrate again"
             warnings.warn(late, stacklevel=2)
-        return Recognized(*self._answers(x, single, *self._read(self._recognize, samples, seen)))
+        return Recognized(*self._answers(x, single, *self._read(judge, samples, seen)))
 
     def _recognize(self, samples: Array, seen: Array) -> tuple[Array, Array, Array]:
         if len(self):
@@ -620,6 +633,22 @@ class SQHN:
         else:
             score, threshold = (self._device.full((len(samples),), value) for value in (-math.inf, self.rho))
         return score >= threshold - TIE, score, threshold
+
+    def _recognize_shown(self, samples: Array, seen: Array) -> tuple[Array, Array, Array]:
+        if self._shown is None or self._shown.threshold is None:
+            raise ValueError(
+                'recognize(x, inference="evidence") needs a threshold: calibrate(new=x, inference="evidence") finds '
+                "one, from samples that were not learned, damaged as those will be that are to be judged"
+            )
+        score = self._evidence(samples, seen) if len(self) else self._device.full((len(samples),), -math.inf)
+        threshold = self._device.full((len(samples),), self._shown.threshold)
+        return score >= threshold - TIE, score, threshold
+
+    def _evidence(self, samples: Array, seen: Array) -> Array:
+        """How much what samples show speaks for something stored."""
+        rule = INFERENCES["evidence"]
+        done = [(rule.score(messages[-1], self._terms),) for _, messages in self._ask(samples, seen, rule)]
+        return together(done, self._device.concatenate)[0]
 
     def _matches(self, samples: Array, seen: Array = None) -> tuple[Array, ...]:
         """How well the memory node's winners match, and how well they do on the mean."""
@@ -636,6 +665,7 @@ class SQHN:
         old: ArrayLike | None = None,
         error: float = 0.01,
         observed: ArrayLike | None = None,
+        inference: Literal["paper", "evidence"] = "paper",
     ) -> float:
         """Set `rho` by samples, and return it; it is saved, and `calibration` says how it was made.
 
@@ -643,6 +673,7 @@ class SQHN:
         old: samples that were learned, as they are met again, noisy or not: at most a share `error` of others like them
             will be called new.
         observed: as in `recognize`.
+        inference: "evidence": not rho, but the threshold of `recognize(x, inference="evidence")`, in nats.
 
         Either promise is for the memory as it is; `recognize` warns when it has learned as many samples again.
         """
@@ -650,10 +681,12 @@ class SQHN:
         x = old if new is None else new
         if x is None or (kind == "new" and old is not None):
             raise ValueError("calibrate takes samples that were not learned, new=x, or samples that were, old=x")
+        check_word("inference", inference, JUDGING)
         samples, single, seen = self._part_samples(x, observed)
         if single:
             raise ValueError(f"calibrate needs many samples, of shape (n, {self._shape_text()}); got one")
-        return self._write(self._calibrate, samples, seen, kind, error)
+        find = self._calibrate if inference == "paper" else self._calibrate_shown
+        return self._write(find, samples, seen, kind, error)
 
     def _calibrate(self, samples: Array, seen: Array, kind: Literal["new", "old"], error: float) -> float:
         score, mean = (self._device.give(field, None) for field in self._matches(samples, seen))
@@ -662,6 +695,12 @@ class SQHN:
         made = Calibration(kind, float(error), len(samples), self.step, before)
         self._set_options(replace(self._options, rho=rho), made)
         return rho
+
+    def _calibrate_shown(self, samples: Array, seen: Array, kind: Literal["new", "old"], error: float) -> float:
+        score = self._device.give(self._evidence(samples, seen), None)
+        threshold = tolerance(score, np.ones(len(score)), kind, error)
+        self._shown = Calibration(kind, float(error), len(samples), self.step, threshold=threshold)
+        return threshold
 
     @property
     def calibration(self) -> Calibration | None:
@@ -791,6 +830,8 @@ class SQHN:
             self._values.restore(values, self._of_neurons("c"))
         if calibration := header.get("calibration"):
             self._calibration = Calibration(**calibration)
+        if shown := header.get("evidence"):
+            self._shown = Calibration(**shown)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickles and copies: the memory in one state, and what a subclass has besides."""
