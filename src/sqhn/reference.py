@@ -674,12 +674,12 @@ class ReferenceSQHN:
         self, x: ArrayLike, observed: ArrayLike | None = None, inference: str = "paper", root: int | None = None
     ) -> Recalled:
         """The completed sample (2.5), the memory node's value and its activity ("exact": energy; "evidence": nats)."""
-        k = self.infer(x, observed, inference, root=root)
-        index = int(k[-1][0])
         if inference in ("exact", "evidence"):
-            score = (self.exact if inference == "exact" else self.shown)(x, observed, root)[1]
+            k, score = (self.exact if inference == "exact" else self.shown)(x, observed, root)
         else:
-            score = float(self.up(x, observed)[-1][0][index])
+            k = self.infer(x, observed, inference, root=root)
+            score = float(self.up(x, observed)[-1][0][int(k[-1][0])])
+        index = int(k[-1][0])
         picture, known = self.picture(k, np.ones(self.input_shape, bool) if observed is None else np.asarray(observed))
         return Recalled(picture, index, score, known=known)
 
