@@ -138,7 +138,23 @@ class SQHNDetector(_Estimator, base.AnomalyDetector):
         return 1.0 - match
 
 
-class SQHNImputer(_Estimator, base.Transformer):
+class _Neighbors(_Estimator):
+    """What asks for the neurons most like a sample."""
+
+    def __init__(
+        self,
+        capacity: int = 1000,
+        n_neighbors: int = 10,
+        weights: Weights = "distance",
+        when_full: WhenFull = "average",
+    ) -> None:
+        check_neighbors(n_neighbors, weights)
+        self._features = _Features(capacity, when_full)
+        self._counts: dict[Hashable, int] = {}  # of classes, where there are any
+        self.capacity, self.n_neighbors, self.weights, self.when_full = capacity, n_neighbors, weights, when_full
+
+
+class SQHNImputer(_Neighbors, base.Transformer):
     """Missing values from the samples most like a sample, among those that have them: None, NaN, or not there.
 
     Parameters
@@ -162,17 +178,6 @@ class SQHNImputer(_Estimator, base.Transformer):
     {'heat': 80, 'power': 5.0}
     """
 
-    def __init__(
-        self,
-        capacity: int = 1000,
-        n_neighbors: int = 10,
-        weights: Weights = "distance",
-        when_full: WhenFull = "average",
-    ) -> None:
-        check_neighbors(n_neighbors, weights)
-        self._features = _Features(capacity, when_full)
-        self.capacity, self.n_neighbors, self.weights, self.when_full = capacity, n_neighbors, weights, when_full
-
     def learn_one(self, x: Sample) -> None:
         """Learn a sample, with its holes."""
         self._features.learn(x)
@@ -190,7 +195,7 @@ class SQHNImputer(_Estimator, base.Transformer):
         return {**x, **{name: filled.get(name, 0.0) for name in missing}}
 
 
-class SQHNClassifier(_Estimator, base.Classifier):
+class SQHNClassifier(_Neighbors, base.Classifier):
     """Classes by the neurons most like a sample: each sample that they were learned from votes for its class.
 
     Parameters
@@ -211,18 +216,6 @@ class SQHNClassifier(_Estimator, base.Classifier):
     >>> classifier.predict_one({"heat": 80})
     'busy'
     """
-
-    def __init__(
-        self,
-        capacity: int = 1000,
-        n_neighbors: int = 10,
-        weights: Weights = "distance",
-        when_full: WhenFull = "average",
-    ) -> None:
-        check_neighbors(n_neighbors, weights)
-        self._features = _Features(capacity, when_full)
-        self._counts: dict[Hashable, int] = {}
-        self.capacity, self.n_neighbors, self.weights, self.when_full = capacity, n_neighbors, weights, when_full
 
     @property
     def _multiclass(self) -> bool:

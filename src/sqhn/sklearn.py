@@ -202,8 +202,18 @@ class SQHNDetector(OutlierMixin, _Estimator):  # type: ignore[misc]
 class _Neighbors(_Estimator):
     """What asks for the neurons most like a row."""
 
-    n_neighbors: int
-    weights: Weights
+    def __init__(
+        self,
+        capacity: int = 10_000,
+        *,
+        n_neighbors: int = 10,
+        weights: Weights = "distance",
+        when_full: WhenFull = "average",
+    ) -> None:
+        self.capacity = capacity
+        self.n_neighbors = n_neighbors
+        self.weights = weights
+        self.when_full = when_full
 
     def _check(self) -> None:
         check_neighbors(self.n_neighbors, self.weights)
@@ -227,19 +237,6 @@ class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Neighbors):  # type: 
     array([[0., 0., 1.],
            [9., 9., 2.]])
     """
-
-    def __init__(
-        self,
-        capacity: int = 10_000,
-        *,
-        n_neighbors: int = 10,
-        weights: Weights = "distance",
-        when_full: WhenFull = "average",
-    ) -> None:
-        self.capacity = capacity
-        self.n_neighbors = n_neighbors
-        self.weights = weights
-        self.when_full = when_full
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Forget everything and learn rows."""
@@ -285,19 +282,6 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
     >>> classifier.predict([[1, 0], [6, np.nan]]).tolist()
     ['near', 'far']
     """
-
-    def __init__(
-        self,
-        capacity: int = 10_000,
-        *,
-        n_neighbors: int = 10,
-        weights: Weights = "distance",
-        when_full: WhenFull = "average",
-    ) -> None:
-        self.capacity = capacity
-        self.n_neighbors = n_neighbors
-        self.weights = weights
-        self.when_full = when_full
 
     classes_: NDArray[Any]
     class_count_: NDArray[np.int64]
