@@ -162,7 +162,7 @@ def test_without_holes_what_is_missing_is_the_mean_so_far() -> None:
 
 
 def test_rows_that_differ_are_kept_apart_however_many_there_are() -> None:
-    x = np.linspace(0, 1, 3000)[:, None]
+    x = np.linspace(0, 0.05, 3000)[:, None]
     rows = Rows(1, 3000, "average")
     rows.learn(x)
     rows.learn(x)  # what comes again takes no other neuron

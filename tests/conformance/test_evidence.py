@@ -217,6 +217,16 @@ def test_odd_samples_have_finite_scores_that_the_reference_has_too(seed: int, ki
             )
 
 
+def test_the_whole_sample_counts_four_times() -> None:
+    x = np.random.default_rng(5).random((6, 10), np.float32)
+    memory = SQHN((10,), capacity=6)
+    memory.learn(x)
+    stored, asked = x.astype(np.float64)[:, :, None] - 0.5, x[2].astype(np.float64)[:, None] - 0.4
+    block = evidence(asked, stored, np.ones((10, 1), bool))
+    found = memory.recall(asked[:, 0] + 0.5, inference="evidence", k=6)
+    np.testing.assert_allclose(found.score, 4 * block[found.index], rtol=1e-5)
+
+
 def test_below_capacity_a_tree_is_one_level_with_its_levels_as_scales() -> None:
     x = pictures(10)
     tree, flat = SQHN((16, 16, 3), TREES["three levels"]), SQHN((16, 16, 3), capacity=12)
