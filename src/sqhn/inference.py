@@ -36,6 +36,14 @@ __all__ = [
 
 Found = TypeVar("Found")
 
+MOST, ROOM = 256, 8_000_000
+"""So many samples at once, and so many neurons in all of them where a rule keeps something for each."""
+
+
+def at_once(neurons: int) -> int:
+    """How many samples meet so many neurons at once."""
+    return max(1, min(MOST, ROOM // max(1, neurons)))
+
 
 class Carrier(Protocol[Found]):
     """What happens at each level on the way up."""
@@ -89,9 +97,8 @@ class Message(NamedTuple):
 class Inference(Protocol):
     """One way to recall: a carrier of messages, what they leave for the way down, and their weight there."""
 
-    @property
-    def samples(self) -> int:
-        """How many samples to handle at once."""
+    def samples(self, neurons: int) -> int:
+        """How many samples to handle at once, on a CPU, in a memory of so many neurons."""
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
         """The message of level 1.
@@ -124,7 +131,9 @@ class Paper:
     feedback: bool = True
     propagation: Literal["max", "argmax"] = "max"
     aware: bool = False
-    samples: int = 256
+
+    def samples(self, neurons: int) -> int:  # noqa: ARG002
+        return MOST
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
         heard = patches.seen.any(axis=2) if self.aware and patches.seen is not None else None
@@ -150,7 +159,8 @@ class Paper:
 class Exact:
     """Max-sum: each neuron sends the best energy reachable below it, so the result is the maximum of the energy."""
 
-    samples: int = 16
+    def samples(self, neurons: int) -> int:
+        return at_once(neurons)
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
         return self.message(bank, bank.activity(patches), count)
@@ -185,7 +195,9 @@ class Evidence:
     """
 
     blocks: tuple[tuple[int, ...], ...] | None = None
-    samples: int = 16
+
+    def samples(self, neurons: int) -> int:
+        return at_once(neurons)
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
         if not bank.top:

@@ -258,6 +258,23 @@ def test_what_a_node_hears_is_the_sum_over_all_values_of_its_children() -> None:
         assert A[1][0][v] == pytest.approx(math.log(every))
 
 
+@pytest.mark.parametrize("levels", [[Level(capacity=6)], [Level(4, 6), Level(capacity=6)]])
+def test_a_question_knows_what_was_learned_since_the_last_one(levels: list[Level]) -> None:
+    x = pictures(12)
+    memory = SQHN((16, 16, 3), levels)
+    changes: list[Any] = [
+        lambda: memory.memorize(x[:3]),
+        lambda: memory.learn(x[3:6]),
+        lambda: memory.learn(x[6:9], hold=True),
+        lambda: memory.forget(1),
+        lambda: memory.learn(x[9:]),
+    ]
+    for change in changes:
+        change()
+        assert_as_the_reference(memory, x[:4])
+        assert_as_the_reference(memory, x[8:10])
+
+
 # -- what it is for ----------------------------------------------------------------------------------------------------
 
 

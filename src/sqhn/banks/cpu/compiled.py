@@ -16,7 +16,7 @@ from numba.core import config as numba_config
 
 config: Any = numba_config  # its settings are attributes that nobody declared
 
-__all__ = ["compiled", "fused", "inlined", "numbers", "summing"]
+__all__ = ["compiled", "fused", "inlined", "loop", "numbers", "summing"]
 
 
 def folder_of(package: Path) -> str:
@@ -29,6 +29,7 @@ def folder_of(package: Path) -> str:
     return str(Path(config.CACHE_DIR or base) / hashlib.sha256(sources).hexdigest()[:16])
 
 
+NUMBERS = {"reassoc", "contract", "nsz", "arcp", "nnan"}
 FOLDER = folder_of(Path(__file__).parents[2])
 
 
@@ -49,12 +50,17 @@ def summing(function: Callable[..., Any]) -> Any:
 
 def fused(function: Callable[..., Any]) -> Any:
     """As `compiled`; a product and a sum may be rounded once, where a bound covers both."""
-    return compiled(function, fastmath={"contract", "nsz"})
+    return compiled(function, fastmath={"contract", "nsz"}, error_model="numpy")
 
 
 def numbers(function: Callable[..., Any]) -> Any:
-    """As `summing`, where nothing is ever NaN: least values can be found several at a time."""
-    return compiled(function, fastmath={"reassoc", "contract", "nsz", "arcp", "nnan"})
+    """As `summing`, where nothing is ever NaN: least values can be found, and divided, several at a time."""
+    return compiled(function, fastmath=NUMBERS, error_model="numpy")
+
+
+def loop(function: Callable[..., Any]) -> Any:
+    """As `numbers`, for a loop of such a function."""
+    return compiled(function, fastmath=NUMBERS, error_model="numpy", forceinline=True)
 
 
 def inlined(function: Callable[..., Any]) -> Any:

@@ -15,7 +15,7 @@ from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Support
 from sqhn.door import as_floats, as_numpy, is_tensor
-from sqhn.level import TIE, Level, Options
+from sqhn.level import Level, Options
 from sqhn.patches import Tiling
 
 __all__ = ["Cpu"]
@@ -56,8 +56,9 @@ class Cpu:
 
     @staticmethod
     def first_best(u: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k = (u >= u.max(axis=2, keepdims=True) - TIE).argmax(axis=2)
-        return k.astype(np.int32), np.take_along_axis(u, k[:, :, None], 2)[:, :, 0]
+        k, v = np.empty(u.shape[:2], np.int32), np.empty(u.shape[:2])
+        split_range(choice.first_best, k.size, u.size, u, k, v)
+        return k, v
 
     @staticmethod
     def ranking(u: NDArray[np.float64], count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,71 +19,95 @@ if TYPE_CHECKING:
     from sqhn.banks.cpu.counts import Counts
     from sqhn.banks.cpu.prototypes import Prototypes
 
-__all__ = ["above", "of_patches", "of_pyramid"]
+__all__ = ["Beside", "above", "of_patches", "of_pyramid"]
 
 Floats = NDArray[np.float64]
 EVERY = np.ones((1, 1, 1), bool)
-
-
-def _stored(bank: Prototypes, m: NDArray[np.float32]) -> Floats:
-    """What is stored, (nodes, size, neurons), less the centre: neurons side by side, so that loops vectorize."""
-    return np.ascontiguousarray((m.astype(np.float64) - bank.centre).transpose(0, 2, 1))
 
 
 def _less(bank: Prototypes, x: NDArray[np.float32]) -> Floats:
     return x.astype(np.float64) - bank.centre
 
 
-def _by_channel(values: Floats, channels: int) -> tuple[Floats, Floats]:
-    """Sums and sums of squares over the pixels of blocks, (blocks, channels, neurons)."""
-    pixels = values.reshape(len(values), -1, channels, values.shape[2])
-    return pixels.sum(axis=1), (pixels**2).sum(axis=1)
+class Beside(NamedTuple):
+    """What is stored in blocks, less the centre, with neurons side by side, as kernels want it.
+
+    scales: how samples are cut, the finest first. values (finest blocks, size, neurons). Of the blocks of all scales:
+    the sums m (blocks, channels, neurons) and mm (blocks, neurons), and lengths (blocks, 2, neurons). order:
+    `kernels.pyramid`.
+    """
+
+    scales: Sequence[Tiling]
+    values: NDArray[np.float32]
+    m: Floats
+    mm: Floats
+    lengths: Floats
+    order: NDArray[np.int64]
+
+
+def beside(bank: Prototypes, scales: Sequence[Tiling]) -> Beside:
+    """It is kept until the bank learns something."""
+    kept = bank.beside
+    if kept is None or kept.scales != scales:
+        kept = bank.beside = _beside(bank, scales)
+    return kept
+
+
+def _beside(bank: Prototypes, scales: Sequence[Tiling]) -> Beside:
+    finest, count = scales[0], bank.m.shape[1]
+    own = np.arange(finest.size, dtype=np.int32) + np.zeros((finest.nodes, 1), np.int32)
+    index = finest.children() if bank.top else own
+    values = np.empty((*index.shape, count), np.float32)
+    first = np.empty((len(index), finest.channels, count)), np.empty((len(index), count))
+    split_range(kernels.beside, len(index), 2.0 * values.size, bank.m, index, bank.centre, values, *first)
+    m, mm = ([part] for part in first)
+    order = [np.stack([np.arange(finest.nodes), np.zeros(finest.nodes, np.int64)], 1)[:, None]]
+    for scale, (finer, coarser) in enumerate(pairwise(scales), start=1):
+        children = Tiling(finer.grid, tuple(b // a for a, b in zip(finer.kernel, coarser.kernel))).children()
+        before = sum(map(len, m))
+        m.append(m[-1][children].sum(axis=1))
+        mm.append(mm[-1][children].sum(axis=1))
+        parts = order[-1][children].reshape(len(children), -1, 2)
+        last = np.stack([before + np.arange(len(children)), np.full(len(children), scale)], 1)[:, None]
+        order.append(np.concatenate([parts, last], axis=1))
+    pixels = np.repeat([one.size // one.channels for one in scales], [one.nodes for one in scales])
+    sums, squares = np.concatenate(m), np.concatenate(mm)
+    lengths, n = np.empty((len(sums), 2, count)), np.repeat(pixels[:, None], finest.channels, axis=1)
+    split_range(kernels.all_lengths, len(sums), 8.0 * sums.size, n, sums, squares, lengths)
+    return Beside(scales, values, sums, squares, lengths, np.ascontiguousarray(order[-1][0]))
 
 
 def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> Floats:
     """The evidence for the neurons of one level, over blocks of all scales: (1, batch, most grown)."""
-    finest, batch, G = scales[0], patches.x.shape[1], bank.neurons.most
-    cut = [finest.split(rows.reshape(-1, *finest.shape)) for rows in (patches.x[0], bank.m[0, :G])]
-    channels = finest.channels
-    x, values = _less(bank, cut[0]), _stored(bank, cut[1])
-    masked = patches.seen is not None
+    finest = scales[0]
+    stored, masked = beside(bank, scales), patches.seen is not None
+    x = _less(bank, finest.split(patches.x[0].reshape(-1, *finest.shape)))
     seen = finest.split(patches.seen[0].reshape(-1, *finest.shape)) if masked else EVERY
-    m, mm = ([part] for part in _by_channel(values, channels))
-    order = [
-        np.stack([np.arange(finest.nodes), np.zeros(finest.nodes, np.int64)], 1)[:, None]
-    ]  # by finest, then coarser
-    for scale, (finer, coarser) in enumerate(pairwise(scales), start=1):
-        children = Tiling(finer.grid, tuple(b // a for a, b in zip(finer.kernel, coarser.kernel))).children()
-        m.append(m[-1][children].sum(axis=1))
-        mm.append(mm[-1][children].sum(axis=1))
-        first = sum(map(len, m[:scale]))
-        parts = order[-1][children].reshape(len(children), -1, 2)
-        own = np.stack([first + np.arange(len(children)), np.full(len(children), scale)], 1)[:, None]
-        order.append(np.concatenate([parts, own], axis=1))
-    living = bank.neurons.c[0, :G] > 0
-    out = np.empty((batch, G))
-    every = np.ascontiguousarray(order[-1][0])
+    living = bank.neurons.c[0] > 0
+    out = np.empty((patches.x.shape[1], len(living)))
     split_range(
-        kernels.pyramid, batch, 16.0 * batch * len(every) * G, x, seen, masked, values,
-        (np.concatenate(m), np.concatenate(mm)), every, WHOLE, living, int(living.sum()), out,
+        kernels.pyramid, len(out), 16.0 * out.size * len(stored.order), x, seen, masked, stored.values,
+        (stored.m, stored.lengths), stored.order, WHOLE, living, int(living.sum()), out,
     )  # fmt: skip
-    return out[None]
+    return np.ascontiguousarray(out[None, :, : bank.neurons.most])
 
 
 def of_patches(bank: Prototypes, patches: Patches) -> Shown:
     """The evidence for the neurons of level 1 of a tree, and the sums that the levels above want."""
-    channels = bank.tiling.channels
-    x, values, masked = _less(bank, patches.x), _stored(bank, bank.m), patches.seen is not None
-    nodes, batch, room = bank.nodes, x.shape[1], max(1, values.shape[2])
-    question = np.zeros((nodes, batch, channels), np.int64), *np.zeros((2, nodes, batch, channels))
+    side, masked = beside(bank, [bank.tiling]), patches.seen is not None
+    nodes, channels, room = side.m.shape
+    asked = nodes, patches.x.shape[1]
+    question = np.empty((*asked, channels), np.int64), np.empty((*asked, channels)), np.empty(asked)
     if masked:
-        m, mm = np.zeros((2, nodes, batch, channels, room))
+        m, mm = np.empty((*asked, channels, room)), np.empty((*asked, room))
     else:
-        m, mm = (part[:, None] for part in _by_channel(values, channels))
-    stored = m, mm, np.zeros((nodes, batch, channels, room))
-    A = np.empty((nodes, batch, room))
-    seen = patches.seen if masked else EVERY
-    split_range(kernels.patches, nodes, 16.0 * A.size, x, seen, masked, values, question, stored, bank.neurons.kept, A)
+        m, mm = side.m[:, None], side.mm[:, None]
+    stored = m, mm, np.empty((*asked, room))
+    A = np.empty((*asked, max(1, room)))
+    split_range(
+        kernels.patches, nodes, 16.0 * A.size, _less(bank, patches.x), patches.seen if masked else EVERY, masked,
+        side.values, question, stored, side.lengths, bank.neurons.kept, A,
+    )  # fmt: skip
     return Shown(A, question, stored, np.ones(nodes, bool), masked)
 
 
@@ -94,9 +118,9 @@ def above(bank: Counts, below: Shown, weight: float) -> Shown:
     nodes, batch, channels = question[0].shape
     there = np.arange(bank.neurons.room) < bank.grown[:, None]
     single = below.single[children].all(axis=1) & ((bank.neurons.c <= 1) | ~there).all(axis=1)
-    shape = (nodes, batch, channels, room) if single.any() else (nodes, 0, channels, 0)
-    own = (nodes, batch if below.masked else 1, channels, room) if single.any() else shape
-    stored = np.empty(own), np.empty(own), np.empty(shape)
+    many = batch if single.any() else 0
+    own = many if below.masked else min(many, 1)
+    stored = np.empty((nodes, own, channels, room)), np.empty((nodes, own, room)), np.empty((nodes, many, room))
     A = np.empty((nodes, batch, room))
     split_range(
         kernels.above, nodes, 16.0 * A.size * bank.family, children, below.A, question, below.stored, below.masked,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.cpu.evidence import of_patches, of_pyramid
+from sqhn.banks.cpu.evidence import Beside, of_patches, of_pyramid
 from sqhn.banks.cpu.kernels import prototypes as kernels
 from sqhn.banks.cpu.large import LargeNodes
 from sqhn.banks.cpu.neurons import Neurons, enlarge, outcomes
@@ -45,6 +45,7 @@ class Prototypes:
         self.m2 = np.zeros((nodes, 0))
         self.inv = np.zeros((nodes, 0), np.float32)
         self.known: NDArray[np.int32] | None = None  # how often each value was seen, once one was not
+        self.beside: Beside | None = None  # a copy for questions by evidence; nothing that changes may leave it
         self.way: SmallNodes | LargeNodes = (
             SmallNodes() if self.size <= SMALL else LargeNodes(nodes, tiling.patch, options.centre)
         )
@@ -82,6 +83,7 @@ class Prototypes:
             self.enlarge(room)
 
     def enlarge(self, room: int) -> None:
+        self.beside = None
         self.way.reserve(room)
         self.m = enlarge(self.m, 1, room)
         self.m2, self.inv = enlarge(self.m2, 1, room), enlarge(self.inv, 1, room)
@@ -95,7 +97,7 @@ class Prototypes:
     # -- learning ------------------------------------------------------------------------------------------------
 
     def learn(self, evidence: Patches) -> Sent:
-        sent = outcomes(self.nodes, evidence.x.shape[1])
+        sent, self.beside = outcomes(self.nodes, evidence.x.shape[1]), None
         if evidence.seen is not None:
             self.count_values()
         self.way.learn(self, evidence, sent)
@@ -107,6 +109,7 @@ class Prototypes:
             self.known = np.repeat(self.neurons.c[:, :, None], self.size, axis=2).astype(np.int32)
 
     def forget(self, j: NDArray[np.int64]) -> None:
+        self.beside = None
         self.neurons.forget(j)
         self.m[0, j] = self.centre
         self.m2[0, j], self.inv[0, j] = -1.0, 0.0
@@ -116,6 +119,7 @@ class Prototypes:
         self.way.settle(self)
 
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
+        self.beside = None
         x, last = evidence.x, self.neurons.step + evidence.x.shape[1]
         if evidence.seen is not None:
             self.count_values()
@@ -128,6 +132,7 @@ class Prototypes:
         self.neurons.steps += x.shape[1]
 
     def store(self, evidence: Patches) -> None:
+        self.beside = None
         new = self.neurons.append(evidence.x.shape[1])
         n = np.arange(self.nodes)[:, None]
         self.m[n, new] = evidence.x

@@ -1,8 +1,10 @@
 """What blocks say for neurons (`sqhn.evidence`), from sums over their values.
 
-A block's sums, for each channel c: n, x and xx of the question (values, their sum, that of their squares), and for each
-neuron m, mm and xm (the sums of what it has stored, of its squares, and of products). Those of a block are the sums of
-those of its parts. All of it is float64.
+A block's sums: of the question n and x for each channel (values, and their sum) and xx (of their squares); of what each
+neuron has stored m for each channel, and over all channels mm (squares) and xm (products). Those of a block are the
+sums of those of its parts. They are float64; what remains of them once they have cancelled is float32 in small blocks.
+
+Loops run over neurons, which lie side by side, and do one thing each: so they vectorize.
 """
 
 from __future__ import annotations
@@ -11,21 +13,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sqhn.banks.cpu.compiled import compiled, numbers
+from sqhn.banks.cpu.compiled import compiled, fused, inlined, loop, numbers
 from sqhn.banks.cpu.kernels.counts import COUNT, NEXT_BY_NEURON, NONE, VALUE, Lists, counted
 from sqhn.banks.cpu.kernels.neurons import Kept
 from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE
 
-FINITE = 500.0
-"""Log likelihoods up to this can be computed as such; beyond, logarithms are."""
-TILE = 4
+SMALL, MIDDLING = 12, 100
+"""Likelihoods of blocks of so many values are always numbers, of float32 and of float64, since FLOOR bounds them."""
+ENDLESS = 1e100
+"""The length of what has no structure: longer than all that is stored, and its square is still a number."""
+TILE = 16
 """Samples that meet a block while it is at hand."""
-NEGLIGIBLE = 60.0
-"""Nats below the best from which a likelihood is left out of sums."""
+NEURONS = 64
+"""Neurons of which a block is copied while they are at hand."""
+LARGE = 600.0
+"""Nats up to which odds are a number."""
+FRACTION, ONE, EXACT = np.uint64(2**52 - 1), np.uint64(1023 << 52), np.uint64(1075 << 52)
+"""The bits of a number's fraction, those of 1, and of 2^52, to which small integers can be added as bits."""
+SHIFT, LN2 = 2.0**52 + 1023.0, np.log(2.0)
+SEVERAL = -2
+"""A neuron has seen more than one value of a child."""
 
 
 class Question(NamedTuple):
-    """Sums of the questions, all (nodes, batch, channels)."""
+    """Sums of the questions: n, x (nodes, batch, channels), xx (nodes, batch)."""
 
     n: Any
     x: Any
@@ -33,147 +44,268 @@ class Question(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Sums of neurons, (nodes, samples, channels, room); m and mm for one sample, if they are the same for all."""
+    """Sums of neurons: m (nodes, samples, channels, room), mm (nodes, samples, room), xm (nodes, batch, room).
+
+    m and mm are there for one sample, if they are the same for all.
+    """
 
     m: Any
     mm: Any
     xm: Any
 
 
+# -- loops over neurons ------------------------------------------------------------------------------------------------
+
+
+@loop
+def add(a, row, G, out):
+    """out += a row."""
+    for j in range(G):
+        out[j] += a * row[j]
+
+
+@loop
+def add_product(row, other, a, G, out):
+    """out += a row other."""
+    for j in range(G):
+        out[j] += a * np.float64(row[j]) * other[j]
+
+
+@loop
+def square(u, G):
+    """u = u^2."""
+    for j in range(G):
+        u[j] *= u[j]
+
+
+@loop
+def square_and_multiply(u, G, z):
+    """u = u^2, and z *= that."""
+    for j in range(G):
+        v = u[j] * u[j]
+        u[j] = v
+        z[j] *= v
+
+
+@loop
+def divide(u, by, G):
+    """u /= by."""
+    for j in range(G):
+        u[j] /= by
+
+
+@loop
+def largest(u, G):
+    """The largest of u."""
+    most = u[0]
+    for j in range(1, G):
+        if u[j] > most:
+            most = u[j]
+    return most
+
+
+@loop
+def total(z, G):
+    """The sum of z."""
+    found = 0.0
+    for j in range(G):
+        found += z[j]
+    return found
+
+
+@loop
+def gain(odds, a, z, G):
+    """odds *= 1 + a z."""
+    for j in range(G):
+        odds[j] *= 1.0 + a * z[j]
+
+
+@numbers
+def gather(known, row, G, out):
+    """Add the entries of a row that are known; those below 0 are none."""
+    for j in range(G):
+        if known[j] >= 0:
+            out[j] += row[known[j]]
+
+
+@numbers
+def gather_both(known, row, other, G, out, out_of_other):
+    """The same of two rows."""
+    for j in range(G):
+        if known[j] >= 0:
+            out[j] += row[known[j]]
+            out_of_other[j] += other[known[j]]
+
+
+# -- a block -----------------------------------------------------------------------------------------------------------
+
+
+@numbers
+def add_weighted(weights, which, count, rows, G, out):
+    """Add the first rows that are named, each times its weight, four at a time."""
+    for i in range(0, count, 4):
+        a, b, c, d = which[i], which[min(i + 1, count - 1)], which[min(i + 2, count - 1)], which[min(i + 3, count - 1)]
+        v, w, x, y = weights[a], weights[b], weights[c], weights[d]
+        w, x, y = w * (i + 1 < count), x * (i + 2 < count), y * (i + 3 < count)
+        for j in range(G):
+            out[j] += v * rows[a, j] + w * rows[b, j] + x * rows[c, j] + y * rows[d, j]
+
+
+@numbers
+def add_stored(which, count, values, G, m, mm):
+    """Add the sums of what is stored, over the first values of a block that are named."""
+    for i in range(count):
+        add(1.0, values[which[i]], G, m[which[i] % m.shape[0]])
+        add_product(values[which[i]], values[which[i]], 1.0, G, mm)
+
+
 @numbers
 def lengths(n, m, mm, G, out):
-    """Of what is stored in a block, as it is and less its means, into out (2, neurons); infinite if that is nothing."""
+    """Of what is stored in a block, as it is and less its means, into out (2, neurons)."""
+    left, energy = out[1], out[0]
     for j in range(G):
-        out[0, j] = 0.0
-        out[1, j] = 0.0
+        left[j] = mm[j]
     for c in range(n.shape[0]):
         if n[c] > 0:
-            share = 1.0 / n[c]
-            for j in range(G):
-                out[0, j] += mm[c, j]
-                out[1, j] += mm[c, j] - m[c, j] * m[c, j] * share
+            add_product(m[c], m[c], -1.0 / n[c], G, left)
     for j in range(G):
-        energy, left = out[0, j], out[1, j]
-        out[0, j] = np.sqrt(energy)
-        out[1, j] = np.sqrt(left) if left > STRUCTURE * energy else np.inf
-
-
-@numbers
-def unexplained(products, long, length, G, t):
-    """t = 1 - r^2 + e of every neuron, from products and lengths."""
+        left[j] = np.sqrt(left[j]) if left[j] > STRUCTURE * mm[j] else ENDLESS
     for j in range(G):
-        r = products[j] / (long[j] * length + LENGTH)
-        rest = 1.0 - r * r if r > 0.0 else 1.0
-        t[j] = (rest if rest > 0.0 else 0.0) + FLOOR
+        energy[j] = np.sqrt(mm[j])
 
 
-@numbers
-def weigh(t, living, G, many, d, flat, power, z):
-    """N p_j / 10 of every neuron into z, from t; 0 for those that do not live."""
+@loop
+def explained(products, long, length, G, u):
+    """u = 1 / (1 - r^2 + e) of every neuron, from products and lengths."""
+    for j in range(G):
+        q = long[j] * length + LENGTH
+        p = products[j] if products[j] > 0.0 else 0.0
+        q *= q
+        rest = q - p * p
+        u[j] = q / ((rest if rest > 0.0 else 0.0) + FLOOR * q)
+
+
+@loop
+def weigh(u, living, G, many, d, flat, z):
+    """Likelihoods into z, as shares of the largest where d is large; returns what makes N p_j / 10 of them.
+
+    u is spent.
+    """
     if many < G:
         for j in range(G):
             if not living[j]:
-                t[j] = np.inf
-    least = t[0]
-    for j in range(1, G):
-        if t[j] < least:
-            least = t[j]
-    top = max(-0.5 * d * np.log(least), flat, 0.0)
-    total = 0.0
-    if top < FINITE:
-        half = d // 2
-        if d % 2:
-            for j in range(G):
-                z[j] = np.sqrt(t[j])
-        else:
-            for j in range(G):
-                z[j] = 1.0
+                u[j] = 0
+    top = 0.0
+    if d > MIDDLING:
+        most = largest(u, G)
+        divide(u, most, G)
+        top = 0.5 * d * np.log(most)
+    half = d // 2
+    if d % 2:
         for j in range(G):
-            power[j] = t[j]
-        while half:
-            if half % 2:
-                for j in range(G):
-                    z[j] *= power[j]
-            half //= 2
-            if half:
-                for j in range(G):
-                    power[j] *= power[j]
-        for j in range(G):
-            z[j] = 1.0 / z[j]
-            total += z[j]
-        total += many * (np.exp(flat) + 1.0)
+            z[j] = np.sqrt(u[j])
     else:
-        cut = np.exp(-2.0 / d * (top - NEGLIGIBLE))
         for j in range(G):
-            z[j] = 0.0
-            if t[j] <= cut:
-                z[j] = np.exp(-0.5 * d * np.log(t[j]) - top)
-                total += z[j]
-        total += many * (np.exp(flat - top) + np.exp(-top))
-    share = many / total / ODDS
-    for j in range(G):
-        z[j] *= share
+            z[j] = 1
+    if half % 2:
+        for j in range(G):
+            z[j] *= u[j]
+    half //= 2
+    while half:
+        if half % 2:
+            square_and_multiply(u, G, z)
+        else:
+            square(u, G)
+        half //= 2
+    return many / ODDS / (total(z, G) + many * (np.exp(flat - top) + np.exp(-top)))
 
 
 @numbers
-def look(n, x, xx, m, xm, long, living, G, many, scratch, z):
-    """Both looks at a block: what they multiply odds by, less 1, into z (2, neurons). Arrays have channels first.
-
-    long: `lengths`. G: how many neurons there are, many: how many of them live. Returns how many looks there were.
-    """
-    t, power, products = scratch[0], scratch[1], scratch[2]
-    d, channels, energy, mean, price = 0, 0, 0.0, 0.0, 0.0
+def both_looks(d, n, x, xx, m, xm, long, living, G, many, u, z, odds):
+    """`meet`, in the precision of u and z."""
+    means = np.empty(n.shape[0])
+    channels, mean, price, pixels = 0, 0.0, 0.0, 0.0
     for c in range(n.shape[0]):
         if n[c] > 0:
-            d += n[c]
             channels += 1
-            energy += xx[c]
             mean += x[c] * x[c] / n[c]
-            price += 0.5 * np.log(n[c])
-    if d == 0 or many == 0:
-        return 0
-    left = max(energy - mean, 0.0)
-    for j in range(G):
-        products[j] = xm[0, j]
-    for c in range(1, n.shape[0]):
-        for j in range(G):
-            products[j] += xm[c, j]
-    unexplained(products, long[0], np.sqrt(energy), G, t)
-    share = left / energy if energy > 0 else 1.0
-    weigh(t, living, G, many, d, -0.5 * d * np.log(share + FLOOR) - price, power, z[0])
+            pixels = pixels if c and n[c] == n[c - 1] else np.log(n[c])
+            price += 0.5 * pixels
+    left = max(xx - mean, 0.0)
+    share = left / xx if xx > 0 else 1.0
+    explained(xm, long[0], np.sqrt(xx), G, u)
+    gain(odds, weigh(u, living, G, many, d, -0.5 * d * np.log(share + FLOOR) - price, z), z, G)
     if d == channels:
-        return 1
-    if left > STRUCTURE * energy:
+        return
+    if left > STRUCTURE * xx:
         for c in range(n.shape[0]):
-            if n[c] > 0:
-                share = x[c] / n[c]
-                for j in range(G):
-                    products[j] -= share * m[c, j]
-        unexplained(products, long[1], np.sqrt(left), G, t)
+            means[c] = -x[c] / n[c] if n[c] > 0 else 0.0
+        add_weighted(means, np.arange(n.shape[0]), n.shape[0], m, G, xm)
+        explained(xm, long[1], np.sqrt(left), G, u)
     else:
         for j in range(G):
-            t[j] = 1.0 + FLOOR
-    weigh(t, living, G, many, d - channels, -np.inf, power, z[1])
-    return 2
+            u[j] = 1.0 / (1.0 + FLOOR)
+    gain(odds, weigh(u, living, G, many, d - channels, -np.inf, z), z, G)
 
 
-@numbers
-def add_sums(x, seen, masked, values, G, channels, question, m, mm, xm):
-    """Add those of one block's values (size, room), less the centre, to the sums; only seen ones where masked."""
-    n, sx, sxx = question
+@inlined
+def meet(n, x, xx, m, xm, long, living, G, many, rough, fine, odds):
+    """Multiply odds by what both looks at a block are worth: the evidence is the logarithm. xm is spent.
+
+    long: `lengths`. G: how many neurons there are, many: that live. rough, fine (2, neurons): scratch, float32 and
+    float64.
+    """
+    d = n.sum()
+    if d > SMALL:
+        both_looks(d, n, x, xx, m, xm, long, living, G, many, fine[0], fine[1], odds)
+    elif d > 0:
+        both_looks(d, n, x, xx, m, xm, long, living, G, many, rough[0], rough[1], odds)
+
+
+@compiled
+def all_lengths(lo, hi, n, m, mm, out):
+    """`lengths` of range(lo, hi) of blocks."""
+    for b in range(lo, hi):
+        lengths(n[b], m[b], mm[b], mm.shape[1], out[b])
+
+
+@compiled
+def ask(x, seen, masked, which, n, sums):
+    """The sums of a question over a block, n and x; which values were seen. Returns how many, and xx."""
+    count, xx = 0, 0.0
     for i in range(x.shape[0]):
-        if masked and not seen[i]:
-            continue
-        c = i % channels
-        n[c] += 1
-        sx[c] += x[i]
-        sxx[c] += x[i] * x[i]
-        for j in range(G):
-            xm[c, j] += x[i] * values[i, j]
-        if masked:
-            for j in range(G):
-                m[c, j] += values[i, j]
-                mm[c, j] += values[i, j] * values[i, j]
+        if not masked or seen[i]:
+            n[i % n.shape[0]] += 1
+            sums[i % n.shape[0]] += x[i]
+            xx += x[i] * x[i]
+            which[count] = i
+            count += 1
+    return count, xx
+
+
+@compiled
+def beside(lo, hi, m, index, centre, values, sums, squares):
+    """What is stored, neurons side by side: values (blocks, size, neurons), less the centre; and its sums.
+
+    m (nodes, neurons, all values); index (blocks, size): which values a block has. One node has all blocks, or each
+    one. sums (blocks, channels, neurons), squares (blocks, neurons). range(lo, hi) runs over blocks.
+    """
+    neurons, which = values.shape[2], np.arange(index.shape[1])
+    for first in range(0, neurons, NEURONS):
+        last = min(first + NEURONS, neurons)
+        for b in range(lo, hi):
+            rows, one = m[min(b, m.shape[0] - 1)], values[b]
+            for i in range(index.shape[1]):
+                at = index[b, i]
+                for j in range(first, last):
+                    one[i, j] = rows[j, at] - centre
+    sums[lo:hi] = 0.0
+    squares[lo:hi] = 0.0
+    for b in range(lo, hi):
+        add_stored(which, len(which), values[b], neurons, sums[b], squares[b])
+
+
+# -- one level ---------------------------------------------------------------------------------------------------------
 
 
 @compiled
@@ -181,52 +313,54 @@ def pyramid(lo, hi, x, seen, masked, values, whole, order, weight, living, many,
     """The evidence of one level: out (batch, neurons), over a pyramid of blocks; range(lo, hi) runs over samples.
 
     x, seen (finest blocks, batch, size); values (finest blocks, size, neurons): what is stored, less the centre. whole:
-    m and mm (blocks, channels, neurons) of all blocks, for where nothing is masked. order (blocks, 2): which block, and
-    of which scale; each comes after those that it is made of, and the whole sample last. weight: of that.
+    m (blocks, channels, neurons) and lengths (blocks, 2, neurons) of all blocks, for where nothing is masked. order
+    (blocks, 2): which block, and of which scale; each comes after those that it is made of, the whole sample last.
+    weight: of that.
     """
     channels, neurons, tile = whole[0].shape[1], values.shape[2], min(TILE, hi - lo)
-    shape = (tile, order[-1, 1] + 1, channels)
-    n, sx, sxx = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
+    shape = (tile, order[-1, 1] + 2)  # what the whole is carried to is never read
+    n, sx, sxx = np.zeros((*shape, channels), np.int64), np.zeros((*shape, channels)), np.zeros(shape)
     xm = np.zeros((*shape, neurons))
-    own = (*shape, neurons) if masked else (0, 0, 0, 0)
-    m, mm = np.zeros(own), np.zeros(own)
-    scratch, z, long = np.empty((3, neurons)), np.empty((2, neurons)), np.empty((2, neurons))
-    odds = np.ones((tile, neurons))
+    own = shape if masked else (0, 0)
+    m, mm = np.zeros((*own, channels, neurons)), np.zeros((*own, neurons))
+    which, odds = np.empty(x.shape[2], np.int64), np.ones((tile, neurons))
+    rough, fine, long = np.empty((2, neurons), np.float32), np.empty((2, neurons)), np.empty((2, neurons))
+    bits, scratch = odds.view(np.uint64), np.empty(neurons)
+    exponent = scratch.view(np.uint64)
+    often = max(1, int(LARGE / (2 * np.log1p(many / ODDS))))
     out[lo:hi] = 0.0
     for first in range(lo, hi, tile):
         for step in range(order.shape[0]):
             b, scale = order[step]
             last = step == order.shape[0] - 1
+            if last or (step and step % often == 0):  # before odds are too large
+                for s in range(min(tile, hi - first)):
+                    tell(odds[s], bits[s], 1.0, neurons, scratch, exponent, out[first + s])
             for s in range(min(tile, hi - first)):
-                question = n[s, scale], sx[s, scale], sxx[s, scale]
-                ms, mms = (m[s, scale], mm[s, scale]) if masked else (whole[0][b], whole[1][b])
                 if scale == 0:
                     t = first + s
-                    add_sums(x[b, t], seen[b, t] if masked else seen[0, 0], masked, values[b], neurons, channels,
-                             question, ms, mms, xm[s, 0])  # fmt: skip
-                if masked or s == 0:
-                    lengths(question[0], ms, mms, neurons, long)
-                looks = look(*question, ms, xm[s, scale], long, living, neurons, many, scratch, z)
-                for i in range(looks):
-                    if last:
-                        for j in range(neurons):
-                            out[first + s, j] += weight * np.log1p(z[i, j])
-                    else:
-                        gain(odds[s], z[i], neurons)
-                if not last:
-                    carry(n[s], sx[s], sxx[s], xm[s], scale)
+                    there = seen[b, t] if masked else seen[0, 0]
+                    count, sxx[s, 0] = ask(x[b, t], there, masked, which, n[s, 0], sx[s, 0])
+                    add_weighted(x[b, t], which, count, values[b], neurons, xm[s, 0])
                     if masked:
-                        carry_rows(m[s], scale)
-                        carry_rows(mm[s], scale)
+                        add_stored(which, count, values[b], neurons, m[s, 0], mm[s, 0])
+                n[s, scale + 1] += n[s, scale]
+                sx[s, scale + 1] += sx[s, scale]
+                sxx[s, scale + 1] += sxx[s, scale]
+                add_rows(xm[s], scale)
+                if masked:
+                    add_rows(m[s].reshape(shape[1], -1), scale)
+                    add_rows(mm[s], scale)
+                    lengths(n[s, scale], m[s, scale], mm[s, scale], neurons, long)
+                    meet(n[s, scale], sx[s, scale], sxx[s, scale], m[s, scale], xm[s, scale], long, living,
+                         neurons, many, rough, fine, odds[s])  # fmt: skip
+                    m[s, scale], mm[s, scale] = 0.0, 0.0
                 else:
-                    clear(n[s], sx[s], sxx[s], xm[s], scale)
-                    if masked:
-                        m[s, scale], mm[s, scale] = 0.0, 0.0
-            if step % 16 == 15 or last:  # before a product of odds is too large
-                for s in range(min(tile, hi - first)):
-                    for j in range(neurons):
-                        out[first + s, j] += np.log(odds[s, j])
-                        odds[s, j] = 1.0
+                    meet(n[s, scale], sx[s, scale], sxx[s, scale], whole[0][b], xm[s, scale], whole[1][b], living,
+                         neurons, many, rough, fine, odds[s])  # fmt: skip
+                n[s, scale], sx[s, scale], sxx[s, scale], xm[s, scale] = 0, 0.0, 0.0, 0.0
+        for s in range(min(tile, hi - first)):
+            tell(odds[s], bits[s], weight, neurons, scratch, exponent, out[first + s])
     for t in range(lo, hi):
         for j in range(neurons):
             if not living[j]:
@@ -234,75 +368,94 @@ def pyramid(lo, hi, x, seen, masked, values, whole, order, weight, living, many,
 
 
 @numbers
-def gain(odds, z, G):
-    """Multiply odds by what a look is worth."""
+def add_rows(sums, scale):
+    """Add the sums of a scale to those of the next."""
+    add(1.0, sums[scale], sums.shape[1], sums[scale + 1])
+
+
+@fused
+def tell(odds, bits, weight, G, scratch, exponent, out):
+    """Add the evidence of odds, and begin anew. bits, exponent: odds and scratch (neurons,) as integers.
+
+    A logarithm is that of the exponent, and the series of 2 artanh((f - 1) / (f + 1)) for the fraction 1 <= f < 2. Sums
+    must not be reordered: SHIFT is large.
+    """
     for j in range(G):
-        odds[j] *= 1.0 + z[j]
+        exponent[j] = (bits[j] >> np.uint64(52)) | EXACT
+    for j in range(G):
+        bits[j] = (bits[j] & FRACTION) | ONE
+    for j in range(G):
+        s = (odds[j] - 1.0) / (odds[j] + 1.0)
+        q = s * s
+        series = 1 / 15 + q * (1 / 17 + q * (1 / 19 + q / 21))
+        series = 1 / 7 + q * (1 / 9 + q * (1 / 11 + q * (1 / 13 + q * series)))
+        series = 1.0 + q * (1 / 3 + q * (1 / 5 + q * series))
+        out[j] += weight * ((scratch[j] - SHIFT) * LN2 + 2.0 * s * series)
+    for j in range(G):
+        odds[j] = 1.0
+
+
+# -- trees -------------------------------------------------------------------------------------------------------------
 
 
 @compiled
-def carry(n, sx, sxx, xm, scale):
-    """Move the sums of a block to the one that it is a part of."""
-    n[scale + 1] += n[scale]
-    sx[scale + 1] += sx[scale]
-    sxx[scale + 1] += sxx[scale]
-    n[scale], sx[scale], sxx[scale] = 0, 0.0, 0.0
-    carry_rows(xm, scale)
-
-
-@numbers
-def carry_rows(sums, scale):
-    """The same for the sums of neurons."""
-    for c in range(sums.shape[1]):
-        for j in range(sums.shape[2]):
-            sums[scale + 1, c, j] += sums[scale, c, j]
-            sums[scale, c, j] = 0.0
+def begin(A, living):
+    """Nothing speaks yet for neurons, and none can for what does not live; a node without any has one, as it were."""
+    for j in range(len(living)):
+        A[j] = 0.0 if living[j] else -np.inf
+    A[len(living) :] = -np.inf
+    if len(living) == 0:
+        A[0] = 0.0
 
 
 @compiled
-def clear(n, sx, sxx, xm, scale):
-    """Begin anew."""
-    n[scale], sx[scale], sxx[scale], xm[scale] = 0, 0.0, 0.0, 0.0
-
-
-@compiled
-def patches(lo, hi, x, seen, masked, values, question, stored, kept, A):
+def patches(lo, hi, x, seen, masked, values, question, stored, long, kept, A):
     """The evidence of the nodes of level 1: A (nodes, batch, room), and their sums; range(lo, hi) runs over nodes.
 
-    values (nodes, size, room): what is stored, less the centre.
+    values (nodes, size, room): what is stored, less the centre; long (nodes, 2, room): lengths, if nothing is masked.
     """
     question, stored, kept = Question(*question), Stored(*stored), Kept(*kept)
-    room = values.shape[2]
-    scratch, z, long = np.empty((3, room)), np.empty((2, room)), np.empty((2, room))
+    room, which = values.shape[2], np.empty(x.shape[2], np.int64)
+    rough, fine, odds, xm = np.empty((2, room), np.float32), np.empty((2, room)), np.ones(room), np.empty(room)
+    own, bits, scratch = np.empty((2, room)), odds.view(np.uint64), np.empty(room)
+    exponent = scratch.view(np.uint64)
     for node in range(lo, hi):
         G = kept.grown[node]
-        living = kept.c[node] > 0
-        many = living[:G].sum()
+        living = kept.c[node, :G] > 0
+        many = living.sum()
         for t in range(x.shape[1]):
+            n, sums = question.n[node, t], question.x[node, t]
+            begin(A[node, t], living)
+            n[:], sums[:] = 0, 0.0
+            there = seen[node, t] if masked else seen[0, 0]
+            count, question.xx[node, t] = ask(x[node, t], there, masked, which, n, sums)
             s = t if masked else 0
-            m, mm, xm = stored.m[node, s], stored.mm[node, s], stored.xm[node, t]
-            sums = question.n[node, t], question.x[node, t], question.xx[node, t]
-            add_sums(x[node, t], seen[node, t] if masked else seen[0, 0], masked, values[node], G,
-                     question.n.shape[2], sums, m, mm, xm)  # fmt: skip
-            if masked or t == 0:
-                lengths(sums[0], m, mm, G, long)
-            looks = look(*sums, m, xm, long, living, G, many, scratch, z)
-            tell(A[node, t], living, G, z, looks, 1.0)
+            if many == 0:
+                continue
+            if masked:
+                stored.m[node, s], stored.mm[node, s] = 0.0, 0.0
+                add_stored(which, count, values[node], G, stored.m[node, s], stored.mm[node, s])
+                lengths(n, stored.m[node, s], stored.mm[node, s], G, own)
+            xm[:] = 0.0
+            add_weighted(x[node, t], which, count, values[node], G, xm)
+            stored.xm[node, t] = xm
+            meet(n, sums, question.xx[node, t], stored.m[node, s], xm, own if masked else long[node], living, G, many,
+                 rough, fine, odds)  # fmt: skip
+            tell(odds, bits, 1.0, G, scratch, exponent, A[node, t])
 
 
 @compiled
-def tell(A, living, G, z, looks, weight):
-    """The evidence of looks, for the neurons that live; a node that has none has one for which nothing speaks."""
-    A[:] = -np.inf
-    for j in range(G):
-        if living[j]:
-            A[j] = 0.0
-            if looks == 2:
-                A[j] = weight * np.log((1.0 + z[0, j]) * (1.0 + z[1, j]))
-            elif looks:
-                A[j] = weight * np.log(1.0 + z[0, j])
-    if G == 0:
-        A[0] = 0.0
+def read_columns(node, lists, kept, holes, G, table):
+    """Which value each neuron gives to each child, (children, neurons): NONE if it knows none, SEVERAL if not one."""
+    pool = lists.pool
+    for q in range(table.shape[0]):
+        for j in range(G):
+            e = lists.by_neuron[node, j, q]
+            if e == NONE or kept.c[node, j] <= 0:
+                table[q, j] = NONE
+            else:
+                often = counted(pool[node], e) if holes else kept.c[node, j]
+                table[q, j] = pool[node, e, VALUE] if pool[node, e, COUNT] == often else SEVERAL
 
 
 @compiled
@@ -315,55 +468,50 @@ def above(lo, hi, children, below, question, under, masked, lists, kept, holes, 
     """
     question, under, lists, kept = Question(*question), Stored(*under), Lists(*lists), Kept(*kept)
     stored, pool = Stored(*stored), lists.pool
-    room = A.shape[2]
-    scratch, z, long = np.empty((3, room)), np.empty((2, room)), np.empty((2, room))
+    family, room = children.shape[1], A.shape[2]
+    rough, fine, odds, xm = np.empty((2, room), np.float32), np.empty((2, room)), np.ones(room), np.empty(room)
+    long, table = np.empty((2, room)), np.empty((family, room), np.int64)
+    bits, scratch = odds.view(np.uint64), np.empty(room)
+    exponent = scratch.view(np.uint64)
     for node in range(lo, hi):
         G = kept.grown[node]
-        living = kept.c[node] > 0
-        many = living[:G].sum()
+        living = kept.c[node, :G] > 0
+        many = living.sum()
+        read_columns(node, lists, kept, holes, G, table)
         for t in range(A.shape[1]):
-            s, looks = t if masked else 0, 0
-            if single[node] and G:
+            begin(A[node, t], living)
+            if single[node] and many:
+                s, n = t if masked else 0, question.n[node, t]
                 anew = masked or t == 0
-                gather(node, t, s, anew, children, under, lists, living, G, stored)
-                n, x, xx = question.n[node, t], question.x[node, t], question.xx[node, t]
+                xm[:] = 0.0
+                if anew:
+                    stored.m[node, s], stored.mm[node, s] = 0.0, 0.0
+                for q in range(family):
+                    child, known = children[node, q], table[q]
+                    gather_both(known, under.xm[child, t], below[child, t], G, xm, A[node, t])
+                    if anew:
+                        gather(known, under.mm[child, s], G, stored.mm[node, s])
+                        for c in range(n.shape[0]):
+                            gather(known, under.m[child, s, c], G, stored.m[node, s, c])
+                stored.xm[node, t] = xm
                 if anew:
                     lengths(n, stored.m[node, s], stored.mm[node, s], G, long)
-                looks = look(n, x, xx, stored.m[node, s], stored.xm[node, t], long, living, G, many, scratch, z)
-            tell(A[node, t], living, G, z, looks, weight)
-            for q in range(children.shape[1]):
-                child = children[node, q]
-                top = below[child, t].max()
+                meet(n, question.x[node, t], question.xx[node, t], stored.m[node, s], xm, long, living, G, many,
+                     rough, fine, odds)  # fmt: skip
+                tell(odds, bits, weight, G, scratch, exponent, A[node, t])
+            for q in range(family):
+                row = below[children[node, q], t]
+                if not (single[node] and many):
+                    gather(table[q], row, G, A[node, t])
+                top = -np.inf
                 for j in range(G):
-                    e = lists.by_neuron[node, j, q]
-                    if e == NONE or not living[j]:
+                    if table[q, j] != SEVERAL:
                         continue
+                    if top == -np.inf:
+                        top = row.max()
+                    e, told = lists.by_neuron[node, j, q], 0.0
                     often = counted(pool[node], e) if holes else kept.c[node, j]
-                    if pool[node, e, COUNT] == often:  # a single value
-                        A[node, t, j] += below[child, t, pool[node, e, VALUE]]
-                        continue
-                    total = 0.0
                     while e != NONE:
-                        total += pool[node, e, COUNT] / often * np.exp(below[child, t, pool[node, e, VALUE]] - top)
+                        told += pool[node, e, COUNT] / often * np.exp(row[pool[node, e, VALUE]] - top)
                         e = pool[node, e, NEXT_BY_NEURON]
-                    A[node, t, j] += np.log(total) + top
-
-
-@compiled
-def gather(node, t, s, anew, children, under, lists, living, G, stored):
-    """The sums of a node's neurons from those of the values that their columns have; anew: also m and mm."""
-    stored.xm[node, t] = 0.0
-    if anew:
-        stored.m[node, s], stored.mm[node, s] = 0.0, 0.0
-    for q in range(children.shape[1]):
-        child = children[node, q]
-        for j in range(G):
-            e = lists.by_neuron[node, j, q]
-            if e == NONE or not living[j]:
-                continue
-            value = lists.pool[node, e, VALUE]
-            for c in range(stored.xm.shape[2]):
-                stored.xm[node, t, c, j] += under.xm[child, t, c, value]
-                if anew:
-                    stored.m[node, s, c, j] += under.m[child, s, c, value]
-                    stored.mm[node, s, c, j] += under.mm[child, s, c, value]
+                    A[node, t, j] += np.log(told) + top
