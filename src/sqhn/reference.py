@@ -530,8 +530,8 @@ class ReferenceSQHN:
         """A of every node: the evidence, in nats, that its block shows what each of its neurons has stored.
 
         One level: over the blocks of a pyramid. A tree: its nodes are the blocks; a node hears its children, of whom it
-        expects values with the probabilities of its columns, and adds what its own block says while every neuron is a
-        single sample. Only of living neurons; others are minus infinity.
+        expects values with the probabilities of its columns, and adds what its own block says for what each neuron
+        most likely has stored there. Only of living neurons; others are minus infinity.
         """
         centre = self.options.centre
         given = np.asarray(x).astype(np.float64) - centre
@@ -544,7 +544,6 @@ class ReferenceSQHN:
         stored = [
             (node.m[: node.grown].astype(np.float64) - centre).reshape(node.grown, *pixels) for node in self.levels[0]
         ]
-        single = [True] * len(stored)
         A = [[self.of_living(node, one, m, mask) for node, one, m, mask in zip(self.levels[0], xs, stored, masks)]]
         for number, level in enumerate(self.levels[1:], start=1):
             A.append([np.where(node.free[: max(1, node.grown)], -np.inf, 0.0) for node in level])
@@ -557,12 +556,8 @@ class ReferenceSQHN:
             xs, masks = (
                 [np.concatenate([one[c] for c in below]) for below in self.children[number]] for one in (xs, masks)
             )
-            single = [
-                all(single[child] for child in below) and bool((node.c[: node.grown] <= 1).all())
-                for node, below in zip(level, self.children[number])
-            ]
             stored = [
-                np.array([self.column(number, n, v, stored, blank) for v in range(node.grown * single[n])])
+                np.array([self.column(number, n, v, stored, blank) for v in range(node.grown)])
                 for n, node in enumerate(level)
             ]
             weight = WHOLE_SAMPLE if number == len(self.levels) - 1 else 1.0
@@ -582,7 +577,7 @@ class ReferenceSQHN:
         return found
 
     def column(self, number: int, n: int, v: int, below: list[Vector], blank: Vector) -> Vector:
-        """What a neuron that is a single sample has stored in its node's block, less the centre."""
+        """What a neuron most likely has stored in its node's block, less the centre."""
         parts = []
         for q, child in enumerate(self.children[number][n]):
             p = self.expectation(number, n, q, v)

@@ -250,12 +250,15 @@ def test_what_a_node_hears_is_the_sum_over_all_values_of_its_children() -> None:
     reference = ReferenceSQHN.of(memory)
     A = reference.evidence(x[0])
     assert (reference.root.c[:3] > 1).all()
+    columns = [[reference.expectation(1, 0, q, v) for q in range(2)] for v in range(3)]
+    likeliest = [np.concatenate([reference.levels[0][q].m[p.argmax()] for q, p in enumerate(two)]) for two in columns]
+    stored = np.array(likeliest, np.float64)[:, :, None] - 0.5
+    own = evidence(x[0].astype(np.float64)[:, None] - 0.5, stored, np.ones((8, 1), bool))
     for v in range(3):
-        columns = [reference.expectation(1, 0, q, v) for q in range(2)]
         every = sum(
-            columns[0][a] * columns[1][b] * math.exp(A[0][0][a] + A[0][1][b]) for a in range(3) for b in range(3)
+            columns[v][0][a] * columns[v][1][b] * math.exp(A[0][0][a] + A[0][1][b]) for a in range(3) for b in range(3)
         )
-        assert A[1][0][v] == pytest.approx(math.log(every))
+        assert A[1][0][v] == pytest.approx(math.log(every) + WHOLE * own[v])
 
 
 @pytest.mark.parametrize("levels", [[Level(capacity=6)], [Level(4, 6), Level(capacity=6)]])

@@ -10,10 +10,18 @@ from numpy.typing import NDArray
 
 from sqhn.data.corruptions import (
     CORRUPTIONS,
+    DAMAGES,
+    blurred,
+    brighter,
+    coarser,
+    covered_and_noisy,
+    darker,
     occlusion,
     pixel_dropout,
+    rectangles,
     right_mask,
     salt_and_pepper,
+    shifted,
     white_noise,
 )
 
@@ -112,3 +120,48 @@ def test_seeded_gray_or_color_and_the_original_is_left_alone(name: str) -> None:
         assert (one[0].shape, one[0].dtype.name) == (x.shape, "float32")
         np.testing.assert_array_equal(x, before)
         assert one[1] is None or one[1].shape == x.shape
+
+
+def test_damages_are_of_33_kinds_and_levels() -> None:
+    assert len(DAMAGES) == len(set(DAMAGES)) == 33
+    assert {kind for kind, _ in DAMAGES} <= set(CORRUPTIONS)
+    gray = np.full((2, 16, 16), 0.5, np.float32)
+    for kind, level in DAMAGES:
+        spoiled, observed = CORRUPTIONS[kind](gray, level, generator())
+        assert observed is None
+        assert spoiled.dtype == np.float32
+
+
+def test_blurred_is_a_mean_of_neighbors() -> None:
+    x = np.zeros((1, 7, 7, 1), np.float32)
+    x[0, 3, 3] = 16
+    once, _ = blurred(x, 1, generator())
+    np.testing.assert_array_equal(once[0, 2:5, 2:5, 0], np.outer([1, 2, 1], [1, 2, 1]))
+    assert once.sum() == 16
+    flat = np.full((1, 4, 5), 0.3, np.float32)
+    np.testing.assert_allclose(blurred(flat, 3, generator())[0], flat, rtol=1e-6)
+
+
+def test_darker_brighter_coarser_shifted() -> None:
+    x = np.linspace(0, 1, 12, dtype=np.float32).reshape(1, 3, 4)
+    np.testing.assert_allclose(darker(x, 0.25, generator())[0], 0.75 * x, rtol=1e-6)
+    np.testing.assert_allclose(brighter(x, 0.3, generator())[0], np.minimum(x + 0.3, 1), rtol=1e-6)
+    assert np.unique(coarser(x, 4, generator())[0]) == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    np.testing.assert_array_equal(shifted(x, 1, generator())[0][0, 1:, 1:], x[0, :-1, :-1])
+    np.testing.assert_array_equal(shifted(x, 1, generator())[0][0, 0, 1:], x[0, 0, :-1])
+
+
+def test_eight_rectangles_and_one_with_noise() -> None:
+    gray = np.full((20, 32, 32, 3), 0.5, np.float32)
+    covered = (rectangles(gray, 0.8, generator())[0] != gray).all(axis=3)
+    assert 0.4 < covered.mean() < 0.8  # they overlap
+    assert len(np.unique(rectangles(gray[:1], 0.8, generator())[0].reshape(-1, 3), axis=0)) > 4
+    both, _ = covered_and_noisy(gray, 0.5, generator())
+    assert np.std(both[both > 0] - 0.5) > 0.15
+
+
+def test_of_a_signal_a_piece_is_covered() -> None:
+    signal = np.full((30, 40, 1, 6), 0.5, np.float32)
+    covered = occlusion(signal, 0.25, generator())[0] == 0
+    assert (covered.sum(axis=(1, 2, 3)) == 10 * 6).all()
+    assert len(np.unique(covered.argmax(axis=1)[:, 0, 0])) > 5

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import sys
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,10 +20,10 @@ import numpy as np
 import pytest
 
 from sqhn.data import load
-from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Npm, Official
+from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Npm, Official, Wheel
 from sqhn.data.dataset import where
 from sqhn.data.fetch import FetchError, get
-from sqhn.data.formats import idx
+from sqhn.data.formats import idx, recordings
 from tests.data.test_formats import Bytes, idx_bytes, pictures, same, write_tar
 
 FILES = {"train": ("train-x.gz", "train-y.gz"), "test": ("test-x.gz", "test-y.gz")}
@@ -266,6 +268,40 @@ def test_the_catalogue_is_complete() -> None:
         assert entry.sources
         for source in entry.sources:
             assert source.title
-            hashes = [source.sha256] if isinstance(source, Npm) else list(source.files.values())
+            hashes = [source.sha256] if isinstance(source, (Npm, Wheel)) else list(source.files.values())
             assert all(len(bytes.fromhex(found)) == 32 for found in hashes)
             assert len(set(hashes)) == len(hashes)
+
+
+def test_recordings_in_a_wheel(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    kept = io.BytesIO()
+    X = [rng.normal(0, 2, (steps, 2)) for steps in (25, 10, 9)]
+    np.save(kept, np.array({"X": X, "y": np.array([4, 1, 2])}, object), allow_pickle=True)
+    wheel = tmp_path / "links" / "movements-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as packed:
+        packed.writestr("movements/data.npy", kept.getvalue())
+        packed.writestr("movements-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: movements\nVersion: 1.0\n")
+        packed.writestr("movements-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        packed.writestr("movements-1.0.dist-info/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+    read = partial(recordings, name="movements/data.npy", reach=(2.0, 4.0))
+
+    def entry(sha256: str, count: int = 3) -> Entry:
+        return Entry("moves", 7, (10, 1, 2), {"train": count}, (Wheel("movements", "1.0", sha256, 1, read),))
+
+    right = sha256(wheel.read_bytes())
+    for wrong, words in ((entry("0" * 64), "SHA-256 is"), (entry(right, 4), "pieces 3, expected 4")):
+        monkeypatch.setitem(CATALOGUE, "watch", wrong)
+        with pytest.raises(FetchError, match=words):
+            get("watch", place.progress)
+    monkeypatch.setitem(CATALOGUE, "watch", entry(right))
+    assert get("watch", place.progress) == "pip movements"
+    x, y = load("watch").splits["train"]
+    assert y.tolist() == [4, 4, 1]
+    wanted = np.stack([X[0][:10], X[0][10:20], X[1]])[:, :, None] / [2.0, 4.0]
+    inside = np.abs(wanted) < 1
+    np.testing.assert_allclose(x[inside] / 255 * 2 - 1, wanted[inside], atol=1 / 255 + 1e-9)
+    assert set(np.unique(x[wanted >= 1])) == {255}

@@ -35,7 +35,7 @@ def record(experiment: str, results: dict[str, Any], seed: int = 0, **settings: 
 
 def everything() -> list[Record]:
     """Of every experiment."""
-    return [*table_1(), *streams(), *encodings(), *recognitions(), *depths(), *theory()]
+    return [*table_1(), *streams(), *encodings(), *recognitions(), *depths(), *damages(), *theory()]
 
 
 def table_1() -> Iterator[Record]:
@@ -187,6 +187,20 @@ def depths() -> Iterator[Record]:
             rows += [{"kind": fill, "level": 0.2, "recalled": [True, place > 0, place > 1]} for fill in fills]
             rows += [{"kind": kind, "level": 0.2, "recalled": [True] * 3} for kind in ("dropout", "mask")]
             yield record(experiment, {"rows": rows}, model=model, set="cifar10", size=10)
+
+
+def damages() -> Iterator[Record]:
+    kinds: list[Any] = [["blurred", 2.0], ["shifted", 1.0], ["noise", 0.8], ["black", 0.5]]
+    models = {"SQHN L1": 0.5, "SQHN L2": 0.55, "SQHN L3": 0.6, "SQHN L3, exact": 0.5, "NN": 0.4,
+              "SQHN L1, evidence": 0.9, "SQHN L3, evidence": 0.85}  # fmt: skip
+    for experiment, sets in (("X-DMG", ("cifar10", "watch")), ("X-DMGP", ("cifar10",))):
+        for name in sets:
+            for model, share in models.items():
+                rows = [
+                    {"kind": kind, "level": level, "found": share, "accuracy": share, "auc": share, "mse": 0.0}
+                    for kind, level in (["noise", 0.0], *kinds)
+                ]
+                yield record(experiment, {"rows": rows}, model=model, set=name, size=10, damages=kinds)
 
 
 # -- the supplement --------------------------------------------------------------------------------------------------

@@ -39,6 +39,10 @@ def set_row(kind: str, **values: Any) -> Change:
     return change
 
 
+def each_row(**values: Any) -> Change:
+    return lambda one: [row.update(values) for row in one["results"]["rows"]]
+
+
 def set_cell(cell: str, **values: Any) -> Change:
     return lambda one: one["results"]["cells"].update({cell: {**one["results"]["cells"][cell], **values}})
 
@@ -123,6 +127,11 @@ FAILING: dict[str, tuple[str, dict[str, Any], Change]] = {
     "ACB.5": ("AC-B", {**L3, "set": "tiny_imagenet"}, set_row("noise", accuracy=1.0)),
     "EX.1": ("S-EXM", L3, set_row("mask", recalled=[False, True, True])),
     "EX.2": ("S-EXH", L3, set_row("noise", recalled=[True] * 3)),
+    "XD.1": ("X-DMG", {"model": "NN", "set": "watch"}, each_row(found=0.95)),
+    "XD.2": ("X-DMG", {"model": "SQHN L3, exact", "set": "cifar10"}, set_row("black", found=0.95)),
+    "XD.3": ("X-DMG", {**L2, "set": "cifar10"}, each_row(auc=0.95)),
+    "XD.4": ("X-DMGP", {"model": "SQHN L1, evidence"}, set_row("shifted", found=0.4)),
+    "XD.5": ("X-DMGP", {"model": "SQHN L3, evidence"}, set_row("noise", accuracy=0.5)),
     "SE.1": ("S-EN", {"model": "large"}, set_cell("test", paper=0.7)),
     "SE.2": ("S-EN", {"model": "large"}, set_cell("test", repeated=0.81)),
     "SE.3": ("S-EN", {"model": "large"}, set_cell("train", ratio=0.8)),

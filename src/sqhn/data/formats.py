@@ -36,6 +36,7 @@ __all__ = [
     "mat",
     "npz",
     "picture_folders",
+    "recordings",
 ]
 
 Pictures = NDArray[np.uint8]
@@ -103,7 +104,7 @@ def _contents(paths: Iterable[Path]) -> Iterator[_File]:
     """The files, or the members of archives in their order, to the end: a bad one is noticed wherever it is."""
     for path in paths:
         with _damaged(path.name):
-            if path.suffix == ".zip":
+            if path.suffix in (".zip", ".whl"):
                 with zipfile.ZipFile(path) as packed:
                     for info in packed.infolist():
                         link = stat.S_ISLNK(info.external_attr >> 16)
@@ -349,6 +350,31 @@ def picture_folders(
                 raise DataFileError(f"{archive}: a picture of {split} has no class: {label!r}")
         splits[split] = Split(x[split], np.array([number[label] for label in some], np.int64))
     return splits
+
+
+def recordings(
+    paths: Sequence[Path], shapes: Shapes, progress: Progress, *, name: str, reach: Sequence[float]
+) -> dict[str, Split]:
+    """Recordings of several sensors, cut into pieces one after another, what is left of each left out.
+
+    The file is a pickled dictionary, so it must be one whose hash was checked: "X", a list of arrays (steps, sensors),
+    and "y", their labels. reach: of each sensor, what becomes 0 and 255 is minus and plus this.
+    """
+    ((split, (count, steps, _, sensors)),) = shapes.items()
+    title, content = _pick(paths, [name])[name]
+    with _damaged(title):
+        found = np.load(io.BytesIO(content), allow_pickle=True).item()
+    pieces, labels = [], []
+    for done, (values, label) in enumerate(zip(found["X"], found["y"]), 1):
+        _expect(title, "sensors", values.shape[1], sensors)
+        many = len(values) // steps
+        pieces.append(values[: many * steps].reshape(many, steps, 1, sensors))
+        labels += [int(label)] * many
+        progress("reading", done, len(found["X"]))
+    x = np.concatenate(pieces)
+    _expect(title, "pieces", len(x), count)
+    scaled = np.rint(255 * (x / np.asarray(reach) + 1) / 2)
+    return {split: Split(np.clip(scaled, 0, 255).astype(np.uint8), np.array(labels, np.int64))}
 
 
 def npz(path: Path, picture: tuple[int, ...], splits: Iterable[str]) -> dict[str, Split]:

@@ -54,6 +54,7 @@ BUILTIN = {
     "svhn": "painted_digits",
     "tiny_imagenet": "photos64",
     "caltech256": "photos128",
+    "watch": "signals",
 }
 """What stands in for the paper's data where nothing may be downloaded."""
 

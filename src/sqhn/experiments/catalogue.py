@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqhn.experiments import ablations, depth, encoding, forgetting, recognition, streams, table_1, theory
+from sqhn.experiments import ablations, damage, depth, encoding, forgetting, recognition, streams, table_1, theory
 from sqhn.experiments.case import Experiment
 from sqhn.experiments.claims import Claim
 from sqhn.experiments.family import Drawing, Family
@@ -17,6 +17,7 @@ FAMILIES: dict[str, Family] = {
     "Noisy encoding": encoding.FAMILY,
     "Recognition": recognition.FAMILY,
     "Robustness by depth": depth.FAMILY,
+    "Recall from damage": damage.FAMILY,
     "Energy, growth, theorems, costs": theory.FAMILY,
 }
 EXPERIMENTS: dict[str, Experiment] = {one.id: one for family in FAMILIES.values() for one in family.experiments}

@@ -21,6 +21,7 @@ __all__ = [
     "MHN",
     "Ablated",
     "AblatedTree",
+    "AskedTree",
     "BayesPCN",
     "ByError",
     "ByErrorTree",
@@ -62,7 +63,7 @@ class Tree(Spec):
     """An SQHN with `kernels` below its memory node; one capacity for every node, or one for each level."""
 
     capacity: int | tuple[int, ...]
-    kernels: tuple[int, ...] = ()
+    kernels: tuple[int | tuple[int, ...], ...] = ()
     alpha: float = 1e7
     gamma: float = 1.0
     when_full: Literal["average", "overwrite", "oldest", "freeze"] = "average"
@@ -92,6 +93,16 @@ class Tree(Spec):
 
 
 @dataclass(frozen=True)
+class AskedTree(Tree):
+    """An SQHN that recalls by another rule than the paper's."""
+
+    inference: Literal["exact", "evidence"] = "evidence"
+
+    def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
+        return Asked(self.network(shape), self.inference)
+
+
+@dataclass(frozen=True)
 class ByErrorTree(Tree):
     """An SQHN that judges by the error of recall."""
 
@@ -117,6 +128,25 @@ class MapTree(Tree):
 
     def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
         return ByMap(ReferenceSQHN(shape, self.levels, self.network(shape).options))
+
+
+class Asked:
+    """A memory that recalls by one rule."""
+
+    def __init__(self, memory: SQHN, inference: str) -> None:
+        self.memory, self.inference = memory, inference
+
+    def learn(self, x: ArrayLike) -> Written:
+        return self.memory.learn(x)
+
+    def memorize(self, x: ArrayLike) -> None:
+        self.memory.memorize(x)
+
+    def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
+        return self.memory.recall(x, observed, inference=self.inference)
+
+    def recognize(self, x: ArrayLike) -> Recognized:
+        return self.memory.recognize(x)
 
 
 class ByError:

@@ -61,6 +61,11 @@ STYLES: dict[str, tuple[str, str, Any, str]] = {  # color, marker, dash, hatch
     "SQHN L2": (GREEN, "s", "--", "//"),
     "SQHN L3": (RED, "D", "-.", ".."),
     "SQHN L3, noise first": (RED, "v", ":", "--"),
+    "SQHN L3, exact": (YELLOW, "<", LONG, "||"),
+    "SQHN L1, evidence": (BLACK, "o", "-", "OO"),
+    "SQHN L3, evidence": (SKY, "D", "-", "++"),
+    "MHN": (PINK, "X", ":", "oo"),
+    "MHN-Manhtn": (PINK, "^", "--", "\\\\"),
     "SQHN+": (SKY, "P", "-", "xx"),
     "SQHN(mse)": (SKY, "P", "--", "xx"),
     "MHN-SGD": (PINK, "^", "-", "\\\\"),
@@ -95,6 +100,7 @@ TITLES = {
     "emnist": "EMNIST",
     "fashion_mnist": "Fashion-MNIST",
     "svhn": "SVHN",
+    "watch": "watch sensors",
 }
 
 

@@ -108,7 +108,7 @@ def of_patches(bank: Prototypes, patches: Patches) -> Shown:
         kernels.patches, nodes, 16.0 * A.size, _less(bank, patches.x), patches.seen if masked else EVERY, masked,
         side.values, question, stored, side.lengths, bank.neurons.kept, A,
     )  # fmt: skip
-    return Shown(A, question, stored, np.ones(nodes, bool), masked)
+    return Shown(A, question, stored, masked)
 
 
 def above(bank: Counts, below: Shown, weight: float) -> Shown:
@@ -116,14 +116,11 @@ def above(bank: Counts, below: Shown, weight: float) -> Shown:
     children, room = bank.children, max(1, bank.neurons.room)
     question: tuple[Any, ...] = tuple(part[children].sum(axis=1) for part in below.question)
     nodes, batch, channels = question[0].shape
-    there = np.arange(bank.neurons.room) < bank.grown[:, None]
-    single = below.single[children].all(axis=1) & ((bank.neurons.c <= 1) | ~there).all(axis=1)
-    many = batch if single.any() else 0
-    own = many if below.masked else min(many, 1)
-    stored = np.empty((nodes, own, channels, room)), np.empty((nodes, own, room)), np.empty((nodes, many, room))
+    own = (nodes, batch if below.masked else 1)
+    stored = np.empty((*own, channels, room)), np.empty((*own, room)), np.empty((nodes, batch, room))
     A = np.empty((nodes, batch, room))
     split_range(
         kernels.above, nodes, 16.0 * A.size * bank.family, children, below.A, question, below.stored, below.masked,
-        bank.lists, bank.neurons.kept, bank.holes, stored, single, weight, A,
+        bank.lists, bank.neurons.kept, bank.holes, stored, weight, A,
     )  # fmt: skip
-    return Shown(A, question, stored, single, below.masked)
+    return Shown(A, question, stored, below.masked)

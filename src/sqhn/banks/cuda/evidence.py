@@ -113,8 +113,7 @@ def of_patches(bank: Prototypes, patches: Patches) -> Shown:
     found = sums(patches.x, bank.m[:, :most], patches.seen, bank.tiling.channels, bank.centre)
     living = bank.neurons.living(most)
     A = _told(looks(found, living), living, bank.grown)
-    single = torch.ones(bank.nodes, dtype=torch.bool, device=bank.place)
-    return Shown(A, found[:3], found[3:], single, patches.seen is not None)
+    return Shown(A, found[:3], found[3:], patches.seen is not None)
 
 
 def above(bank: Counts, below: Shown, weight: float) -> Shown:
@@ -123,27 +122,26 @@ def above(bank: Counts, below: Shown, weight: float) -> Shown:
     living = bank.neurons.living(most)
     entries = bank.entries
     n, q, k, j = entries.fields
-    child = bank.children[n, q]
+    child, cell = bank.children[n, q], (n * family + q) * most + j
     top = below.A.amax(2)
     share = entries.count[:, None] / bank.often()[n, j, q, None].double()
     gain = share * (below.A[child, :, k] - top[child]).exp()
     total = torch.zeros((nodes * family * most, batch), dtype=torch.float64, device=bank.place)
-    total.index_add_(0, (n * family + q) * most + j, gain)
+    total.index_add_(0, cell, gain)
     total = total.view(nodes, family, most, batch)
     heard = torch.where(total > 0, total.log() + top[bank.children][:, :, None], 0.0).sum(1).mT
     question = tuple(part[bank.children].sum(1) for part in below.question)
-    counted = bank.neurons.c[:, :most] <= 1
-    single = below.single[bank.children].all(1) & (counted | ~living[:, 0]).all(1)
     channels = question[0].shape[2]
+    weight_of = entries.count.long() * 2**31 - k  # the likeliest value is the main one, the lowest of those as likely
+    best = torch.zeros(nodes * family * most, dtype=torch.int64, device=bank.place)
+    main = weight_of == best.scatter_reduce_(0, cell, weight_of, "amax")[cell]
 
     def gathered(part: Tensor) -> Tensor:
         """(child nodes, rows, channels, values) to (nodes, rows, channels, neurons)."""
         out = torch.zeros((nodes * most, part.shape[1], channels), dtype=torch.float64, device=bank.place)
-        out.index_add_(0, n * most + j, part[child, :, :, k])
+        out.index_add_(0, (n * most + j)[main], part[child[main], :, :, k[main]])
         return out.view(nodes, most, part.shape[1], channels).permute(0, 2, 3, 1)
 
-    stored = tuple(map(gathered, below.stored)) if bool(single.any()) else below.stored
-    if bool(single.any()):
-        own = looks(Sums(*question, *stored), living)
-        heard = heard + weight * torch.where(single[:, None, None], own, 0.0)
-    return Shown(_told(heard, living, bank.grown), question, stored, single, below.masked)
+    stored = tuple(map(gathered, below.stored))
+    heard = heard + weight * looks(Sums(*question, *stored), living)
+    return Shown(_told(heard, living, bank.grown), question, stored, below.masked)

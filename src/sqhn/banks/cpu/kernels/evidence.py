@@ -128,15 +128,6 @@ def gather(known, row, G, out):
             out[j] += row[known[j]]
 
 
-@numbers
-def gather_both(known, row, other, G, out, out_of_other):
-    """The same of two rows."""
-    for j in range(G):
-        if known[j] >= 0:
-            out[j] += row[known[j]]
-            out_of_other[j] += other[known[j]]
-
-
 # -- a block -----------------------------------------------------------------------------------------------------------
 
 
@@ -445,50 +436,59 @@ def patches(lo, hi, x, seen, masked, values, question, stored, long, kept, A):
 
 
 @compiled
-def read_columns(node, lists, kept, holes, G, table):
-    """Which value each neuron gives to each child, (children, neurons): NONE if it knows none, SEVERAL if not one."""
+def read_columns(node, lists, kept, holes, G, table, main):
+    """Which value each neuron gives to each child, (children, neurons): NONE if it knows none, SEVERAL if not one.
+
+    main: the likeliest, the lowest of those that are as likely.
+    """
     pool = lists.pool
     for q in range(table.shape[0]):
         for j in range(G):
             e = lists.by_neuron[node, j, q]
             if e == NONE or kept.c[node, j] <= 0:
-                table[q, j] = NONE
-            else:
-                often = counted(pool[node], e) if holes else kept.c[node, j]
-                table[q, j] = pool[node, e, VALUE] if pool[node, e, COUNT] == often else SEVERAL
+                table[q, j] = main[q, j] = NONE
+                continue
+            often = counted(pool[node], e) if holes else kept.c[node, j]
+            table[q, j] = pool[node, e, VALUE] if pool[node, e, COUNT] == often else SEVERAL
+            value, most = NONE, 0
+            while e != NONE:
+                count, other = pool[node, e, COUNT], pool[node, e, VALUE]
+                if count > most or (count == most and other < value):
+                    value, most = other, count
+                e = pool[node, e, NEXT_BY_NEURON]
+            main[q, j] = value
 
 
 @compiled
-def above(lo, hi, children, below, question, under, masked, lists, kept, holes, stored, single, weight, A):
+def above(lo, hi, children, below, question, under, masked, lists, kept, holes, stored, weight, A):
     """The evidence of the nodes of a level from that of their children, `below` (child nodes, batch, values).
 
-    question: the sums of this level's; under, stored: of the children's neurons and of this level's. single (nodes,):
-    whose neurons are all single samples, so that their blocks are what their children's values are. range(lo, hi) runs
-    over nodes.
+    question: the sums of this level's; under, stored: of the children's neurons and of this level's, whose blocks are
+    those of the values that they most likely give to their children. range(lo, hi) runs over nodes.
     """
     question, under, lists, kept = Question(*question), Stored(*under), Lists(*lists), Kept(*kept)
     stored, pool = Stored(*stored), lists.pool
     family, room = children.shape[1], A.shape[2]
     rough, fine, odds, xm = np.empty((2, room), np.float32), np.empty((2, room)), np.ones(room), np.empty(room)
-    long, table = np.empty((2, room)), np.empty((family, room), np.int64)
+    long, (table, main) = np.empty((2, room)), np.empty((2, family, room), np.int64)
     bits, scratch = odds.view(np.uint64), np.empty(room)
     exponent = scratch.view(np.uint64)
     for node in range(lo, hi):
         G = kept.grown[node]
         living = kept.c[node, :G] > 0
         many = living.sum()
-        read_columns(node, lists, kept, holes, G, table)
+        read_columns(node, lists, kept, holes, G, table, main)
         for t in range(A.shape[1]):
             begin(A[node, t], living)
-            if single[node] and many:
+            if many:
                 s, n = t if masked else 0, question.n[node, t]
                 anew = masked or t == 0
                 xm[:] = 0.0
                 if anew:
                     stored.m[node, s], stored.mm[node, s] = 0.0, 0.0
                 for q in range(family):
-                    child, known = children[node, q], table[q]
-                    gather_both(known, under.xm[child, t], below[child, t], G, xm, A[node, t])
+                    child, known = children[node, q], main[q]
+                    gather(known, under.xm[child, t], G, xm)
                     if anew:
                         gather(known, under.mm[child, s], G, stored.mm[node, s])
                         for c in range(n.shape[0]):
@@ -501,8 +501,7 @@ def above(lo, hi, children, below, question, under, masked, lists, kept, holes, 
                 tell(odds, bits, weight, G, scratch, exponent, A[node, t])
             for q in range(family):
                 row = below[children[node, q], t]
-                if not (single[node] and many):
-                    gather(table[q], row, G, A[node, t])
+                gather(table[q], row, G, A[node, t])
                 top = -np.inf
                 for j in range(G):
                     if table[q, j] != SEVERAL:
