@@ -160,9 +160,9 @@ def by_set(results: Results) -> Iterator[tuple[str, Results]]:
 def _(results: Results) -> Measured:
     ahead, level = {}, {}
     for name, runs in by_set(results):
-        means = {model: over_damages(run, "found") for model, run in by_model(runs)}
-        others = [float(values.mean()) for model, values in means.items() if model not in (FLAT, DEEP)]
-        runs.of(model=FLAT)  # there must be some
+        means = {model: over_damages(runs.of(model=model), "found") for model in (*PAPER, "NN", FLAT)}
+        means |= {m: over_damages(run, "found") for m in ("MHN", "MHN-Manhtn") if (run := runs.where(model=m))}
+        others = [float(values.mean()) for model, values in means.items() if model != FLAT]
         level[name] = means[FLAT]
         ahead[name] = float(means[FLAT].mean()) - max(others)
     return {"ahead of the best other": ahead, "share found": level}
