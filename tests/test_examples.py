@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sqhn import SQHN
+from sqhn.data import load
+from sqhn.data.corruptions import CORRUPTIONS, DAMAGES
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def ran(name: str, *given: str) -> Any:
+def ran(name: str, *given: Any) -> Any:
     return runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"](*given)
 
 
@@ -104,3 +108,18 @@ def test_recall_from_damage(tmp_path: Path) -> None:
 def test_which_settings() -> None:
     page = (EXAMPLES.parent / "docs" / "settings.md").read_text()
     assert [table for table in ran("which_settings") if table not in page] == []
+
+
+def test_why_evidence_is_the_rule_and_needs_its_parts() -> None:
+    found = ran("why_evidence", "photos32", 80, 4)["mean"]
+    assert found["as it is"] == max(found.values())
+    assert found["as it is"] > max(found[part] for part in ("no flat rival", "one look", "whole alone")) + 0.05
+    every = load("photos32").splits["train"].x
+    x = every[np.random.default_rng(0).permutation(len(every))[:80]].astype(np.float32) / np.float32(255)
+    memory = SQHN((32, 32, 3), capacity=80)
+    memory.memorize(x)
+    right = []
+    for kind, level in DAMAGES:
+        given, _ = CORRUPTIONS[kind](x[:4], level, np.random.default_rng(1))
+        right.append(np.mean(memory.recall(given, inference="evidence").index == np.arange(4)))
+    assert np.mean(right) == pytest.approx(found["as it is"])

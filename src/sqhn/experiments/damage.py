@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -280,9 +280,19 @@ def _(results: Results) -> Figure:
     return figure
 
 
-@FAMILY.figure("x-dmg-wall", "X-DMG", "What was given, and what each memory recalled: one of 1,000 pictures.")
+def wall(results: Results, models: Mapping[str, str]) -> Figure:
+    """What was given, and what some memories recalled."""
+    runs = {label: results.of("X-DMG", set="cifar10", model=model) for label, model in models.items()}
+    rows = [pictures_of(next(iter(runs.values())).pictures("given"))]
+    rows += [pictures_of(run.pictures("found")) for run in runs.values()]
+    return grid(rows, ["given", *runs], [kind.replace("_", " ") for kind, _ in SHOWN])
+
+
+@FAMILY.figure("x-dmg-wall", "X-DMG", "What was given, and what each memory recalled: one of the stored pictures.")
 def _(results: Results) -> Figure:
-    runs = results.of("X-DMG", set="cifar10")
-    models = list(by_model(runs))
-    rows = [pictures_of(models[0][1].pictures("given")), *(pictures_of(run.pictures("found")) for _, run in models)]
-    return grid(rows, ["given", *(model for model, _ in models)], [kind.replace("_", " ") for kind, _ in SHOWN])
+    return wall(results, {model: model for model, _ in by_model(results.of("X-DMG", set="cifar10"))})
+
+
+@FAMILY.figure("x-dmg-short", "X-DMG", "The same of three memories.")
+def _(results: Results) -> Figure:
+    return wall(results, {"one level": "SQHN L1", "three levels": "SQHN L3", "evidence": FLAT})
