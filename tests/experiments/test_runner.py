@@ -190,7 +190,7 @@ def test_what_is_left_is_estimated_from_its_like() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches a process group by signal")
 def test_interrupted_and_resumed_gives_the_same_records(tmp_path: Path) -> None:
-    names = ["TH2", "TH1", "S-EXH", "AC-C", "AC-D"]
+    names = ["TH2", "TH1", "S-EXH", "S-EXM", "AC-C"]
     command = [sys.executable, "-m", "sqhn.cli", "reproduce", *names, "--quick", "--seeds", "1", "--jobs", "2", "--out"]
     folder = tmp_path / "stopped"
     process = subprocess.Popen([*command, str(folder)], start_new_session=True, stderr=subprocess.PIPE, text=True)
