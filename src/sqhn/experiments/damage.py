@@ -13,9 +13,10 @@ from sqhn.data.corruptions import CORRUPTIONS, DAMAGES
 from sqhn.data.streams import unit
 from sqhn.experiments.case import Case, Experiment, Pictures, Reading, generator, picture, pictures_of, pool
 from sqhn.experiments.claims import Measured, above, at_least
+from sqhn.experiments.depth import by_corruption
 from sqhn.experiments.family import Family
 from sqhn.experiments.memories import MHN, AskedTree, ManhattanMHN, Nearest, Spec, Tree
-from sqhn.experiments.plots import bars, by_model, grid, line, outside, panels, title
+from sqhn.experiments.plots import bars, by_model, grid, outside, panels, title
 from sqhn.experiments.results import Results, Values
 from sqhn.metrics import recall_accuracy, recall_error
 
@@ -232,7 +233,7 @@ def _(results: Results) -> Measured:
 
 # -- what is drawn ---------------------------------------------------------------------------------------------------
 
-LINES = {"noise": "noise", "black": "black rectangle", "color": "color rectangle", "normal_fill": "noise rectangle"}
+LINES = {"noise": "noise", "black rectangle": "black", "color rectangle": "color", "noise rectangle": "normal_fill"}
 
 
 @FAMILY.figure(
@@ -241,25 +242,12 @@ LINES = {"noise": "noise", "black": "black rectangle", "color": "color rectangle
     "depths with recall by evidence added, and other memories.",
 )  # fmt: skip
 def _(results: Results) -> Figure:
-    runs = results.of("X-DMG")
-    sets = runs.settings("set")
-    figure, axes = panels(len(sets), len(LINES), width=2.7, height=2.0)
-    for row, name in enumerate(sets):
-        for column, (kind, heading) in enumerate(LINES.items()):
-            axis = axes[row, column]
-            for model, run in by_model(runs.where(set=name)):
-                levels = [0.0, *(level for which, level in run.records[0]["settings"]["damages"] if which == kind)]
-                first = run.row("noise", "found", 0.0)
-                values = np.array([first, *(run.row(kind, "found", level) for level in levels[1:])]).T
-                line(axis, levels, values, model)
-            axis.set_ylim(-0.03, 1.03)
-            if row == 0:
-                axis.set_title(heading)
-            if row == len(sets) - 1:
-                axis.set_xlabel("standard deviation" if kind == "noise" else "share covered")
-        axes[row, 0].set_ylabel(f"{title(name)}\nshare found")
-    outside(figure, axes[0, 0])
-    return figure
+    def points(run: Results, kind: str) -> tuple[list[float], Values]:
+        levels = [level for which, level in run.records[0]["settings"]["damages"] if which == kind]
+        clean = run.row("noise", "found", 0.0)
+        return [0.0, *levels], np.array([clean, *(run.row(kind, "found", level) for level in levels)]).T
+
+    return by_corruption(results.of("X-DMG"), LINES, points, "share found")
 
 
 @FAMILY.figure(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from sqhn.metrics import recall_error
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAMILY", "Examples", "Occlusions"]
+__all__ = ["FAMILY", "Examples", "Occlusions", "by_corruption"]
 
 FAMILY = Family()
 NOISES = (0.0, 0.05, 0.15, 0.25, 0.4, 0.5, 0.75, 1.0, 1.25, 1.5)
@@ -305,23 +305,34 @@ def _(results: Results) -> Figure:
     "can draw most of the others to itself, which is why seeds differ so much there.",
 )  # fmt: skip
 def _(results: Results) -> Figure:
-    runs = results.of("AC-B")
-    sets = runs.settings("set")
+    def points(run: Results, kind: str) -> tuple[list[float], Values]:
+        levels = [level for which, level in run.records[0]["settings"]["corruptions"] if which == kind]
+        return levels, np.array([run.row(kind, "accuracy", level) for level in levels]).T
+
     kinds = {"noise": "noise", **{f"{name} rectangle": kind for name, kind in fills_run(results).items()}}
-    figure, axes = panels(len(sets), 4, width=2.7, height=2.2)
+    return by_corruption(results.of("AC-B"), kinds, points, RECALLED)
+
+
+def by_corruption(
+    runs: Results,
+    kinds: Mapping[str, str],
+    points: Callable[[Results, str], tuple[list[float], Values]],
+    label: str,
+) -> Figure:
+    """A row of panels for every data set, one for each kind (by its heading): levels, and values (seeds, levels)."""
+    sets = runs.settings("set")
+    figure, axes = panels(len(sets), len(kinds), width=2.7, height=2.1)
     for row, name in enumerate(sets):
         for column, (heading, kind) in enumerate(kinds.items()):
             axis = axes[row, column]
             for model, run in by_model(runs.where(set=name)):
-                levels = [level for which, level in run.records[0]["settings"]["corruptions"] if which == kind]
-                values = np.array([run.row(kind, "accuracy", level) for level in levels]).T
-                line(axis, levels, values, model)
+                line(axis, *points(run, kind), model)
             axis.set_ylim(-0.03, 1.03)
             if row == 0:
                 axis.set_title(heading)
             if row == len(sets) - 1:
                 axis.set_xlabel("standard deviation" if kind == "noise" else "share covered")
-        axes[row, 0].set_ylabel(f"{title(name)}\n{RECALLED}")
+        axes[row, 0].set_ylabel(f"{title(name)}\n{label}")
     outside(figure, axes[0, 0])
     return figure
 
