@@ -18,10 +18,7 @@ from sqhn.data import photos
 from sqhn.evidence import FLOOR, LENGTH, ODDS, WHOLE, chance, evidence, pyramid
 from sqhn.inference import Evidence
 from sqhn.reference import ReferenceSQHN
-
-NEAR = 1e-6
-"""Nats, and share of a score: so close are fast paths to the reference; what differs less may be ranked either way."""
-
+from tests.by_evidence import ODD, assert_as_the_reference, assert_possible, odd
 
 # -- a block -----------------------------------------------------------------------------------------------------------
 
@@ -123,24 +120,6 @@ def pictures(count: int, side: int = 16) -> NDArray[np.float32]:
     return np.ascontiguousarray(photos(32)[:count, ::2, ::2].astype(np.float32) / np.float32(255))[:, :side, :side]
 
 
-def assert_as_the_reference(memory: SQHN, x: NDArray[np.float32], observed: Any = None, k: int = 3) -> None:
-    reference = ReferenceSQHN.of(memory)
-    found = memory.recall(x, observed, inference="evidence")
-    best = memory.recall(x, observed, inference="evidence", k=min(k, len(memory)))
-    for i, sample in enumerate(x):
-        mask = None if observed is None else observed[i]
-        ranked = reference.recall_best(sample, best.index.shape[1], mask, "evidence")
-        assert found.score[i] == pytest.approx(ranked[0].score, rel=NEAR, abs=NEAR)
-        np.testing.assert_allclose(best.score[i], [one.score for one in ranked], rtol=NEAR, atol=NEAR)
-        apart = np.abs(np.diff([one.score for one in ranked])) > 10 * NEAR * max(1, abs(ranked[0].score))
-        if apart[:1].all():
-            assert found.index[i] == ranked[0].index
-            np.testing.assert_array_equal(found.x[i], ranked[0].x)
-        if apart.all() and best.index[i, -1] == ranked[-1].index:  # the next may be as good as the last
-            assert best.index[i].tolist() == [one.index for one in ranked]
-            np.testing.assert_array_equal(best.x[i], [one.x for one in ranked])
-
-
 TREES = {
     "one level": [Level(capacity=12)],
     "one level, past capacity": [Level(capacity=5)],
@@ -193,28 +172,14 @@ def test_any_shape_and_similarity(name: str, similarity: Any) -> None:
     assert_as_the_reference(memory, asked, rng.random(asked.shape) < 0.6)
 
 
-@given(st.integers(0, 10**6), st.sampled_from(["faint", "flat", "black", "huge", "opposite", "copies"]))
+@given(st.integers(0, 10**6), st.sampled_from(ODD))
 @settings(deadline=None, max_examples=40)
 def test_odd_samples_have_finite_scores_that_the_reference_has_too(seed: int, kind: str) -> None:
-    rng = np.random.default_rng(seed)
-    x = rng.random((6, 8, 8), np.float32)
-    odd: dict[str, Any] = {
-        "faint": 0.5 + 1e-6 * x[1:3], "flat": 0.7, "black": 0.0, "huge": 1e12 * x[1:3], "opposite": 1 - x[3:5],
-        "copies": x[3:5],
-    }  # fmt: skip
-    x[1:3] = odd[kind]
+    x = odd(seed, kind)
     for levels in ([Level(capacity=4)], [Level(2, 4), Level(capacity=4)]):
         memory = SQHN((8, 8), levels)
         memory.learn(x)
-        found = memory.recall(x, inference="evidence")
-        assert np.isfinite(found.score).all()
-        reference = ReferenceSQHN.of(memory)
-        for i, one in enumerate(x):
-            A = reference.evidence(one)[-1][0]
-            assert found.score[i] == pytest.approx(A[found.index[i]], rel=1e-4, abs=1e-4)
-            assert reference.preferred(one, None, A)[found.index[i]] == pytest.approx(
-                reference.preferred(one, None, A).max(), rel=1e-4, abs=1e-4
-            )
+        assert_possible(memory, x)
 
 
 def test_the_whole_sample_counts_four_times() -> None:

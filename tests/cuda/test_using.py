@@ -53,32 +53,3 @@ def test_a_promise(device: str) -> None:
     memory.calibrate(new=new, error=0.1)
     assert memory.recognize(new).old.sum() <= 9
     assert memory.recognize(X).old.all()
-
-
-@pytest.mark.parametrize(
-    "levels",
-    [
-        [Level(capacity=12)],
-        [Level(capacity=5)],
-        [Level(4, 12), Level(capacity=12)],
-        [Level(2, 5), Level(2, 5), Level(capacity=5)],
-    ],
-)
-def test_evidence_is_what_it_is_on_a_cpu(levels: list[Level], device: str) -> None:
-    rng = np.random.default_rng(1)
-    there, here = SQHN((8, 8), levels, device=device), SQHN((8, 8), levels)
-    half = np.ones((2, 8, 8), bool)
-    half[:, :4] = False
-    for memory in (there, here):
-        memory.learn(X[:10])
-        memory.forget(2)
-        memory.learn(X[10:12], observed=half)
-    asked = noisy(X[:6])
-    observed = rng.random(asked.shape) < 0.5
-    observed[1, :4] = False
-    for mask in (None, observed):
-        for k in (None, 3):
-            one, other = (memory.recall(asked, mask, inference="evidence", k=k) for memory in (there, here))
-            np.testing.assert_array_equal(one.index, other.index)
-            np.testing.assert_allclose(one.score, other.score, rtol=1e-6)
-            np.testing.assert_array_equal(one.x, other.x)

@@ -58,6 +58,15 @@ def queue(place: Any) -> Any:
     return torch.cuda.default_stream(place) if place.type == "cuda" else None
 
 
+@cache
+def breadth(place: Any) -> int:
+    """How many times as many samples as on a CPU to answer at once: the more memory, the more."""
+    import torch
+
+    memory = torch.cuda.get_device_properties(place).total_memory if place.type == "cuda" else 0
+    return max(4, memory >> 31)
+
+
 class Thread(threading.local):
     """What is known of a thread: from which other stream it called last, if any; to ask each time takes a while."""
 
@@ -75,13 +84,13 @@ class Cuda:
     tensors = True
     at_once = False
     chunk = 512
-    breadth = 4
 
     def __init__(self, place: Any) -> None:
         self.place = place
         self.name = str(place)
         self.queue = queue(place)
         self.thread = Thread()
+        self.breadth = breadth(place)
 
     @contextmanager
     def stream(self) -> Iterator[None]:
@@ -126,9 +135,12 @@ class Cuda:
     def first_best(u: Tensor) -> tuple[Tensor, Tensor]:
         import torch
 
-        index = torch.arange(u.shape[2], device=u.device, dtype=torch.int32)
-        k = torch.where(u >= u.amax(2, keepdim=True) - TIE, index, u.shape[2]).amin(2)
-        return k, u.gather(2, k[..., None].long())[..., 0]
+        from sqhn.banks.cuda.kernels import choice
+
+        k = torch.empty(u.shape[:2], dtype=torch.int32, device=u.device)
+        value = torch.empty(u.shape[:2], dtype=u.dtype, device=u.device)
+        choice.first_best[(k.numel(),)](u.contiguous(), k, value, u.shape[2], J=256, num_warps=1)
+        return k, value
 
     @classmethod
     def ranking(cls, u: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -218,4 +230,5 @@ def owners(support: Support) -> Tensor:
     import torch
 
     start: Tensor = support.start
-    return torch.repeat_interleave(torch.arange(len(start) - 1, device=start.device), start.diff())
+    rows = torch.arange(len(start) - 1, device=start.device)
+    return torch.repeat_interleave(rows, start.diff(), output_size=len(support.value))

@@ -1,4 +1,4 @@
-"""What blocks say for neurons, on a GPU: the same sums as on a CPU (`cpu/kernels/evidence`), all nodes at once."""
+"""What blocks say for neurons, on a GPU: the sums that kernels want, all nodes at once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from sqhn.banks.cuda.arrays import power, spare
+from sqhn.banks.cuda.kernels import evidence as kernels
 from sqhn.banks.interface import Patches, Shown
-from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE, WHOLE
+from sqhn.door import parts
+from sqhn.evidence import WHOLE
 from sqhn.patches import Tiling
 
 if TYPE_CHECKING:
@@ -19,9 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["above", "of_patches", "of_pyramid"]
 
+SCRATCH = 1 << 26  # products held at once
+TILE = 128  # neurons that one program looks at at once
+FEW = 256  # and one that gathers from children
+
 
 class Sums(NamedTuple):
-    """Of blocks: n, x and xx (blocks, batch, channels); m, mm (blocks, 1 or batch, channels, neurons) and xm."""
+    """Of blocks, as kernels have them: those of the questions, n, x and xx, and those of neurons, m, mm and xm."""
 
     n: Tensor
     x: Tensor
@@ -38,110 +45,108 @@ class Sums(NamedTuple):
 def sums(x: Tensor, m: Tensor, seen: Tensor | None, channels: int, centre: float) -> Sums:
     """From x (blocks, batch, size) and m (blocks, neurons, size)."""
 
-    def by_channel(rows: Tensor) -> Tensor:  # (blocks, channels, rows, pixels)
-        return rows.reshape(*rows.shape[:2], -1, channels).permute(0, 3, 1, 2)
+    def by_channel(rows: Tensor) -> Tensor:
+        return rows.reshape(*rows.shape[:2], -1, channels)
 
-    own, stored = by_channel(x.double() - centre), by_channel(m.double() - centre)
-    there = torch.ones_like(own) if seen is None else by_channel(seen.double())
-    own = own * there
-    alike = there if seen is not None else there[:, :, :1]
-
-    def with_stored(rows: Tensor, values: Tensor) -> Tensor:  # (blocks, rows, channels, neurons)
-        return (rows @ values.mT).transpose(1, 2)
-
-    n, sx, sxx = (part.sum(3).mT for part in (there, own, own.square()))
-    return Sums(n, sx, sxx, with_stored(alike, stored), with_stored(alike, stored.square()), with_stored(own, stored))
-
-
-def looks(s: Sums, living: Tensor) -> Tensor:
-    """The evidence of both looks, (blocks, batch, neurons); living (blocks, 1, neurons)."""
-    n = s.n.clamp(min=1)
-    d, channels = s.n.sum(2), (s.n > 0).sum(2)
-    energy, energies = s.xx.sum(2), s.mm.sum(2)
-    left = (energy - (s.x.square() / n).sum(2)).clamp(min=0)
-    lefts = energies - (s.m.square() / n[:, : s.m.shape[1], :, None]).sum(2)
-    along = s.xm.sum(2)
-    share = torch.where(energy > 0, left / energy.clamp(min=1e-300), 1.0)
-    flat = -d / 2 * (share + FLOOR).log() - n.log().sum(2) / 2
-    A = _posterior(_likelihood(along, energies, energy, d), flat, living)
-    across = along - ((s.x / n)[..., None] * s.m).sum(2)
-    some = (left > STRUCTURE * energy)[..., None] & (lefts > STRUCTURE * energies)
-    second = _likelihood(torch.where(some, across, 0.0), lefts.clamp(min=0), left, d - channels)
-    A = A + torch.where((d > channels)[..., None], _posterior(second, torch.full_like(flat, -torch.inf), living), 0.0)
-    return torch.where((d > 0)[..., None], A, 0.0)
+    own, stored = x.double() - centre, m.double() - centre
+    if seen is None:
+        n = torch.full((*x.shape[:2], channels), x.shape[2] // channels, dtype=own.dtype, device=x.device)
+        of_stored = by_channel(stored).sum(2).mT[:, None], stored.square().sum(2)[:, None]
+    else:
+        there = seen.double()
+        own, n = own * there, by_channel(there).sum(2)
+        of_stored = torch.einsum("btpc,bjpc->btcj", by_channel(there), by_channel(stored)), there @ stored.square().mT
+    return Sums(n, by_channel(own).sum(2), own.square().sum(2), *of_stored, own @ stored.mT)
 
 
-def _likelihood(products: Tensor, energies: Tensor, energy: Tensor, d: Tensor) -> Tensor:
-    r = (products / (energies.sqrt() * energy.sqrt()[..., None] + LENGTH)).clamp(0, 1)
-    return -d[..., None] / 2 * (1 - r.square() + FLOOR).log()
+def looks(s: Sums, living: Tensor, weight: float = 1.0) -> Tensor:
+    """The evidence of both looks, (blocks, batch, neurons), times a weight; living (blocks or 1, 1, neurons).
 
-
-def _posterior(likelihood: Tensor, flat: Tensor, living: Tensor) -> Tensor:
-    likelihood = torch.where(living, likelihood, -torch.inf)
-    many = living.sum(2, keepdim=True)
-    top = torch.maximum(likelihood.amax(2), flat).clamp(min=0)[..., None]
-    shares = (likelihood - top).exp()
-    rivals = many * ((flat[..., None] - top).exp() + (-top).exp())
-    return (many * shares / (shares.sum(2, keepdim=True) + rivals) / ODDS).log1p()
-
-
-def _told(A: Tensor, living: Tensor, grown: Tensor) -> Tensor:
-    """Minus infinity where there is no neuron; a node without any has one for which nothing speaks."""
-    A = torch.where(living, A, -torch.inf)
-    A[grown == 0, :, 0] = 0.0
+    Minus infinity where there is no neuron; a node without any has one for which nothing speaks.
+    """
+    question, stored = (tuple(part.contiguous() for part in of) for of in (s[:3], s[3:]))
+    (blocks, batch, width), channels = s.xm.shape, s.n.shape[2]
+    A, scratch = torch.empty_like(stored[2]), torch.empty_like(stored[2])
+    kernels.looks[(batch, blocks)](
+        question, stored, living.byte().contiguous(), living.sum(2), scratch, A, batch, width, channels, weight,
+        masked=s.mm.shape[1] == batch, alike=len(living) == 1, J=power(width, 16, TILE), num_warps=1,
+    )  # fmt: skip
     return A
 
 
 def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> Tensor:
     """The evidence for the neurons of one level, over blocks of all scales: (1, batch, most grown)."""
-    finest, most = scales[0], int(bank.grown.max())
-    x, m = (finest.split(rows.reshape(-1, *finest.shape)) for rows in (patches.x[0], bank.m[0, :most]))
-    seen = None if patches.seen is None else finest.split(patches.seen[0].reshape(-1, *finest.shape))
-    found = sums(x, m, seen, finest.channels, bank.centre)
+    finest, most, batch = scales[0], int(bank.grown.max()), patches.x.shape[1]
+    stored = finest.split(bank.m[0, :most].reshape(-1, *finest.shape))
     living = bank.neurons.living(most)
-    A = looks(found, living).sum(0, keepdim=True) * (WHOLE if finest.nodes == 1 else 1.0)
-    for finer, coarser in pairwise(scales):
-        grid = Tiling(finer.grid, tuple(b // a for a, b in zip(finer.kernel, coarser.kernel)))
-        found = found.together(torch.as_tensor(grid.children(), device=bank.place).long())
-        A = A + looks(found, living).sum(0, keepdim=True) * (WHOLE if coarser.nodes == 1 else 1.0)
-    return torch.where(living, A, -torch.inf)
+    grids = [
+        Tiling(finer.grid, tuple(b // a for a, b in zip(finer.kernel, coarser.kernel)))
+        for finer, coarser in pairwise(scales)
+    ]
+    below = [torch.as_tensor(grid.children(), device=bank.place).long() for grid in grids]
+    weights = [WHOLE if one.nodes == 1 else 1.0 for one in scales]
+    A = torch.empty((1, batch, most), dtype=torch.float64, device=bank.place)
+    with spare(bank.place):
+        for part in parts(batch, max(1, SCRATCH // (finest.nodes * max(1, most)))):
+            x = finest.split(patches.x[0, part].reshape(-1, *finest.shape))
+            seen = None if patches.seen is None else finest.split(patches.seen[0, part].reshape(-1, *finest.shape))
+            found = sums(x, stored, seen, finest.channels, bank.centre)
+            A[0, part] = looks(found, living, weights[0]).sum(0)
+            for children, weight in zip(below, weights[1:]):
+                found = found.together(children)
+                A[0, part] += looks(found, living, weight).sum(0)
+    return A
 
 
 def of_patches(bank: Prototypes, patches: Patches) -> Shown:
     """The evidence for the neurons of level 1 of a tree, and the sums that the levels above want."""
     most = max(1, int(bank.grown.max()))
-    found = sums(patches.x, bank.m[:, :most], patches.seen, bank.tiling.channels, bank.centre)
     living = bank.neurons.living(most)
-    A = _told(looks(found, living), living, bank.grown)
-    return Shown(A, found[:3], found[3:], patches.seen is not None)
+    with spare(bank.place):
+        found = sums(patches.x, bank.m[:, :most], patches.seen, bank.tiling.channels, bank.centre)
+        return Shown(looks(found, living), found[:3], found[3:], patches.seen is not None)
 
 
 def above(bank: Counts, below: Shown, weight: float) -> Shown:
     """The evidence for the neurons of a level above."""
     most, (nodes, family), batch = max(1, int(bank.grown.max())), bank.children.shape, below.A.shape[1]
-    living = bank.neurons.living(most)
+    living, tiles = bank.neurons.living(most), -(-most // FEW)
+    with spare(bank.place):
+        begin, end, value, probability, main = expected(bank, most)
+
+        def gathered(part: Tensor) -> Tensor:
+            """(child nodes, ..., values) to (nodes, ..., neurons)."""
+            rows = part.shape[1:-1].numel()
+            out = torch.empty((nodes, *part.shape[1:-1], most), dtype=torch.float64, device=bank.place)
+            kernels.gather[(rows, nodes, tiles)](
+                part.contiguous(), bank.children, main, out, rows, family, part.shape[-1], most, J=FEW
+            )
+            return out
+
+        question = tuple(part[bank.children].sum(1) for part in below.question)
+        stored = tuple(map(gathered, below.stored))
+        A = looks(Sums(*question, *stored), living, weight)
+        kernels.heard[(batch, nodes, tiles)](
+            below.A, bank.children, begin, end, value, probability, A, batch, family, below.A.shape[2], most, J=FEW
+        )
+        return Shown(A, question, stored, below.masked)
+
+
+def expected(bank: Counts, most: int) -> tuple[Tensor, ...]:
+    """Which values neurons expect of children.
+
+    begin, end (nodes, family, neurons): their entries, of which value and probability tell; main, like these: the value
+    that is likeliest, the lowest of those that are as likely; -1 if none is known.
+    """
     entries = bank.entries
-    n, q, k, j = entries.fields
-    child, cell = bank.children[n, q], (n * family + q) * most + j
-    top = below.A.amax(2)
-    share = entries.count[:, None] / bank.often()[n, j, q, None].double()
-    gain = share * (below.A[child, :, k] - top[child]).exp()
-    total = torch.zeros((nodes * family * most, batch), dtype=torch.float64, device=bank.place)
-    total.index_add_(0, cell, gain)
-    total = total.view(nodes, family, most, batch)
-    heard = torch.where(total > 0, total.log() + top[bank.children][:, :, None], 0.0).sum(1).mT
-    question = tuple(part[bank.children].sum(1) for part in below.question)
-    channels = question[0].shape[2]
-    weight_of = entries.count.long() * 2**31 - k  # the likeliest value is the main one, the lowest of those as likely
-    best = torch.zeros(nodes * family * most, dtype=torch.int64, device=bank.place)
-    main = weight_of == best.scatter_reduce_(0, cell, weight_of, "amax")[cell]
-
-    def gathered(part: Tensor) -> Tensor:
-        """(child nodes, rows, channels, values) to (nodes, rows, channels, neurons)."""
-        out = torch.zeros((nodes * most, part.shape[1], channels), dtype=torch.float64, device=bank.place)
-        out.index_add_(0, (n * most + j)[main], part[child[main], :, :, k[main]])
-        return out.view(nodes, most, part.shape[1], channels).permute(0, 2, 3, 1)
-
-    stored = tuple(map(gathered, below.stored))
-    heard = heard + weight * looks(Sums(*question, *stored), living)
-    return Shown(_told(heard, living, bank.grown), question, stored, below.masked)
+    key, count = entries.by_neuron()
+    _, family, values, neurons = entries.limits
+    low = entries.pack_by_neuron(bank._n, bank._q, 0, torch.arange(most, device=bank.place))
+    begin, end = (torch.searchsorted(key, edge) for edge in (low, low + values))
+    value, of = key.long() % values, key.long() // values
+    n, j, q = of // family // neurons, of // family % neurons, of % family
+    cell = (n * family + q) * most + j
+    weighed = count.long() * 2**31 - value
+    best = torch.full((low.numel(),), -1, device=bank.place).scatter_reduce_(0, cell, weighed, "amax")
+    main = torch.where(best < 0, -1, -best % 2**31).view(low.shape)
+    return begin, end, value, count / bank.often()[n, j, q].double(), main
