@@ -12,6 +12,7 @@ Yoo & Wood (BayesPCN, NeurIPS 2022), whose figures the SQHN paper's Table 1 repo
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -219,17 +220,32 @@ def descend(
     return energy(x)[0], taken
 
 
+class Graphs(threading.local):
+    """The last graph of a thread on each stream: the next one takes over its memory.
+
+    Graphs with memory of their own would keep it until the device is full, and it cannot be freed in a capture.
+    """
+
+    def __init__(self) -> None:
+        self.last: dict[torch.cuda.Stream, torch.cuda.CUDAGraph] = {}
+
+
+GRAPHS = Graphs()
+
+
 def _captured(step: Callable[[], None]) -> Callable[[], None]:
     """The same work on the same tensors as one launch on the GPU: a step is dozens of small ones."""
     import torch
 
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        graph.capture_begin(capture_error_mode="thread_local")
+    graph, own, here = torch.cuda.CUDAGraph(), torch.cuda.Stream(), torch.cuda.current_stream()  # type: ignore[no-untyped-call]
+    last = GRAPHS.last.get(here)
+    own.wait_stream(here)
+    with torch.cuda.stream(own):
+        graph.capture_begin(pool=last.pool() if last else None, capture_error_mode="thread_local")
         step()
         graph.capture_end()
-    torch.cuda.current_stream().wait_stream(stream)
+    here.wait_stream(own)
+    GRAPHS.last[here] = graph
     return graph.replay
 
 
