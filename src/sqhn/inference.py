@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Patches, PatternBank, Sent, Shown, Support
-from sqhn.checks import check_word
+from sqhn.checks import check_word, is_whole
 from sqhn.evidence import WHOLE, chance, pyramid
 from sqhn.level import TIE
 from sqhn.patches import Tiling
@@ -97,8 +97,11 @@ class Message(NamedTuple):
 class Inference(Protocol):
     """One way to recall: a carrier of messages, what they leave for the way down, and their weight there."""
 
-    def samples(self, neurons: int) -> int:
-        """How many samples to handle at once, on a CPU, in a memory of so many neurons."""
+    def samples(self, neurons: int, channels: int) -> int:
+        """How many samples to handle at once, on a CPU, in a memory of so many neurons.
+
+        channels: of a sample, if not all of it was observed; 1 otherwise.
+        """
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
         """The message of level 1.
@@ -132,7 +135,7 @@ class Paper:
     propagation: Literal["max", "argmax"] = "max"
     aware: bool = False
 
-    def samples(self, neurons: int) -> int:  # noqa: ARG002
+    def samples(self, neurons: int, channels: int) -> int:  # noqa: ARG002
         return MOST
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
@@ -159,7 +162,7 @@ class Paper:
 class Exact:
     """Max-sum: each neuron sends the best energy reachable below it, so the result is the maximum of the energy."""
 
-    def samples(self, neurons: int) -> int:
+    def samples(self, neurons: int, channels: int) -> int:  # noqa: ARG002
         return at_once(neurons)
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
@@ -189,18 +192,34 @@ class Evidence:
 
     blocks: for one level, the sides of the blocks of every scale along the leading axes, from the finest up; each must
         divide the next. None: as `sqhn.evidence.pyramid` has them for the shape of a sample. In a tree the blocks are
-        what its nodes see.
+        what its nodes see, and none can be given.
 
     Scores are nats. In one level an average that matches the whole sample best has a start (`sqhn.evidence.chance`).
     """
 
     blocks: tuple[tuple[int, ...], ...] | None = None
 
-    def samples(self, neurons: int) -> int:
-        return at_once(neurons)
+    def __post_init__(self) -> None:
+        if self.blocks is None:
+            return
+        wrong = (
+            f"blocks must be the sides of every scale, as in ((2, 2), (8, 8), (32, 32)), or None; got {self.blocks!r}"
+        )
+        try:
+            sides = [tuple(scale) for scale in self.blocks]
+        except TypeError:
+            raise TypeError(wrong) from None
+        if not sides or not all(scale and all(is_whole(side) and side >= 1 for side in scale) for scale in sides):
+            raise ValueError(wrong)
+        object.__setattr__(self, "blocks", tuple(tuple(map(int, scale)) for scale in sides))
+
+    def samples(self, neurons: int, channels: int) -> int:
+        return at_once(neurons * (1 + channels) // 2)
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
         if not bank.top:
+            if self.blocks is not None:
+                raise ValueError(f"blocks={self.blocks} are for one level: in a tree, they are what its nodes see")
             return self.message(bank, bank.shown(patches))
         scales, t = self.scales(bank.tiling.shape), bank.device.count(0, patches.x.shape[1])
         A, match = bank.shown_at(patches, scales), bank.best(patches)[0][0]
@@ -220,14 +239,14 @@ class Evidence:
         """The blocks of a sample, scale by scale."""
         sides = self.blocks or pyramid(shape)
         whole = shape[: len(sides[-1])]
-        for finer, coarser in pairwise((*sides, whole)):
-            if len(finer) != len(whole) or any(b % a for a, b in zip(finer, coarser)):
-                raise ValueError(
-                    f"blocks={self.blocks} do not fit samples of shape {shape}: each must divide the next, and the "
-                    f"last be {whole}, the whole"
-                )
-        if sides[-1] != whole:
-            raise ValueError(f"the last of blocks={self.blocks} must be {whole}, the whole of samples of shape {shape}")
+        if sides[-1] != whole or not all(
+            len(finer) == len(whole) and finer != coarser and not any(b % a for a, b in zip(finer, coarser))
+            for finer, coarser in pairwise(sides)
+        ):
+            raise ValueError(
+                f"blocks={self.blocks} do not fit samples of shape {shape}: each must divide the next, a larger one, "
+                f"and the last must be {whole}, the whole"
+            )
         return [Tiling(shape, one) for one in sides]
 
     def up(self, bank: CodeBank, below: Message, count: int | None = None) -> Message:
@@ -262,6 +281,8 @@ INFERENCES: dict[str, Inference] = {
 
 def by_name(inference: str | Inference) -> Inference:
     """A rule from its word; a rule of one's own is taken as it is."""
+    if isinstance(inference, type):
+        raise TypeError(f"inference must be a word or a rule, not its class: say {inference.__name__}()")
     if not isinstance(inference, str) and isinstance(inference, Inference):  # the second takes its time
         return inference
     check_word("inference", inference, tuple(INFERENCES))

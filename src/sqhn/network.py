@@ -457,10 +457,11 @@ class SQHN:
             k.insert(0, self._device.choose(message.k, message.value, support, value, blend))
         return k
 
-    def _parts(self, count: int, rule: Inference) -> Iterator[slice]:
-        """So many samples in parts that a rule can handle."""
+    def _parts(self, count: int, rule: Inference, masked: bool) -> Iterator[slice]:
+        """So many samples in parts that a rule can handle; masked: not all of them was observed."""
         neurons = sum(bank.nodes * bank.neurons.room for bank in self.banks)
-        return parts(count, rule.samples(neurons) * self._device.breadth)
+        channels = self._patterns.tiling.channels if masked else 1
+        return parts(count, rule.samples(neurons, channels) * self._device.breadth)
 
     def _ask(
         self, samples: Array, seen: Array, rule: Inference, count: int | None = None
@@ -471,7 +472,7 @@ class SQHN:
         """
         if not len(self):
             raise EmptyMemoryError("this memory is empty: learn something before asking it")
-        for part in self._parts(len(samples), rule):
+        for part in self._parts(len(samples), rule, seen is not None):
             patches = self._split(samples[part], None if seen is None else seen[part])
             if count is None:
                 yield patches, self._sweep(rule, patches, self._codes)
@@ -734,7 +735,7 @@ class SQHN:
         found = np.empty((min(grown, most or grown), *self.input_shape), np.float32)
         known = np.ones(found.shape, bool)
         partly, size = self._holes or grown > len(self), self._tilings[0].size
-        for part in self._parts(len(found), INFERENCES["paper"]):
+        for part in self._parts(len(found), INFERENCES["paper"], masked=False):
             k = [self._device.indices(part.start, part.stop - part.start)[None]]
             for parent, bank in zip(reversed(self._codes), self.banks[-2::-1]):
                 support = parent.support(k[0])

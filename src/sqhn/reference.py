@@ -542,7 +542,8 @@ class ReferenceSQHN:
         xs = [one.reshape(pixels) for one in self.patches(given)]
         masks = [one.reshape(pixels) for one in self.patches(seen)]
         stored = [
-            (node.m[: node.grown].astype(np.float64) - centre).reshape(node.grown, *pixels) for node in self.levels[0]
+            (node.m[: node.grown].astype(np.float64) - centre).reshape(node.grown, *xs[0].shape)
+            for node in self.levels[0]
         ]
         A = [[self.of_living(node, one, m, mask) for node, one, m, mask in zip(self.levels[0], xs, stored, masks)]]
         for number, level in enumerate(self.levels[1:], start=1):
@@ -551,7 +552,8 @@ class ReferenceSQHN:
                 for v in range(level[n].grown):
                     p = self.expectation(number, n, q, v)
                     if p.any():  # it has heard of this child
-                        A[number][n][v] += np.log(p @ np.exp(A[number - 1][child]))
+                        own = A[number - 1][child][p > 0]
+                        A[number][n][v] += own.max() + np.log(p[p > 0] @ np.exp(own - own.max()))
             blank = np.zeros(xs[0].shape)
             xs, masks = (
                 [np.concatenate([one[c] for c in below]) for below in self.children[number]] for one in (xs, masks)

@@ -522,7 +522,7 @@ for memory_type in (GPCN, BayesPCN):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 @EACH
-def test_descending_again_and_again_takes_no_more_of_the_gpu(memory_type: type[PredictiveMemory]) -> None:
+def test_descending_again_and_again_takes_no_more_of_the_gpu(memory_type: Any) -> None:
     x = np.random.default_rng(0).random((20, 16), np.float32)
     memory = memory_type((16,), 64, steps=20, device="cuda", **({"epochs": 20} if memory_type is GPCN else {}))
     memory.learn(x)

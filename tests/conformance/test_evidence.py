@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
 from sqhn.data import photos
-from sqhn.evidence import FLOOR, LENGTH, ODDS, WHOLE, chance, evidence, pyramid
-from sqhn.inference import Evidence
+from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE, WHOLE, chance, evidence, pyramid
+from sqhn.inference import MOST, Evidence
 from sqhn.reference import ReferenceSQHN
 from tests.by_evidence import ODD, assert_as_the_reference, assert_possible, odd
 
@@ -44,7 +44,9 @@ def plain(x: Any, m: Any) -> list[float]:
     left = float(((x - x.mean(axis=0)) ** 2).sum()) / float((x**2).sum())
     flat = (left + FLOOR) ** (-d / 2) * pixels ** (-channels / 2)
     first = told(likelihoods(x, m, d), flat)
-    centred = likelihoods(x - x.mean(axis=0), m - m.mean(axis=1, keepdims=True), d - channels)
+    y, u = x - x.mean(axis=0), m - m.mean(axis=1, keepdims=True)
+    u[(u**2).sum(axis=(1, 2)) <= STRUCTURE * (m**2).sum(axis=(1, 2))] = 0  # it is rounding
+    centred = likelihoods(y if left > STRUCTURE else 0 * y, u, d - channels)
     return [a + b for a, b in zip(first, told(centred, 0.0))]
 
 
@@ -104,6 +106,7 @@ def test_every_scale_divides_the_next_and_the_last_is_all(shape: tuple[int, ...]
         (((3, 3), (16, 16)), "divide the next"),
         (((4, 4), (8, 8)), "must be \\(16, 16\\)"),
         (((4,), (16, 16)), "do not fit"),
+        (((16, 16), (16, 16)), "a larger one"),
     ],
 )
 def test_blocks_that_do_not_fit_are_refused(blocks: Any, words: str) -> None:
@@ -111,6 +114,36 @@ def test_blocks_that_do_not_fit_are_refused(blocks: Any, words: str) -> None:
     memory.learn(np.random.default_rng(0).random((3, 16, 16, 3)))
     with pytest.raises(ValueError, match=words):
         memory.recall(np.zeros((16, 16, 3)), inference=Evidence(blocks=blocks))
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        ((0, 0), (8, 8)),
+        ((-2, -2), (8, 8)),
+        ((4.0, 4.0), (8, 8)),
+        ((True, True), (8, 8)),
+        ((),),
+        (),
+        "ab",
+        8,
+        (8, 8),
+        {1: 2},
+    ],
+)
+def test_what_are_no_blocks_is_refused(blocks: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="blocks must be the sides"):
+        Evidence(blocks=blocks)
+
+
+def test_blocks_in_any_sequence_and_in_trees() -> None:
+    assert Evidence(blocks=np.array([[4, 4], [8, 8]])) == Evidence(blocks=[[4, 4], [8, 8]])  # type: ignore[arg-type]
+    memory = SQHN((8,), [Level((4,), 3), Level(capacity=3)])
+    memory.learn(np.eye(8, dtype=np.float32)[:3])
+    with pytest.raises(ValueError, match="are for one level"):
+        memory.recall(np.zeros(8), inference=Evidence(blocks=((4,), (8,))))
+    with pytest.raises(TypeError, match=r"say Evidence\(\)"):
+        memory.recall(np.zeros(8), inference=Evidence)  # type: ignore[arg-type]
 
 
 # -- fast paths --------------------------------------------------------------------------------------------------------
@@ -180,6 +213,39 @@ def test_odd_samples_have_finite_scores_that_the_reference_has_too(seed: int, ki
         memory = SQHN((8, 8), levels)
         memory.learn(x)
         assert_possible(memory, x)
+
+
+@pytest.mark.parametrize("shape", [(200,), (4, 4, 4), (16, 16)])
+def test_dark_samples_and_faint_ones(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(1)
+    for low, contrast in ((0.0, 0.012), (0.7, 0.01)):
+        x = (low + contrast * rng.random((12, *shape))).astype(np.float32)
+        memory = SQHN(shape, capacity=20)
+        memory.learn(x)
+        asked = 0.3 * x + 0.7 * np.roll(x, 1, axis=0) + rng.normal(0, contrast, x.shape)
+        assert_as_the_reference(memory, asked.astype(np.float32))
+
+
+def test_evidence_of_many_hundreds_of_nats() -> None:
+    x = np.random.default_rng(1).random((60, 64, 32), np.float32)
+    memory = SQHN((64, 32), [Level(2, 200), Level(16, 200), Level(capacity=5)])
+    memory.learn(x)
+    asked = x[20].copy()
+    asked[:32] = x[1, :32]  # the first neuron knows of many upper halves, of which this one is not
+    assert np.isfinite(memory.recall(asked, inference="evidence", k=5).score).all()
+    assert_as_the_reference(memory, asked[None], k=2)
+
+
+def test_samples_at_once_are_fewer_where_sums_of_all_channels_are_kept() -> None:
+    rule = Evidence()
+    assert rule.samples(10_000, 1) == MOST
+    assert rule.samples(1_000_000, 200) == 1 < rule.samples(1_000_000, 1)
+
+
+def test_nodes_that_never_saw_anything() -> None:
+    memory = SQHN((3,), [Level((1,), 4), Level(capacity=4)])
+    memory.learn(np.array([[0.2, np.nan, 0.9]]), observed=[[True, False, True]])
+    assert_as_the_reference(memory, np.array([[0.2, 0.5, 0.9]], np.float32), k=1)
 
 
 def test_the_whole_sample_counts_four_times() -> None:

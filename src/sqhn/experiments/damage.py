@@ -174,8 +174,9 @@ def _(results: Results) -> Measured:
     "XD.2", "X-DMG", "and under no kind of damage less than the paper's trees, one level and exact inference", "-",
     {"ahead of the best of four": at_least(-0.02)}, beyond=True,
     seen=(
-        "By chance single samples fit some of many small blocks. Where little else is left (salt and pepper on nine "
-        "pixels of ten, strong noise on digits) that is more than the whole picture has to say."
+        "By chance single samples fit some of many small blocks. Where little else is left (noise in place of 15 of 16 "
+        "parts of a large picture, salt and pepper on nine pixels of ten, strong noise on digits) that is more than the "
+        "whole picture has to say."
     ),
 )  # fmt: skip
 def _(results: Results) -> Measured:

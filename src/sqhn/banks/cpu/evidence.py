@@ -30,11 +30,11 @@ def _less(bank: Prototypes, x: NDArray[np.float32]) -> Floats:
 
 
 class Beside(NamedTuple):
-    """What is stored in blocks, less the centre, with neurons side by side, as kernels want it.
+    """What is stored in blocks, with neurons side by side, as kernels want it.
 
-    scales: how samples are cut, the finest first. values (finest blocks, size, neurons). Of the blocks of all scales:
-    the sums m (blocks, channels, neurons) and mm (blocks, neurons), and lengths (blocks, 2, neurons). order:
-    `kernels.pyramid`.
+    scales: how samples are cut, the finest first. values (finest blocks, size, neurons). Of the blocks of all scales,
+    less the centre: the sums m (blocks, channels, neurons) and mm (blocks, neurons), and lengths (blocks, 2, neurons).
+    order: `kernels.pyramid`.
     """
 
     scales: Sequence[Tiling]
@@ -87,7 +87,7 @@ def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> 
     out = np.empty((patches.x.shape[1], len(living)))
     split_range(
         kernels.pyramid, len(out), 16.0 * out.size * len(stored.order), x, seen, masked, stored.values,
-        (stored.m, stored.lengths), stored.order, WHOLE, living, int(living.sum()), out,
+        bank.centre, (stored.m, stored.lengths), stored.order, WHOLE, living, int(living.sum()), out,
     )  # fmt: skip
     return np.ascontiguousarray(out[None, :, : bank.neurons.most])
 
@@ -106,7 +106,7 @@ def of_patches(bank: Prototypes, patches: Patches) -> Shown:
     A = np.empty((*asked, max(1, room)))
     split_range(
         kernels.patches, nodes, 16.0 * A.size, _less(bank, patches.x), patches.seen if masked else EVERY, masked,
-        side.values, question, stored, side.lengths, bank.neurons.kept, A,
+        side.values, bank.centre, question, stored, side.lengths, bank.neurons.kept, A,
     )  # fmt: skip
     return Shown(A, question, stored, masked)
 

@@ -68,7 +68,21 @@ def add(a, row, G, out):
 def add_product(row, other, a, G, out):
     """out += a row other."""
     for j in range(G):
-        out[j] += a * np.float64(row[j]) * other[j]
+        out[j] += a * row[j] * other[j]
+
+
+@loop
+def add_less(row, centre, G, out):
+    """out += row - centre."""
+    for j in range(G):
+        out[j] += row[j] - centre
+
+
+@loop
+def add_squared(row, centre, G, out):
+    """out += (row - centre)^2."""
+    for j in range(G):
+        out[j] += (row[j] - centre) * (row[j] - centre)
 
 
 @loop
@@ -143,11 +157,23 @@ def add_weighted(weights, which, count, rows, G, out):
 
 
 @numbers
-def add_stored(which, count, values, G, m, mm):
+def multiply(x, which, count, sums, values, centre, G, out):
+    """The products of a block of x, whose sums are given, with what is stored, less the centre, as xm.
+
+    It is taken from the sums, and not from what is stored: that would be rounded.
+    """
+    start = -centre * sums.sum()
+    for j in range(G):
+        out[j] = start
+    add_weighted(x, which, count, values, G, out)
+
+
+@numbers
+def add_stored(which, count, values, centre, G, m, mm):
     """Add the sums of what is stored, over the first values of a block that are named."""
     for i in range(count):
-        add(1.0, values[which[i]], G, m[which[i] % m.shape[0]])
-        add_product(values[which[i]], values[which[i]], 1.0, G, mm)
+        add_less(values[which[i]], centre, G, m[which[i] % m.shape[0]])
+        add_squared(values[which[i]], centre, G, mm)
 
 
 @numbers
@@ -276,7 +302,7 @@ def ask(x, seen, masked, which, n, sums):
 
 @compiled
 def beside(lo, hi, m, index, centre, values, sums, squares):
-    """What is stored, neurons side by side: values (blocks, size, neurons), less the centre; and its sums.
+    """What is stored, neurons side by side: values (blocks, size, neurons); and its sums, less the centre.
 
     m (nodes, neurons, all values); index (blocks, size): which values a block has. One node has all blocks, or each
     one. sums (blocks, channels, neurons), squares (blocks, neurons). range(lo, hi) runs over blocks.
@@ -289,24 +315,24 @@ def beside(lo, hi, m, index, centre, values, sums, squares):
             for i in range(index.shape[1]):
                 at = index[b, i]
                 for j in range(first, last):
-                    one[i, j] = rows[j, at] - centre
+                    one[i, j] = rows[j, at]
     sums[lo:hi] = 0.0
     squares[lo:hi] = 0.0
     for b in range(lo, hi):
-        add_stored(which, len(which), values[b], neurons, sums[b], squares[b])
+        add_stored(which, len(which), values[b], centre, neurons, sums[b], squares[b])
 
 
 # -- one level ---------------------------------------------------------------------------------------------------------
 
 
 @compiled
-def pyramid(lo, hi, x, seen, masked, values, whole, order, weight, living, many, out):
+def pyramid(lo, hi, x, seen, masked, values, centre, whole, order, weight, living, many, out):
     """The evidence of one level: out (batch, neurons), over a pyramid of blocks; range(lo, hi) runs over samples.
 
-    x, seen (finest blocks, batch, size); values (finest blocks, size, neurons): what is stored, less the centre. whole:
-    m (blocks, channels, neurons) and lengths (blocks, 2, neurons) of all blocks, for where nothing is masked. order
-    (blocks, 2): which block, and of which scale; each comes after those that it is made of, the whole sample last.
-    weight: of that.
+    x, seen (finest blocks, batch, size), x less the centre; values (finest blocks, size, neurons): what is stored.
+    whole: m (blocks, channels, neurons) and lengths (blocks, 2, neurons) of all blocks, for where nothing is masked.
+    order (blocks, 2): which block, and of which scale; each comes after those that it is made of, the whole sample
+    last. weight: of that.
     """
     channels, neurons, tile = whole[0].shape[1], values.shape[2], min(TILE, hi - lo)
     shape = (tile, order[-1, 1] + 2)  # what the whole is carried to is never read
@@ -332,9 +358,9 @@ def pyramid(lo, hi, x, seen, masked, values, whole, order, weight, living, many,
                     t = first + s
                     there = seen[b, t] if masked else seen[0, 0]
                     count, sxx[s, 0] = ask(x[b, t], there, masked, which, n[s, 0], sx[s, 0])
-                    add_weighted(x[b, t], which, count, values[b], neurons, xm[s, 0])
+                    multiply(x[b, t], which, count, sx[s, 0], values[b], centre, neurons, xm[s, 0])
                     if masked:
-                        add_stored(which, count, values[b], neurons, m[s, 0], mm[s, 0])
+                        add_stored(which, count, values[b], centre, neurons, m[s, 0], mm[s, 0])
                 n[s, scale + 1] += n[s, scale]
                 sx[s, scale + 1] += sx[s, scale]
                 sxx[s, scale + 1] += sxx[s, scale]
@@ -400,10 +426,11 @@ def begin(A, living):
 
 
 @compiled
-def patches(lo, hi, x, seen, masked, values, question, stored, long, kept, A):
+def patches(lo, hi, x, seen, masked, values, centre, question, stored, long, kept, A):
     """The evidence of the nodes of level 1: A (nodes, batch, room), and their sums; range(lo, hi) runs over nodes.
 
-    values (nodes, size, room): what is stored, less the centre; long (nodes, 2, room): lengths, if nothing is masked.
+    values (nodes, size, room): what is stored; x is less the centre. long (nodes, 2, room): lengths, if nothing is
+    masked.
     """
     question, stored, kept = Question(*question), Stored(*stored), Kept(*kept)
     room, which = values.shape[2], np.empty(x.shape[2], np.int64)
@@ -425,10 +452,10 @@ def patches(lo, hi, x, seen, masked, values, question, stored, long, kept, A):
                 continue
             if masked:
                 stored.m[node, s], stored.mm[node, s] = 0.0, 0.0
-                add_stored(which, count, values[node], G, stored.m[node, s], stored.mm[node, s])
+                add_stored(which, count, values[node], centre, G, stored.m[node, s], stored.mm[node, s])
                 lengths(n, stored.m[node, s], stored.mm[node, s], G, own)
-            xm[:] = 0.0
-            add_weighted(x[node, t], which, count, values[node], G, xm)
+            xm[G:] = 0.0
+            multiply(x[node, t], which, count, sums, values[node], centre, G, xm)
             stored.xm[node, t] = xm
             meet(n, sums, question.xx[node, t], stored.m[node, s], xm, own if masked else long[node], living, G, many,
                  rough, fine, odds)  # fmt: skip
@@ -502,14 +529,16 @@ def above(lo, hi, children, below, question, under, masked, lists, kept, holes, 
             for q in range(family):
                 row = below[children[node, q], t]
                 gather(table[q], row, G, A[node, t])
-                top = -np.inf
                 for j in range(G):
                     if table[q, j] != SEVERAL:
                         continue
-                    if top == -np.inf:
-                        top = row.max()
-                    e, told = lists.by_neuron[node, j, q], 0.0
-                    often = counted(pool[node], e) if holes else kept.c[node, j]
+                    first = lists.by_neuron[node, j, q]
+                    often = counted(pool[node], first) if holes else kept.c[node, j]
+                    e, top, told = first, -np.inf, 0.0
+                    while e != NONE:
+                        top = max(top, row[pool[node, e, VALUE]])
+                        e = pool[node, e, NEXT_BY_NEURON]
+                    e = first
                     while e != NONE:
                         told += pool[node, e, COUNT] / often * np.exp(row[pool[node, e, VALUE]] - top)
                         e = pool[node, e, NEXT_BY_NEURON]
