@@ -175,8 +175,8 @@ def _(results: Results) -> Measured:
     {"ahead of the best of four": at_least(-0.02)}, beyond=True,
     seen=(
         "By chance single samples fit some of many small blocks. Where little else is left (noise in place of 15 of 16 "
-        "parts of a large picture, salt and pepper on nine pixels of ten, strong noise on digits) that is more than the "
-        "whole picture has to say."
+        "parts of a large picture, salt and pepper on nine pixels of ten, strong noise on digits) that is more than "
+        "the whole picture has to say."
     ),
 )  # fmt: skip
 def _(results: Results) -> Measured:
