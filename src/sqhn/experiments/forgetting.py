@@ -11,7 +11,7 @@ from sqhn.experiments.case import CODE, DEFAULT, Case, Experiment, Reading
 from sqhn.experiments.claims import Measured, above, at_least
 from sqhn.experiments.family import Family
 from sqhn.experiments.memories import Tree
-from sqhn.experiments.plots import ERROR, RECALLED, by_model, line, mark, outside, panels, style_of
+from sqhn.experiments.plots import ERROR, RECALLED, by_model, line, mark, outside, panels, plain_logarithmic, style_of
 from sqhn.experiments.results import Results
 from sqhn.experiments.rivals import FIRST_OUT, RESERVOIR, nearest
 from sqhn.experiments.streams import Arrival, lowest_until_full, past_capacity
@@ -186,8 +186,7 @@ def _(results: Results) -> Figure:
         axes[0, 0].plot(size / 2**20, count, label=model, markersize=5, **look)
         axes[0, 1].plot(size / 2**20, size / count / 1024, label=model, markersize=5, **look)
     for axis, label in zip(axes[0], ("pictures recalled", "kilobytes for each")):
-        axis.set_xscale("log")
-        axis.set_yscale("log")
+        plain_logarithmic(axis)
         axis.set_xlabel("megabytes kept")
         axis.set_ylabel(label)
     outside(figure, axes[0, 0])

@@ -28,6 +28,7 @@ __all__ = [
     "mark",
     "outside",
     "panels",
+    "plain_logarithmic",
     "style_of",
     "title",
 ]
@@ -44,6 +45,8 @@ LOOK: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
 }
 
+LABEL = 1.5
+"""Inches that an entry of a legend takes."""
 CHANCE = 2 / 3
 """Of always saying new."""
 RECALLED = "share recalled"
@@ -192,7 +195,21 @@ def outside(figure: Figure, *axes: Axes) -> None:
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels()):
             found.setdefault(label, handle)
-    figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=min(5, len(found)))
+    most = max(1, int(figure.get_figwidth() / LABEL))
+    figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=min(5, most, len(found)))
+
+
+def plain_logarithmic(*axes: Axes) -> None:
+    """Both scales logarithmic, with plain numbers on them."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    for axis in axes:
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        for scale in (axis.xaxis, axis.yaxis):
+            scale.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            scale.set_major_formatter("{x:g}")
+            scale.set_minor_formatter(NullFormatter())
 
 
 def grid(

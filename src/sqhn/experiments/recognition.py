@@ -14,7 +14,7 @@ from sqhn.experiments.case import CODE, DEFAULT, Case, Experiment, Reading, gene
 from sqhn.experiments.claims import Measured, above, at_least, at_most, below
 from sqhn.experiments.family import Family
 from sqhn.experiments.memories import ByErrorTree, Spec, Tree
-from sqhn.experiments.plots import CHANCE, ERROR, by_model, line, mark, outside, panels
+from sqhn.experiments.plots import CHANCE, ERROR, by_model, line, mark, outside, panels, title
 from sqhn.experiments.results import Results, Values
 from sqhn.experiments.rivals import RECOGNIZERS, nearest
 from sqhn.experiments.table_1 import DEPTHS, kernels_of
@@ -374,19 +374,19 @@ def _(results: Results) -> Figure:
 
 @FAMILY.figure("x-recn", "X-RECN", "The same when every picture to judge has noise of 0.2 on it; not in the paper.")
 def _(results: Results) -> Figure:
-    return depth_panels(results.of("X-RECN"))
+    return depth_panels(results.of("X-RECN"), lowest=0.3)
 
 
-def depth_panels(runs: Results) -> Figure:
+def depth_panels(runs: Results, lowest: float = 0.6) -> Figure:
     scenes = [(scene, some) for scene in (METHODS, CAPTION) if (some := runs.where(set=scene.data[0]))]
     figure, axes = panels(1, len(scenes), width=4.2, height=2.9)
     for axis, (scene, some) in zip(axes[0], scenes):
         for model, run in by_model(some):
             line(axis, run.t, run.curve("accuracy"), model)
         mark(axis, x=some.settings("size")[0], y=CHANCE)
-        axis.set_title("learned {}, foreign {}".format(*scene.data))
+        axis.set_title("learned {}, foreign {}".format(*map(title, scene.data)))
         axis.set_xlabel("pictures learned")
-        axis.set_ylim(0.6, 1.03)
+        axis.set_ylim(lowest, 1.03)
     axes[0, 0].set_ylabel("recognition accuracy")
     outside(figure, axes[0, 0])
     return figure
