@@ -375,7 +375,9 @@ def pyramid(lo, hi, x, seen, masked, values, centre, whole, order, weight, livin
                 else:
                     meet(n[s, scale], sx[s, scale], sxx[s, scale], whole[0][b], xm[s, scale], whole[1][b], living,
                          neurons, many, rough, fine, odds[s])  # fmt: skip
-                n[s, scale], sx[s, scale], sxx[s, scale], xm[s, scale] = 0, 0.0, 0.0, 0.0
+                n[s, scale], sx[s, scale], sxx[s, scale] = 0, 0.0, 0.0
+                if scale:  # at the finest they are written, not added to
+                    xm[s, scale] = 0.0
         for s in range(min(tile, hi - first)):
             tell(odds[s], bits[s], weight, neurons, scratch, exponent, out[first + s])
     for t in range(lo, hi):
