@@ -461,7 +461,7 @@ class SQHN:
         """So many samples in parts that a rule can handle; masked: not all of them was observed."""
         neurons = sum(bank.nodes * bank.neurons.room for bank in self.banks)
         channels = self._patterns.tiling.channels if masked else 1
-        return parts(count, rule.samples(neurons, channels) * self._device.breadth)
+        return parts(count, rule.samples(neurons // self._device.room, channels) * self._device.breadth)
 
     def _ask(
         self, samples: Array, seen: Array, rule: Inference, count: int | None = None

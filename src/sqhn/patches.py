@@ -85,6 +85,14 @@ class Tiling:
         children: NDArray[np.int32] = self.split(ids)[:, 0, :]
         return children
 
+    def within(self, coarser: Tiling) -> NDArray[np.int32]:
+        """`(coarser nodes, parts)`: which of these nodes each of a coarser tiling is made of.
+
+        >>> Tiling((4,), (1,)).within(Tiling((4,), (2,))).tolist()
+        [[0, 1], [2, 3]]
+        """
+        return Tiling(self.grid, tuple(b // a for a, b in zip(self.kernel, coarser.kernel))).children()
+
 
 def _permuted(x: Any, order: list[int]) -> Any:
     return x.permute(order) if is_tensor(x) else x.transpose(order)

@@ -278,6 +278,7 @@ class Device(Protocol):
     at_once: bool  # whether a bank learns a chunk in one call, that nothing interrupts
     chunk: int  # how many samples to learn at once, if there is memory for it
     breadth: int  # how many times as many samples as on a CPU to answer at once
+    room: int  # and how many times as much memory there is for what a rule keeps of each of them
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> PatternBank:
         """A bank for level 1, whose nodes see the patches of a tiling; top: nobody is above it."""

@@ -31,6 +31,7 @@ class Cpu:
     at_once = True
     chunk = 256
     breadth = 1
+    room = 1
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> Prototypes:
         return Prototypes(self, tiling, level, options, top)

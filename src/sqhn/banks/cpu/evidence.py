@@ -63,7 +63,7 @@ def _beside(bank: Prototypes, scales: Sequence[Tiling]) -> Beside:
     m, mm = ([part] for part in first)
     order = [np.stack([np.arange(finest.nodes), np.zeros(finest.nodes, np.int64)], 1)[:, None]]
     for scale, (finer, coarser) in enumerate(pairwise(scales), start=1):
-        children = Tiling(finer.grid, tuple(b // a for a, b in zip(finer.kernel, coarser.kernel))).children()
+        children = finer.within(coarser)
         before = sum(map(len, m))
         m.append(m[-1][children].sum(axis=1))
         mm.append(mm[-1][children].sum(axis=1))

@@ -59,12 +59,12 @@ def queue(place: Any) -> Any:
 
 
 @cache
-def breadth(place: Any) -> int:
-    """How many times as many samples as on a CPU to answer at once: the more memory, the more."""
+def room(place: Any) -> int:
+    """`Device.room`: one for every 8 GiB."""
     import torch
 
     memory = torch.cuda.get_device_properties(place).total_memory if place.type == "cuda" else 0
-    return max(4, memory >> 31)
+    return max(1, memory >> 33)
 
 
 class Thread(threading.local):
@@ -84,13 +84,14 @@ class Cuda:
     tensors = True
     at_once = False
     chunk = 512
+    breadth = 4
 
     def __init__(self, place: Any) -> None:
         self.place = place
         self.name = str(place)
         self.queue = queue(place)
         self.thread = Thread()
-        self.breadth = breadth(place)
+        self.room = room(place)
 
     @contextmanager
     def stream(self) -> Iterator[None]:

@@ -79,15 +79,12 @@ def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> 
     finest, most, batch = scales[0], int(bank.grown.max()), patches.x.shape[1]
     stored = finest.split(bank.m[0, :most].reshape(-1, *finest.shape))
     living = bank.neurons.living(most)
-    grids = [
-        Tiling(finer.grid, tuple(b // a for a, b in zip(finer.kernel, coarser.kernel)))
-        for finer, coarser in pairwise(scales)
-    ]
-    below = [torch.as_tensor(grid.children(), device=bank.place).long() for grid in grids]
+    below = [torch.as_tensor(one.within(coarser), device=bank.place).long() for one, coarser in pairwise(scales)]
     weights = [WHOLE if one.nodes == 1 else 1.0 for one in scales]
     A = torch.empty((1, batch, most), dtype=torch.float64, device=bank.place)
     with spare(bank.place):
-        for part in parts(batch, max(1, SCRATCH // (finest.nodes * max(1, most)))):
+        sums_each = finest.nodes * max(1, most) * (1 if patches.seen is None else 1 + finest.channels)
+        for part in parts(batch, max(1, SCRATCH // sums_each)):
             x = finest.split(patches.x[0, part].reshape(-1, *finest.shape))
             seen = None if patches.seen is None else finest.split(patches.seen[0, part].reshape(-1, *finest.shape))
             found = sums(x, stored, seen, finest.channels, bank.centre)
