@@ -394,18 +394,23 @@ def test_missing_pixels_start_black(monkeypatch: pytest.MonkeyPatch) -> None:
     assert started[0][0].tolist() == [0.5, BLACK] * 32
 
 
-def test_repeats() -> None:
-    """Noisy samples: the answer is the next question. Missing pixels: one run that is so much longer."""
+@pytest.mark.parametrize("memory_type", [GPCN, BayesPCN])
+def test_recall_has_steps_of_its_own(memory_type: type[PredictiveMemory], monkeypatch: pytest.MonkeyPatch) -> None:
     x, seen = random_pictures(), np.broadcast_to(np.arange(8) < 4, (8, 8))
-    once, twice, longer = (small(BayesPCN, **settings) for settings in ({}, {"repeats": 2}, {"steps": 40}))
-    for memory in (once, twice):
-        memory.learn(x)
-    longer._chains, longer.step = once._chains, once.step
-    np.testing.assert_array_equal(twice.recall(x, seen).x, longer.recall(x, seen).x)
-    random = once._generator(1)
-    pixels, _ = once._associate(once._inside(x), random)
-    pixels, _ = once._associate(pixels, random)
-    np.testing.assert_array_equal(twice.recall(x).x, once._outside(pixels))
+    memory = small(memory_type, steps=7, recall_steps=13)
+    asked = []
+
+    def look(energy: Any, x: Any, free: slice, steps: int, *rest: Any) -> Any:
+        asked.append(steps)
+        return descend(energy, x, free, steps, *rest)
+
+    monkeypatch.setattr("sqhn.baselines.predictive.descend", look)
+    memory.learn(x)
+    assert set(asked) == {7}
+    asked.clear()
+    memory.recall(x)
+    memory.recall(x, seen)
+    assert asked == [13, 13]
 
 
 def test_progress_and_stopping() -> None:
@@ -482,7 +487,14 @@ def test_what_is_refused(memory_type: type[PredictiveMemory]) -> None:
         memory.learn(np.zeros((3, 3)))
     with pytest.raises(EmptyMemoryError):
         memory.recall(x)
-    for bad in ({"steps": 0}, {"rate": 0.0}, {"sigma": -1.0}, {"repeats": True}, {"hidden": 0}, {"activation": "tanh"}):
+    for bad in (
+        {"steps": 0},
+        {"rate": 0.0},
+        {"sigma": -1.0},
+        {"recall_steps": 0},
+        {"hidden": 0},
+        {"activation": "tanh"},
+    ):
         with pytest.raises(ValueError, match=next(iter(bad))):
             small(memory_type, **bad)
 

@@ -17,7 +17,7 @@ from sqhn.experiments.runner import run
 SETS = ("cifar10", "watch")
 """Of all that recall from damage is tried on."""
 TINY = {"length": 20, "capacity": 20, "size": 20, "tests": 200, "pretrain": 10, "every": 10, "trials": 20, "asked": 4}
-HEAVY = {"length": 500, "width": 128, "epochs": 2000, "repeats": 64}
+HEAVY = {"length": 500, "width": 128, "epochs": 2000, "recall_steps": 64}
 
 
 def _more(job: Job) -> dict[str, int]:

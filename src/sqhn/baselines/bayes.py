@@ -32,9 +32,10 @@ class BayesPCN(PredictiveMemory):
     particles: how many networks, each from its own random weights; they share recall by how well they predicted
         what they were taught.
     forget: how far the belief drifts back to the prior after every `forget_every` images (see the method `forget`).
-    steps, rate: of the descent in the hidden values, for writing and for recall.
+    steps, rate: of the descent in the hidden values.
+    recall_steps: how long recall descends at most. With most pixels missing, 500 are not enough: 2,000 come to what the
+        paper prints for 128 pictures.
     sigma_prior, sigma: the standard deviations of the weights before learning, and of all values in units of [-1, 1].
-    repeats: see `recall`. With most pixels missing one is not enough: 4 comes to what the paper prints.
 
     A step of learning costs 3 * width**2 multiply-adds per sample and layer; one of filling in missing pixels costs
     2 * values * width more. The belief is float64: a write then keeps its covariances positive definite without the
@@ -55,7 +56,7 @@ class BayesPCN(PredictiveMemory):
         rate: float = 0.01,
         sigma_prior: float = 1.0,
         sigma: float = 0.01,
-        repeats: int = 1,
+        recall_steps: int = 500,
         device: str = "cpu",
         seed: int = 0,
     ) -> None:
@@ -69,7 +70,7 @@ class BayesPCN(PredictiveMemory):
             steps=steps,
             rate=rate,
             sigma=sigma,
-            repeats=repeats,
+            recall_steps=recall_steps,
             device=device,
             seed=seed,
         )
@@ -123,7 +124,7 @@ class BayesPCN(PredictiveMemory):
         found = []
         energies = []
         for chain in chains:
-            values, energy = self._settled([chain], pixels, self._random)
+            values, energy = self._settled([chain], pixels, self._random, self.steps)
             found.append([layer.double() for layer in values])
             energies.append(energy[0])
         joint = self._log_weights - torch.stack(energies)

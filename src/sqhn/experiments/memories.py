@@ -271,7 +271,7 @@ class GPCN(Rival):
     baseline, seeded = "GPCN", True
     width: int
     epochs: int
-    repeats: int
+    recall_steps: int
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ class BayesPCN(Rival):
 
     baseline, seeded = "BayesPCN", True
     width: int
-    repeats: int
+    recall_steps: int
     forget: float = 0.0
     forget_every: int = 64
 
