@@ -110,6 +110,7 @@ class SQHN:
         mu: Literal["mean", "pseudocount"] = "mean",
         norm: Literal["all", "heard"] = "all",
         device: str = "cpu",
+        shards: int | None = None,
     ) -> None:
         self._input_shape = as_shape(input_shape)
         self._levels = as_levels(levels, capacity)
@@ -117,7 +118,7 @@ class SQHN:
         self._tilings = plan(self._input_shape, self._levels)
         # The number of terms of the energy: nodes of level 1, plus hidden nodes other than the root.
         self._terms = self._tilings[0].nodes + sum(tiling.nodes for tiling in self._tilings) - 1
-        self._device = device_of(device)
+        self._device = device_of(device, shards)
         self._chunk = self._device.chunk
         self._turns = Turns()
         self._begin()
@@ -191,13 +192,18 @@ class SQHN:
         """Where the memory lives."""
         return self._device.name
 
-    def to(self, device: str) -> Self:
-        """The same memory on a device, "cpu" or "cuda": a copy, or the memory itself if it lives there already."""
-        if device == self.device:
+    @property
+    def shards(self) -> int | None:
+        """In how many places it lives, if on "ray"."""
+        return getattr(self._device, "many", None)
+
+    def to(self, device: str, shards: int | None = None) -> Self:
+        """The same memory on a device ("cpu", "cuda", "ray"): a copy, or the memory itself if it lives there."""
+        if device == self.device and shards in (None, self.shards):
             return self
-        device_of(device)  # before anything is copied
+        device_of(device, shards)  # before anything is copied
         other = type(self).__new__(type(self))
-        other.__setstate__({**self.__getstate__(), "device": device})
+        other.__setstate__({**self.__getstate__(), "device": device, "shards": shards})
         return other
 
     @property
@@ -384,7 +390,7 @@ class SQHN:
         header, tensors = io.parts(self)
         header["levels"][-1]["capacity"] = capacity
         larger = SQHN.__new__(SQHN)
-        larger._become(header, tensors, self.device)
+        larger._become(header, tensors, self.device, self.shards)
         self._levels, self._patterns, self._codes = larger._levels, larger._patterns, larger._codes
 
     def forget(self, index: int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]]) -> int:
@@ -812,24 +818,24 @@ class SQHN:
         io.save(path, *self._parts_of_state())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], device: str = "cpu") -> Self:
+    def load(cls, path: str | os.PathLike[str], device: str = "cpu", shards: int | None = None) -> Self:
         """Read a memory, whatever device it was saved from; it continues exactly where the saved one stopped.
 
         Of a subclass its own `__init__` is not called.
         """
-        device_of(device)  # one that cannot be used is no fault of the file
+        device_of(device, shards)  # one that cannot be used is no fault of the file
         memory = cls.__new__(cls)
-        io.load(path, lambda header, tensors: memory._become(header, tensors, device))
+        io.load(path, lambda header, tensors: memory._become(header, tensors, device, shards))
         return memory
 
     def _parts_of_state(self) -> tuple[io.Header, io.Tensors]:
         """Copies of all that a memory is, in one state."""
         return self._read(io.parts, self)
 
-    def _become(self, header: io.Header, tensors: io.Tensors, device: str) -> None:
+    def _become(self, header: io.Header, tensors: io.Tensors, device: str, shards: int | None = None) -> None:
         """Be the memory that a header and arrays describe."""
         input_shape, levels, options = io.settings(header)
-        SQHN.__init__(self, input_shape, levels, **options, device=device)
+        SQHN.__init__(self, input_shape, levels, **options, device=device, shards=shards)
         with self._device.stream():
             io.fill(self.banks, header, tensors)
         if (values := tensors.get("values")) is not None:
@@ -843,8 +849,8 @@ class SQHN:
         """For pickles and copies: the memory in one state, and what a subclass has besides."""
         header, tensors = self._parts_of_state()
         more = {name: value for name, value in vars(self).items() if name not in OWN}
-        return {"device": self.device, "header": header, "tensors": tensors, "more": more}
+        return {"device": self.device, "shards": self.shards, "header": header, "tensors": tensors, "more": more}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._become(state["header"], state["tensors"], state["device"])
+        self._become(state["header"], state["tensors"], state["device"], state.get("shards"))
         vars(self).update(state["more"])

@@ -16,7 +16,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> str:
         from sqhn.banks.cuda.device import Cuda
         from sqhn.banks.devices import device_of
 
-        def interpreted(name: str) -> Any:
+        def interpreted(name: str, shards: int | None = None) -> Any:
             if name == "cpu":
                 return device_of(name)
             there = Cuda(torch.device("cpu"))

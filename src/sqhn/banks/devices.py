@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from sqhn.banks.interface import Device
+from sqhn.checks import check_count
 
 __all__ = ["device_of"]
 
 
-def device_of(name: str) -> Device:
-    """The device that a word stands for: "cpu", "cuda", or "cuda:1" and so on."""
+def device_of(name: str, shards: int | None = None) -> Device:
+    """The device that a word stands for: "cpu", "cuda", "cuda:1" and so on, or "ray", with so many shards.
+
+    "ray:cuda": shards that are on GPUs.
+    """
+    if isinstance(name, str) and name.partition(":")[0] == "ray":
+        if shards is None:
+            raise ValueError(f"device={name!r} needs shards=N, the number of places that the memory is in")
+        word = name.partition(":")[2] or "cpu"
+        if word not in ("cpu", "cuda"):
+            raise ValueError(f"device must be 'ray' or 'ray:cuda'; got {name!r}")
+        from sqhn.banks.shards.device import Sharded
+
+        return Sharded(name, word, check_count("shards", shards))
+    if shards is not None:
+        raise ValueError(f"shards={shards!r} is for device='ray'; got device={name!r}")
     if name == "cpu":
         from sqhn.banks.cpu.device import Cpu
 
@@ -17,4 +32,4 @@ def device_of(name: str) -> Device:
         from sqhn.banks.cuda.device import cuda
 
         return cuda(name)
-    raise ValueError(f"device must be 'cpu', 'cuda' or 'cuda:0' and so on; got {name!r}")
+    raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:0' and so on, or 'ray'; got {name!r}")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sqhn.banks import bounds
 from sqhn.banks.cpu.kernels import large as kernels
 from sqhn.banks.cpu.kernels.large import STALE, TRIAL, UNSEEN
+from sqhn.banks.cpu.neurons import Best
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.cpu.view import CoarseView
 from sqhn.banks.interface import Patches, Sent
@@ -110,37 +111,28 @@ class LargeNodes:
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def best(self, bank: Prototypes, evidence: Patches, k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
+    def best(self, bank: Prototypes, evidence: Patches, found: Best) -> None:
         x, seen = evidence
         for n in range(bank.nodes):
             for part in parts(x.shape[1], max(1, SCRATCH // bank.neurons.most)):
+                here = found.part(n, part)
                 if not bank.grown[n]:
-                    k[n, part], v[n, part] = 0, 0.0
+                    here.k[:], here.v[:], here.left[:] = 0, 0.0, 0.0
                 elif seen is None:
-                    self.best_of_whole(bank, n, x[n, part], k[n, part], v[n, part])
+                    self.best_of_whole(bank, n, x[n, part], here)
                 else:
-                    self.best_of_observed(bank, n, x[n, part], seen[n, part], k[n, part], v[n, part])
+                    self.best_of_observed(bank, n, x[n, part], seen[n, part], here)
 
-    def best_of_whole(
-        self, bank: Prototypes, n: int, x: NDArray[np.float32], k: NDArray[np.int32], v: NDArray[np.float64]
-    ) -> None:
-        """The winners k at one node and their similarities v, for whole samples."""
-        evaluated = self.look(bank, n, x, bool(self.coarse.blind), k, v)
+    def best_of_whole(self, bank: Prototypes, n: int, x: NDArray[np.float32], found: Best) -> None:
+        """The winners at one node, for whole samples."""
+        evaluated = self.look(bank, n, x, bool(self.coarse.blind), found)
         if len(x) > TRIAL and evaluated.min() == UNSEEN:  # the coarse view does not pay for these samples
             rest = np.flatnonzero(evaluated == UNSEEN)
-            others = np.empty(len(rest), np.int32), np.empty(len(rest))
-            self.look(bank, n, x[rest], True, *others)
-            k[rest], v[rest] = others
+            others = Best.room((len(rest),))
+            self.look(bank, n, x[rest], True, others)
+            found.k[rest], found.v[rest], found.left[rest] = others
 
-    def look(
-        self,
-        bank: Prototypes,
-        n: int,
-        x: NDArray[np.float32],
-        whole: bool,
-        k: NDArray[np.int32],
-        v: NDArray[np.float64],
-    ) -> NDArray[np.int64]:
+    def look(self, bank: Prototypes, n: int, x: NDArray[np.float32], whole: bool, found: Best) -> NDArray[np.int64]:
         """The same, by whole products or through the view; returns how many neurons were evaluated for each sample."""
         batch, G = len(x), int(bank.grown[n])
         P, evaluated = np.empty((batch, G), np.float32), np.empty(batch, np.int64)
@@ -149,25 +141,20 @@ class LargeNodes:
         most = math.inf if whole else self.coarse.too_many(bank.neurons.most)
         split_range(
             kernels.best, batch, float(batch) * G + x.size, x, products, self.coarse.of_node(n), bank.of_node(n), G,
-            bank.measure, most, k, v, evaluated,
+            bank.measure, most, *found, evaluated,
         )  # fmt: skip
         return evaluated
 
     @staticmethod
     def best_of_observed(
-        bank: Prototypes,
-        n: int,
-        x: NDArray[np.float32],
-        seen: NDArray[np.bool_],
-        k: NDArray[np.int32],
-        v: NDArray[np.float64],
+        bank: Prototypes, n: int, x: NDArray[np.float32], seen: NDArray[np.bool_], found: Best
     ) -> None:
         """The same where values are missing."""
         P, squares = observed_products(bank, n, x, seen)
         nobody = int((bank.neurons.c[n] > 0).argmax())
         split_range(
             kernels.best_observed, len(x), float(x.size) + float(P.size), x, seen, P, squares,
-            bounds.masked_product(bank.size), bank.of_node(n), P.shape[1], bank.measure, nobody, k, v,
+            bounds.masked_product(bank.size), bank.of_node(n), P.shape[1], bank.measure, nobody, *found,
         )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,23 @@ from sqhn.banks.interface import Sent, State
 from sqhn.banks.saved import KINDS, check_growth
 from sqhn.level import Level
 
-__all__ = ["Neurons", "enlarge", "outcomes"]
+__all__ = ["Best", "Neurons", "enlarge", "outcomes"]
+
+
+class Best(NamedTuple):
+    """Winners and their similarities; left: what no other neuron is above."""
+
+    k: NDArray[np.int32]
+    v: NDArray[np.float64]
+    left: NDArray[np.float64]
+
+    @classmethod
+    def room(cls, shape: tuple[int, ...]) -> Self:
+        return cls(np.empty(shape, np.int32), np.empty(shape), np.empty(shape))
+
+    def part(self, n: int, samples: slice) -> Best:
+        """Of some samples at a node, to be written to."""
+        return Best(self.k[n, samples], self.v[n, samples], self.left[n, samples])
 
 
 class Neurons:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqhn.banks.cpu.evidence import Beside, of_patches, of_pyramid
 from sqhn.banks.cpu.kernels import prototypes as kernels
 from sqhn.banks.cpu.large import LargeNodes
-from sqhn.banks.cpu.neurons import Neurons, enlarge, outcomes
+from sqhn.banks.cpu.neurons import Best, Neurons, enlarge, outcomes
 from sqhn.banks.cpu.ranking import ranking
 from sqhn.banks.cpu.small import SmallNodes
 from sqhn.banks.cpu.threads import split_range
@@ -141,6 +141,19 @@ class Prototypes:
         self.way.changed(n, new)
         self.derive()
 
+    def put(self, j: NDArray[np.int64], c: NDArray[np.int64], m: NDArray[np.float32], known: Any) -> None:
+        """Write neurons of the only node as they are elsewhere; those after the last one are new, one after another."""
+        self.beside = None
+        self.neurons.grown[0] = max(int(self.grown[0]), int(j.max(initial=-1)) + 1)
+        self.neurons.c[0, j], self.m[0, j] = c, m
+        if known is not None:
+            self.count_values()
+        if self.known is not None:
+            self.known[0, j] = c[:, None] if known is None else known
+        self.way.changed(0, j)
+        split_range(kernels.refresh_some, len(j), float(m.size), j, self.prototypes, self.measure)
+        self.way.settle(self)
+
     def derive(self) -> None:
         """Compute what is derived from the prototypes."""
         split_range(kernels.refresh_all, self.nodes, self.m.size, self.prototypes, self.neurons.kept, self.measure)
@@ -149,9 +162,13 @@ class Prototypes:
     # -- questions -----------------------------------------------------------------------------------------------
 
     def best(self, evidence: Patches) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k, v = np.empty(evidence.x.shape[:2], np.int32), np.empty(evidence.x.shape[:2])
-        self.way.best(self, evidence, k, v)
-        return k, v
+        return self.leading(evidence)[:2]
+
+    def leading(self, evidence: Patches) -> Best:
+        """The same, and what is known of the others."""
+        found = Best.room(evidence.x.shape[:2])
+        self.way.best(self, evidence, found)
+        return found
 
     def ranking(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         return ranking(self, evidence, count)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sqhn.banks.cpu.kernels import small as kernels
+from sqhn.banks.cpu.neurons import Best
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Patches, Sent
 
@@ -42,8 +40,8 @@ class SmallNodes:
         )  # fmt: skip
 
     @staticmethod
-    def best(bank: Prototypes, evidence: Patches, k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
+    def best(bank: Prototypes, evidence: Patches, found: Best) -> None:
         split_range(
             kernels.best, bank.nodes, float(evidence.x.size) * bank.neurons.most, evidence.x, *bank.mask(evidence),
-            bank.asked, bank.neurons.kept, bank.measure, k, v,
+            bank.asked, bank.neurons.kept, bank.measure, *found,
         )  # fmt: skip

@@ -75,17 +75,21 @@ def _has_holes(masked):
 
 
 class Scratch(NamedTuple):
-    """For decisions, one entry per neuron: upper bounds, and which were evaluated with which result."""
+    """For decisions, one entry per neuron: upper bounds, and which were evaluated with which result.
+
+    left[0]: what no neuron but the winner is above.
+    """
 
     upper: Any
     index: Any
     value: Any
+    left: Any
 
 
 @compiled
 def scratch(room):
     """For `room` neurons."""
-    return Scratch(np.empty(room, np.float32), np.empty(room, np.int64), np.empty(room, np.float64))
+    return Scratch(np.empty(room, np.float32), np.empty(room, np.int64), np.empty(room, np.float64), np.empty(1))
 
 
 @inlined
@@ -277,12 +281,15 @@ def decide(sample, own, G, slack, measure, scratch):
     evaluated, the most promising first.
     """
     if sample.xx == 0 and not has_holes(sample.masked) and measure.euclidean is None:
-        return featureless(own.m2, G, measure.centre)
-    upper, index, value = scratch
+        winner, s = featureless(own.m2, G, measure.centre)
+        scratch.left[0] = s
+        return winner, s
+    upper, index, value, left = scratch
     first = largest(upper, G) if measure.euclidean is not None else highest(upper, G)
     best = similarity(sample, own, first, measure)
     reached = reach(best, sample, slack, measure)
     bar = np.float32(reached)
+    left[0] = np.nextafter(best - TIE, -np.inf)
     if upper[first] >= bar and reaching(upper, G, bar) == 1:
         return first, best
     index[0], value[0], done = first, best, 1
@@ -300,6 +307,10 @@ def decide(sample, own, G, slack, measure, scratch):
     for i in range(1, done):
         if value[i] >= best - TIE and (s < best - TIE or index[i] < winner):
             winner, s = index[i], value[i]
+    left[0] = np.nextafter(best - TIE, -np.inf)
+    for i in range(done):
+        if index[i] != winner:
+            left[0] = max(left[0], value[i])
     return winner, s
 
 
@@ -355,7 +366,7 @@ def tighten(y, sample, own, G, slack, measure, scratch):
     scratch.upper[j] + slack is an upper bound before and after; y is the sample less the centre. Float32 touches half
     the bytes of float64, and most of the neurons that the coarse view could not tell apart need no more than this.
     """
-    upper, index, _ = scratch
+    upper, index = scratch.upper, scratch.index
     length = np.sqrt(sample.xx)
     error = product(y.shape[0])
     if length < BRIEF and measure.euclidean is None:

@@ -325,8 +325,8 @@ def follow(features, seen, step):
 
 
 @compiled
-def best(lo, hi, x, products, sight, own, G, measure, most, k, v, evaluated):
-    """The winner and its similarity at one node for samples lo..hi.
+def best(lo, hi, x, products, sight, own, G, measure, most, k, v, left, evaluated):
+    """The winner and its similarity at one node for samples lo..hi, and what no other neuron is above.
 
     Where the first few leave more than `most` neurons each to be evaluated, the rest is left UNSEEN.
     """
@@ -347,10 +347,11 @@ def best(lo, hi, x, products, sight, own, G, measure, most, k, v, evaluated):
         slack, evaluated[t] = look(P[t], y, sample, inside, own, G, 1.0, error, whole, measure, width, work)
         many += evaluated[t]
         k[t], v[t] = decide(sample, own, G, slack, measure, work)
+        left[t] = work.left[0]
 
 
 @compiled
-def best_observed(lo, hi, x, seen, P, squares, error, own, G, measure, nobody, k, v):
+def best_observed(lo, hi, x, seen, P, squares, error, own, G, measure, nobody, k, v, left):
     """As `best`, with missing values: products P and squared lengths (batch, G) run over observed ones.
 
     nobody: who wins where nothing was observed.
@@ -359,9 +360,10 @@ def best_observed(lo, hi, x, seen, P, squares, error, own, G, measure, nobody, k
     y, work = np.empty(x.shape[1], np.float32), scratch(G)
     for t in range(lo, hi):
         if not seen[t].any():
-            k[t], v[t] = nobody, 0.0
+            k[t], v[t], left[t] = nobody, 0.0, 0.0
             continue
         masked = not seen[t].all()
         sample = Sample(x[t], shift_observed(x[t], seen[t], measure.centre, y), seen[t], masked, seen[t].sum())
         slack = look_masked(P[t], squares[t], error, sample, own, G, measure, work.upper)
         k[t], v[t] = decide(sample, own, G, slack, measure, work)
+        left[t] = work.left[0]

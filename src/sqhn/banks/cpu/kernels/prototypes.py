@@ -116,6 +116,14 @@ def refresh_all(lo, hi, prototypes, kept, measure):
 
 
 @compiled
+def refresh_some(lo, hi, j, prototypes, measure):
+    """What is derived from the prototypes j[lo:hi] of the only node."""
+    own, measure = of_node(Prototypes(*prototypes), 0), Measure(*measure)
+    for i in range(lo, hi):
+        refresh(own, j[i], measure)
+
+
+@compiled
 def hold(lo, hi, x, seen, masked, k, wrote, prototypes, kept, step, measure):
     """Average further samples of one thing into the neurons that its first sample wrote; step: the last of them."""
     prototypes, kept, measure = Prototypes(*prototypes), Kept(*kept), Measure(*measure)

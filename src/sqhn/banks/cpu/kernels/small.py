@@ -156,8 +156,8 @@ def cosines_observed(ut, y, seen, G, upper, squares):
 
 
 @compiled
-def best(lo, hi, x, seen, masked, prototypes, kept, measure, k, v):
-    """The winner and its similarity at nodes lo..hi, for every sample."""
+def best(lo, hi, x, seen, masked, prototypes, kept, measure, k, v, left):
+    """The winner and its similarity at nodes lo..hi, for every sample, and what no other neuron is above."""
     prototypes, kept, measure = Prototypes(*prototypes), Kept(*kept), Measure(*measure)
     room, d = prototypes.m.shape[1], prototypes.m.shape[2]
     ut, y = np.empty((d + -d % 4, room), np.float32), np.zeros(d + -d % 4, np.float32)
@@ -169,6 +169,8 @@ def best(lo, hi, x, seen, masked, prototypes, kept, measure, k, v):
             sample = see(x[n, t], mask_of(seen, masked, n, t), masked, measure, y)
             if sample.many == 0 or G == 0:
                 k[n, t], v[n, t] = nobody(n, kept)
+                left[n, t] = 0.0
             else:
                 slack = look(sample, ut, y, own, G, measure, work, squares)
                 k[n, t], v[n, t] = decide(sample, own, G, slack, measure, work)
+                left[n, t] = work.left[0]

@@ -1,0 +1,1 @@
+"""Memories that are larger than one machine: banks whose neurons are in several places."""

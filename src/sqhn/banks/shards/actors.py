@@ -1,0 +1,72 @@
+"""Shards as actors of Ray: placed, reached and restarted by it."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from sqhn.banks.cpu.threads import set_num_threads
+from sqhn.banks.shards.shards import LostError, Shard
+
+__all__ = ["Actors"]
+
+SOON = 0.05  # seconds to wait for an actor that Ray restarts
+
+
+class Actor(Shard):
+    """A shard in a process of its own, which shares its machine with others."""
+
+    def __init__(self, threads: int) -> None:
+        set_num_threads(threads)
+        super().__init__()
+
+    def process(self) -> int:
+        """Its number."""
+        return os.getpid()
+
+
+class Actors:
+    """Starts and reaches so many actors, spread over the machines of a cluster."""
+
+    def __init__(self, word: str, many: int) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise ImportError('device="ray" needs Ray: pip install "sqhn[ray]"') from error
+        self.ray = ray
+        if not ray.is_initialized():
+            ray.init(include_dashboard=False, log_to_driver=False)
+        machines = [node["Resources"].get("CPU", 1) for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+        self.threads = max(1, int(sum(machines) // many))
+        gpus = {"num_gpus": 1} if word.startswith("cuda") else {}
+        variables = {"OMP_NUM_THREADS": str(self.threads), "OPENBLAS_NUM_THREADS": str(self.threads)}
+        self.actor = ray.remote(Actor).options(
+            num_cpus=0, max_restarts=-1, scheduling_strategy="SPREAD", runtime_env={"env_vars": variables}, **gpus
+        )
+
+    def start(self) -> Any:
+        return self.actor.remote(self.threads)
+
+    def call(self, shard: Any, method: str, *args: Any) -> Any:
+        return getattr(shard, method).remote(*args)
+
+    def result(self, call: Any) -> Any:
+        lost = self.ray.exceptions
+        try:
+            return self.ray.get(call)
+        except (lost.RayActorError, lost.ObjectLostError, lost.WorkerCrashedError) as error:
+            raise LostError(str(error)) from error
+
+    def again(self, shard: Any) -> Any:
+        while True:
+            try:
+                self.ray.get(shard.written.remote())
+                return shard
+            except self.ray.exceptions.ActorUnavailableError:
+                time.sleep(SOON)
+            except self.ray.exceptions.ActorDiedError:
+                return self.start()
+
+    def share(self, value: Any) -> Any:
+        return self.ray.put(value)

@@ -1,0 +1,117 @@
+"""Some of the neurons of a memory node, wherever they are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks.cpu.device import Cpu
+from sqhn.banks.cpu.prototypes import Prototypes
+from sqhn.banks.interface import Patches, State
+from sqhn.level import TIE, Level, Options
+from sqhn.patches import Tiling
+
+__all__ = ["Indices", "Near", "Piece", "Vectors"]
+
+Indices = NDArray[np.int64]
+
+
+class Vectors(NamedTuple):
+    """Neurons as they are: how often each was written, its prototype, and how often each value of it was seen.
+
+    The last is None where all values were, as often as the neuron was written.
+    """
+
+    c: Indices
+    m: NDArray[np.float32]
+    known: NDArray[np.int32] | None
+
+
+class Near(NamedTuple):
+    """The best neurons of a piece and their similarities, (batch, count); left: what no other one is above."""
+
+    k: Indices
+    v: NDArray[np.float64]
+    left: NDArray[np.float64]
+
+
+class Piece:
+    """Neurons that are known by their numbers in the whole memory; they are kept in that order."""
+
+    def __init__(self, tiling: Tiling, level: Level, options: Options) -> None:
+        self.bank = Prototypes(Cpu(), tiling, level, options, top=True)
+        self.number = np.zeros(0, np.int64)  # of each place
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def near(self, evidence: Patches, count: int = 1) -> Near:
+        """So many of the best for each sample, fewer if there are no more."""
+        evidence = _own(evidence)
+        living, batch = int((self.bank.neurons.c[0] > 0).sum()), evidence.x.shape[1]
+        count = min(count, living)
+        if not count:
+            return Near(np.zeros((batch, 0), np.int64), np.zeros((batch, 0)), np.full(batch, -np.inf))
+        if count == 1:
+            k, v, left = (part[0] for part in self.bank.leading(evidence))
+            k, v = k[:, None], v[:, None]
+        else:
+            k, v = (part[0] for part in self.bank.ranking(evidence, min(count + 1, living)))
+            left = v[:, -1] + TIE
+        if living == count:
+            left = np.full(batch, -np.inf)
+        return Near(self.number[k[:, :count]], v[:, :count], left)
+
+    def activity(self, evidence: Patches) -> tuple[Indices, NDArray[np.float64]]:
+        """The numbers of all neurons, and their similarities (batch, neurons)."""
+        if not len(self.number):
+            return self.number, np.zeros((evidence.x.shape[1], 0))
+        return self.number, self.bank.activity(_own(evidence))[0]
+
+    def fetch(self, j: Indices) -> Vectors:
+        at = self._places(j)
+        known = self.bank.known
+        return Vectors(self.bank.neurons.c[0, at], self.bank.m[0, at], None if known is None else known[0, at])
+
+    # -- writes --------------------------------------------------------------------------------------------------
+
+    def put(self, j: Indices, vectors: Vectors) -> None:
+        """Write neurons, in the order of their numbers; those that are new here are after all others."""
+        first = len(self.number)
+        new = j[j > self.number[-1]] if first else j
+        self.bank.reserve(len(new))
+        self.number = np.concatenate([self.number, new])
+        self.bank.put(self._places(j), *vectors)
+
+    def forget(self, j: Indices) -> None:
+        self.bank.forget(self._places(j))
+
+    def _places(self, j: Indices) -> Indices:
+        return np.searchsorted(self.number, j)
+
+    # -- persistence ---------------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """All of it."""
+        known, grown = self.bank.known, len(self.number)
+        found: State = {
+            "number": self.number,
+            "c": self.bank.neurons.c[0, :grown],
+            "prototypes": self.bank.m[0, :grown],
+        }
+        return found if known is None else {**found, "known": known[0, :grown]}
+
+    def restore(self, state: State) -> None:
+        """Take over a state, into a new piece."""
+        if len(state["number"]):
+            self.put(state["number"], Vectors(state["c"], state["prototypes"], state.get("known")))
+        gone = np.flatnonzero(state["c"] == 0)
+        self.bank.neurons.c[0, gone] = 1
+        self.bank.forget(gone)
+
+
+def _own(evidence: Patches) -> Patches:
+    """As kernels take it: what comes from elsewhere may be read-only."""
+    own = Cpu.own
+    return Patches(own(evidence.x), None if evidence.seen is None else own(evidence.seen))

@@ -1,0 +1,343 @@
+"""A memory node whose neurons are in several pieces: the driver decides, and no piece knows of another.
+
+A chunk of samples goes to all pieces, which answer with their best neurons. Those that may win, and whatever else a
+step can change, make a small bank, which learns the chunk just as one bank of all neurons would: whoever is not in it
+does not win. That is verified afterwards by what the pieces say of those that were left out; where one of them could
+have won, it comes in too, and the chunk is learned again. What was written goes to the pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks.cpu.device import Cpu
+from sqhn.banks.cpu.neurons import Neurons
+from sqhn.banks.cpu.prototypes import Prototypes
+from sqhn.banks.interface import Device, Patches, Sent, State
+from sqhn.banks.rule import BECAME, KEPT, OVERWRITE, rules
+from sqhn.banks.saved import check_prototypes, known_of
+from sqhn.banks.shards.piece import Indices, Near, Piece, Vectors
+from sqhn.banks.shards.shards import BUILD, Shards
+from sqhn.level import TIE, Level, Options
+from sqhn.patches import Tiling
+
+__all__ = ["SplitPrototypes"]
+
+NAME = "piece"
+NONE, NOBODY = -1, 2**62
+PER_PIECE = 1 << 16
+"""Neurons in a message, where all of them travel."""
+
+
+class SplitPrototypes:
+    """The prototypes of one node, in pieces; what is kept of every neuron besides is here."""
+
+    nodes, top = 1, True
+
+    def __init__(self, device: Device, shards: Shards, tiling: Tiling, level: Level, options: Options) -> None:
+        self.device, self.shards, self.tiling, self.level, self.options = device, shards, tiling, level, options
+        self.neurons = Neurons(1, level)
+        self.rules = rules(level, options, top=True)
+        self.owner = np.zeros(0, np.int16)  # the shard of every neuron
+        self.holes = False
+        self.rounds = 0  # how often a chunk was rehearsed
+        shards.tell_all(BUILD, NAME, Piece, tiling, level, options)
+
+    @property
+    def grown(self) -> NDArray[np.int64]:
+        return self.neurons.grown
+
+    @staticmethod
+    def chunk_size(limit: int) -> int:
+        return limit
+
+    def reserve(self, more: int) -> None:
+        self.neurons.reserve(self.neurons.wanted(more))
+
+    def settle(self) -> None:
+        """Nothing waits here to be put in order."""
+
+    # -- learning ------------------------------------------------------------------------------------------------
+
+    def learn(self, evidence: Patches) -> Sent:
+        batch = evidence.x.shape[1]
+        everybody = Neighbours(self.shards, evidence)
+        chosen = np.union1d(self._changeable(batch), everybody.reaching(everybody.top))
+        while True:
+            local = self._rehearsal(chosen, batch)
+            sent = local.learn(evidence)
+            self.rounds += 1
+            score, before = sent.score[0], len(chosen)
+            known = np.append(chosen, NOBODY)[np.minimum(sent.k[0], before)]
+            winner = np.where(sent.kind[0] < BECAME, known, NOBODY)  # of those that became neurons, it is not told
+            further = everybody.ask_further(score, winner)
+            chosen = np.union1d(chosen, everybody.reaching(score))
+            if not further and len(chosen) == before:
+                break
+        return self._commit(local, chosen, sent, batch, everybody.blank)
+
+    def _changeable(self, batch: int) -> Indices:
+        """Neurons that steps may change though they do not win: the first, free places, those to be replaced."""
+        neurons, grown = self.neurons, int(self.grown[0])
+        c, written = neurons.c[0, :grown], neurons.written[0, :grown]
+        first = np.flatnonzero(c[:batch] > 0)[:1] if (c[:batch] > 0).any() else np.flatnonzero(c > 0)[:1]
+        found = [first]
+        if neurons.free[0]:
+            found.append(np.flatnonzero(c == 0)[:batch])
+        if self.rules.when_full >= OVERWRITE and grown + batch > self.level.capacity:
+            living = np.flatnonzero(c > 0)
+            order = (written[living], c[living]) if self.rules.when_full == OVERWRITE else (written[living],)
+            found.append(living[np.lexsort((living, *order))[:batch]])
+        return np.unique(np.concatenate(found))
+
+    def _rehearsal(self, chosen: Indices, batch: int) -> Prototypes:
+        """A bank of the chosen neurons alone, in their order, with as much room to grow as there is."""
+        n, own = len(chosen), self.neurons
+        level = replace(self.level, capacity=max(1, n + self.level.capacity - int(self.grown[0])))
+        local = Prototypes(Cpu(), self.tiling, level, self.options, top=True)
+        local.reserve(n + batch)
+        local.neurons.steps[0] = own.step
+        living = own.c[0, chosen] > 0
+        c, m, known = self._fetch(chosen[living])
+        local.put(np.flatnonzero(living), c, m, known)
+        local.neurons.grown[0] = n
+        if not living.all():
+            gone = np.flatnonzero(~living)
+            local.neurons.forget(gone)
+            local.forget(gone)
+            local.neurons.free[0] = len(gone)
+        for name in ("mu", "written"):
+            getattr(local.neurons, name)[0, :n] = getattr(own, name)[0, chosen]
+        return local
+
+    def _fetch(self, j: Indices) -> Vectors:
+        """Neurons, from wherever they are."""
+        m = np.empty((len(j), self.tiling.size), np.float32)
+        c, known = self.neurons.c[0, j], None
+        own = [np.flatnonzero(self.owner[j] == s) for s in range(len(self.shards))]
+        asked = {s: (NAME, "fetch", j[mine]) for s, mine in enumerate(own) if len(mine)}
+        for s, part in self.shards.ask(asked).items():
+            m[own[s]] = part.m
+            if part.known is not None:
+                known = np.repeat(c[:, None], m.shape[1], 1).astype(np.int32) if known is None else known
+                known[own[s]] = part.known
+        return Vectors(c, m, known)
+
+    def _commit(self, local: Prototypes, chosen: Indices, sent: Sent, batch: int, blank: Any = ()) -> Sent:
+        """What the rehearsal did to its neurons, done to those that they stand for."""
+        grown, n = int(self.grown[0]), len(chosen)
+        number = np.concatenate([chosen, np.arange(grown, grown + int(local.grown[0]) - n)])
+        wrote = np.unique(sent.k[0][sent.kind[0] != KEPT])
+        self._put(number[wrote], Vectors(local.neurons.c[0, wrote], local.m[0, wrote], _rows(local.known, wrote)))
+        neurons = self.neurons
+        neurons.free[0] += int(local.neurons.free[0]) - int((neurons.c[0, chosen] == 0).sum())
+        for name in ("c", "mu", "written"):
+            getattr(neurons, name)[0, number] = getattr(local.neurons, name)[0, : len(number)]
+        neurons.grown[0] = grown + len(number) - n
+        neurons.steps[0] += batch
+        self.holes = self.holes or sent.heard is not None
+        k = np.append(number, NOBODY)[sent.k[0]]
+        k[list(blank)] = 0
+        return sent._replace(k=k.astype(np.int32)[None])
+
+    def _put(self, j: Indices, vectors: Vectors) -> None:
+        """Write neurons; new ones go to the shards with most room."""
+        new = j[j >= len(self.owner)]
+        owner = np.concatenate([self.owner, _emptiest(np.bincount(self.owner, minlength=len(self.shards)), len(new))])
+        told = {}
+        for s in range(len(self.shards)):
+            own = np.flatnonzero(owner[j] == s)
+            if len(own):
+                told[s] = (NAME, "put", j[own], Vectors(vectors.c[own], vectors.m[own], _rows2(vectors.known, own)))
+        self.shards.tell(told)
+        self.owner = owner
+
+    def forget(self, j: NDArray[np.int64]) -> None:
+        own = {s: j[self.owner[j] == s] for s in range(len(self.shards))}
+        self.shards.tell({s: (NAME, "forget", mine) for s, mine in own.items() if len(mine)})
+        self.neurons.forget(j)
+
+    def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
+        chosen = k.astype(np.int64)
+        local = self._rehearsal(chosen, 0)
+        local.hold(evidence, np.zeros(1, np.int32), wrote)
+        kind = np.full((1, 1), KEPT + bool(wrote[0]), np.int32)
+        heard = None if evidence.seen is None else evidence.seen
+        self._commit(local, chosen, Sent(np.zeros((1, 1), np.int32), None, None, kind, heard), evidence.x.shape[1])
+
+    def store(self, evidence: Patches) -> None:
+        batch = evidence.x.shape[1]
+        new = np.arange(batch) + int(self.grown[0])
+        self._put(new, Vectors(np.ones(batch, np.int64), evidence.x[0], None))
+        self.neurons.append(batch)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def best(self, evidence: Patches) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        k, v = self.ranking(evidence, 1)
+        return k[:, :, 0], v[:, :, 0]
+
+    def ranking(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        everybody = Neighbours(self.shards, evidence, count)
+        while True:
+            k, v, top = everybody.ranking(count)
+            if not everybody.ask_further(top[:, -1], k[:, 0] if count == 1 else np.full(len(k), NOBODY)):
+                return k.astype(np.int32)[None], v[None]
+
+    def activity(self, evidence: Patches) -> NDArray[np.float64]:
+        found = np.full((1, evidence.x.shape[1], self.neurons.most), -np.inf)
+        evidence = self.shards.share(evidence)
+        for number, part in self.shards.ask_all(NAME, "activity", evidence):
+            found[0, :, number] = part.T
+        return found
+
+    def similarity(self, evidence: Patches, k: NDArray[np.int32]) -> NDArray[np.float64]:
+        chosen, at = np.unique(k.astype(np.int64), return_inverse=True)
+        return self._rehearsal(chosen, 0).similarity(evidence, at.reshape(k.shape).astype(np.int32))
+
+    def vectors(self, k: NDArray[np.int32]) -> NDArray[np.float32]:
+        return self._of(k).m[None]
+
+    def knows(self, k: NDArray[np.int32]) -> NDArray[np.bool_]:
+        c, m, known = self._of(k)
+        return (np.repeat(c[:, None] > 0, m.shape[1], 1) if known is None else known > 0)[None]
+
+    def _of(self, k: NDArray[np.int32]) -> Vectors:
+        """The neurons k (1, batch)."""
+        chosen, at = np.unique(k[0].astype(np.int64), return_inverse=True)
+        c, m, known = self._fetch(chosen)
+        return Vectors(c[at], m[at], _rows2(known, at))
+
+    def at(self, *_: Any) -> Never:
+        """Nobody is above to expect anything."""
+        raise TypeError("a memory node has no parent")
+
+    def shown(self, *_: Any) -> Never:
+        """Nobody is above to be shown anything."""
+        raise TypeError("a memory node has no parent")
+
+    def shown_at(self, evidence: Patches, scales: Sequence[Tiling]) -> Never:  # noqa: ARG002
+        """Refuse: what a block shows is a matter of all neurons at once."""
+        raise ValueError('inference="evidence" of one level weighs all neurons at once: on shards only trees have it')
+
+    # -- persistence ---------------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        grown = int(self.grown[0])
+        parts = [self._fetch(np.arange(i, min(i + PER_PIECE, grown))) for i in range(0, grown, PER_PIECE)]
+        m = np.concatenate([part.m for part in parts]) if parts else np.zeros((0, self.tiling.size), np.float32)
+        if not self.holes:
+            return {"prototypes": m}
+        known = [np.repeat(p.c[:, None], m.shape[1], 1).astype(np.int32) if p.known is None else p.known for p in parts]
+        return {"prototypes": m, "known": np.concatenate(known) if known else np.zeros(m.shape, np.int32)}
+
+    def restore(self, state: State, values: int) -> None:  # noqa: ARG002
+        check_prototypes(state, self.tiling.size, self.options.centre)
+        self.holes, total = "known" in state, int(self.grown[0])
+        known = known_of(state, self.tiling.size) if self.holes else None
+        for i in range(0, total, PER_PIECE):
+            j = np.arange(i, min(i + PER_PIECE, total))
+            self._put(j, Vectors(np.maximum(self.neurons.c[0, j], 1), state["prototypes"][j], _rows2(known, j)))
+        gone = np.flatnonzero(self.neurons.c[0, :total] == 0)
+        own = {s: gone[self.owner[gone] == s] for s in range(len(self.shards))}
+        self.shards.tell({s: (NAME, "forget", mine) for s, mine in own.items() if len(mine)})
+
+
+class Neighbours:
+    """What is known of all neurons and the samples of a chunk, from what pieces told of their best.
+
+    k, v: those that they named; left: what no other one of a piece is above. first: the winner of a piece, if no other
+    is named: those before it are not as good as its best. blank: samples of which nothing was observed.
+    """
+
+    def __init__(self, shards: Shards, evidence: Patches, count: int = 1) -> None:
+        self.shards, self.evidence, self.count = shards, evidence, count
+        x, seen = evidence
+        self.blank = () if seen is None else np.flatnonzero(~seen[0].any(axis=1))
+        self.k, self.v = np.zeros((x.shape[1], 0), np.int64), np.zeros((x.shape[1], 0))
+        found: list[Near] = shards.ask_all(NAME, "near", shards.share(evidence), count)
+        self.left = np.stack([near.left for near in found])  # (pieces, batch)
+        self.left[:, list(self.blank)] = -np.inf
+        self.add(np.arange(x.shape[1]), found)
+        self.first = np.full(self.left.shape, NONE)
+        self.best = self.left.copy()
+        for s, near in enumerate(found):
+            if count == 1 and near.k.shape[1]:
+                self.first[s] = near.k[:, 0]
+                self.best[s] = np.maximum(near.v[:, 0], near.left)
+
+    def add(self, rows: Indices, found: Sequence[Near]) -> None:
+        """Take in what pieces told of the samples `rows`."""
+        for near in found:
+            k, v = np.full((len(self.k), near.k.shape[1]), NONE), np.full((len(self.k), near.k.shape[1]), -np.inf)
+            k[rows], v[rows] = near.k, near.v
+            self.k, self.v = np.concatenate([self.k, k], 1), np.concatenate([self.v, v], 1)
+
+    @property
+    def top(self) -> NDArray[np.float64]:
+        """The best similarity, as far as it is known."""
+        return np.asarray(self.v.max(axis=1, initial=-np.inf))
+
+    def reaching(self, score: NDArray[np.float64]) -> Indices:
+        """The neurons that are known to be as good as that, for any sample that shows anything."""
+        there = (self.v >= score[:, None] - TIE) & (self.k != NONE)
+        there[list(self.blank)] = False
+        return np.unique(self.k[there])
+
+    def ask_further(self, score: NDArray[np.float64], winner: Indices) -> bool:
+        """Ask pieces for more where one that they did not name could win; whether there was anything to ask for.
+
+        score, winner: of those that are known. Who comes after the winner must be better to win, not as good.
+        """
+        spared = (winner <= self.first) & (self.best <= score)
+        beyond = (self.left >= score - TIE) & (self.left > -np.inf) & ~spared
+        if not beyond.any():
+            return False
+        self.count = 2 * self.count + 1
+        rows = {s: np.flatnonzero(beyond[s]) for s in range(len(beyond)) if beyond[s].any()}
+        x, seen = self.evidence
+        asked = {
+            s: (NAME, "near", Patches(x[:, own], None if seen is None else seen[:, own]), self.count)
+            for s, own in rows.items()
+        }
+        for s, near in self.shards.ask(asked).items():
+            self.left[s, rows[s]], self.first[s, rows[s]] = near.left, NONE
+            self.add(rows[s], [near])
+        return True
+
+    def ranking(self, count: int) -> tuple[Indices, NDArray[np.float64], NDArray[np.float64]]:
+        """So many of the best of those that are known, and what was the highest when each was taken."""
+        order = np.argsort(self.k, axis=1, kind="stable")
+        k, v = np.take_along_axis(self.k, order, 1), np.take_along_axis(self.v, order, 1)
+        v[:, 1:][(k[:, 1:] == k[:, :-1])] = -np.inf  # was told of twice
+        rows, best, value, highest = np.arange(len(k)), [], [], []
+        for _ in range(count):
+            top = v.max(axis=1)
+            at = (v >= top[:, None] - TIE).argmax(axis=1)
+            best.append(k[rows, at])
+            value.append(v[rows, at].copy())
+            highest.append(top)
+            v[rows, at] = -np.inf
+        return np.stack(best, 1), np.stack(value, 1), np.stack(highest, 1)
+
+
+def _emptiest(loads: NDArray[np.int64], new: int) -> NDArray[np.int16]:
+    """Where to put so many new neurons, one after another."""
+    owner = np.empty(new, np.int16)
+    for i in range(new):
+        owner[i] = loads.argmin()
+        loads[owner[i]] += 1
+    return owner
+
+
+def _rows(known: NDArray[np.int32] | None, j: Indices) -> NDArray[np.int32] | None:
+    return None if known is None else known[0, j]
+
+
+def _rows2(known: NDArray[np.int32] | None, j: Indices) -> NDArray[np.int32] | None:
+    return None if known is None else known[j]

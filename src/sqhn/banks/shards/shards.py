@@ -1,0 +1,204 @@
+"""Shards: places that hold pieces of banks, and may be lost and come back.
+
+A shard answers questions, and applies writes that are numbered, each once. One that was lost comes back empty: it gets
+its last saved state, and the writes since, which are kept here; then it is what it was, and is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+__all__ = ["BUILD", "Carrier", "LostError", "Shard", "Shards"]
+
+Call = tuple[Any, ...]
+"""The name of what a shard holds, a method of it, and arguments."""
+
+ENOUGH = 1 << 26
+"""Bytes of writes after which a shard is saved, if it is not larger than that itself."""
+
+
+class LostError(Exception):
+    """A shard is not there any more, or cannot be reached."""
+
+
+class Shard:
+    """What lives in one place: named pieces of banks. It counts writes, so that none is applied twice."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Any] = {}
+        self.made: dict[str, Call] = {}
+        self.number = 0
+        self.answer: Any = None
+
+    def written(self) -> int:
+        """How many writes were applied."""
+        return self.number
+
+    def ask(self, name: str, method: str, *args: Any) -> Any:
+        """A question: nothing changes."""
+        return getattr(self.held[name], method)(*args)
+
+    def tell(self, number: int, name: str, method: str, *args: Any) -> Any:
+        """A write; the last one may come again, if its answer was lost."""
+        if number == self.number:
+            return self.answer
+        if number != self.number + 1:
+            raise LostError(f"write {number} after {self.number}")
+        if name == BUILD:
+            self.held[method], self.made[method] = args[0](*args[1:]), args
+        else:
+            self.answer = getattr(self.held[name], method)(*args)
+        self.number = number
+        return self.answer
+
+    def saved(self) -> dict[str, Any]:
+        """All that it is."""
+        return {name: (self.made[name], piece.state()) for name, piece in self.held.items()}
+
+    def restore(self, number: int, saved: Mapping[str, Any]) -> None:
+        """Become what was saved after so many writes."""
+        for name, (made, state) in saved.items():
+            self.held[name], self.made[name] = made[0](*made[1:]), made
+            self.held[name].restore(state)
+        self.number, self.answer = number, None
+
+
+BUILD = ""
+
+
+class Carrier(Protocol):
+    """How shards are started and reached."""
+
+    def start(self) -> Any:
+        """A new, empty shard."""
+
+    def call(self, shard: Any, method: str, *args: Any) -> Any:
+        """Begin to call a method of a shard."""
+
+    def result(self, call: Any) -> Any:
+        """What a call gave; LostError if the shard is gone."""
+
+    def again(self, shard: Any) -> Any:
+        """The same shard, or another in its place, as soon as it can be reached; it may be empty."""
+
+    def share(self, value: Any) -> Any:
+        """Something that goes to all shards: what to call them with."""
+
+
+class Shards:
+    """So many shards, and what it takes to bring them back."""
+
+    def __init__(
+        self, many: int, carrier: Carrier, keep: Callable[[int, Any], Callable[[], Any]] | None = None
+    ) -> None:
+        """keep: puts away the saved state of a shard, and returns how to get it back."""
+        self.carrier = carrier
+        self.shards = [carrier.start() for _ in range(many)]
+        self.log: list[list[Call]] = [[] for _ in range(many)]
+        self.before = [0] * many  # writes before the first of the log
+        self.saved: list[Callable[[], Any] | None] = [None] * many
+        self.keep = keep or (lambda _, state: lambda: state)
+        self.logged, self.held = [0] * many, [0] * many  # bytes
+        self.sent = self.received = 0
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def share(self, value: Any) -> Any:
+        self.sent += _bytes(value)
+        return self.carrier.share(value)
+
+    def ask(self, calls: Mapping[int, Call]) -> dict[int, Any]:
+        """Questions to shards, all at once, and their answers."""
+        return self._all({s: ("ask", *call) for s, call in calls.items()})
+
+    def ask_all(self, *call: Any) -> list[Any]:
+        """The same question to all."""
+        return list(self.ask(dict.fromkeys(range(len(self)), call)).values())
+
+    def tell(self, calls: Mapping[int, Call]) -> dict[int, Any]:
+        """Writes to shards, all at once, and their answers."""
+        numbered = {}
+        for s, call in calls.items():
+            self.log[s].append(call)
+            self.logged[s] += _bytes(call)
+            numbered[s] = ("tell", self.before[s] + len(self.log[s]), *call)
+        try:
+            answers = self._all(numbered)
+        except BaseException:
+            self._undo(calls)
+            raise
+        for s in calls:
+            if self.logged[s] > max(ENOUGH, self.held[s]):
+                self.save(s)
+        return answers
+
+    def tell_all(self, *call: Any) -> list[Any]:
+        """The same write to all."""
+        return list(self.tell(dict.fromkeys(range(len(self)), call)).values())
+
+    def _undo(self, calls: Mapping[int, Call]) -> None:
+        """Take back writes, some of which may have been applied: other shards take the places of these."""
+        for s, call in calls.items():
+            self.log[s].pop()
+            self.logged[s] -= _bytes(call)
+            self.shards[s] = self.carrier.start()
+            self._revive(s)
+
+    def save(self, s: int) -> None:
+        """Put away what a shard is, so that earlier writes need not be kept."""
+        state = self._all({s: ("saved",)})[s]
+        self.held[s], self.saved[s] = _bytes(state), self.keep(s, state)
+        self.before[s] += len(self.log[s])
+        self.log[s], self.logged[s] = [], 0
+
+    def _all(self, calls: Mapping[int, Call]) -> dict[int, Any]:
+        begun = {s: self.carrier.call(self.shards[s], *call) for s, call in calls.items()}
+        self.sent += sum(map(_bytes, calls.values()))
+        answers = {}
+        for s, call in begun.items():
+            answers[s] = self._result(s, call, calls[s])
+        self.received += sum(map(_bytes, answers.values()))
+        return answers
+
+    def _result(self, s: int, begun: Any, call: Call) -> Any:
+        while True:
+            try:
+                return self.carrier.result(begun)
+            except LostError:
+                self._revive(s)
+                begun = self.carrier.call(self.shards[s], *call)
+
+    def _revive(self, s: int) -> None:
+        """Bring a shard back to where it was: before the last write, if that is what was asked for."""
+        while True:
+            try:
+                self.shards[s] = self.carrier.again(self.shards[s])
+                here = self.shards[s]
+                done = self._now(here, "written")
+                if done < self.before[s]:
+                    saved = self.saved[s]
+                    assert saved is not None
+                    self._now(here, "restore", self.before[s], saved())
+                    done = self.before[s]
+                for number, call in enumerate(self.log[s], start=self.before[s] + 1):
+                    if number > done:
+                        self._now(here, "tell", number, *call)
+            except LostError:
+                continue
+            return
+
+    def _now(self, shard: Any, method: str, *args: Any) -> Any:
+        return self.carrier.result(self.carrier.call(shard, method, *args))
+
+
+def _bytes(value: Any) -> int:
+    """How large what is sent is, as far as it is arrays."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, tuple | list):
+        return sum(map(_bytes, value))
+    return sum(map(_bytes, value.values())) if isinstance(value, dict) else 0

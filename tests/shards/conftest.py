@@ -1,0 +1,62 @@
+"""Shards in this process, that may be lost at any call; and on Ray."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sqhn.banks.devices import device_of
+from sqhn.banks.shards.shards import LostError, Shard
+
+
+class Here:
+    """Shards that are lost before or after one call in so many; what comes back is empty, mostly."""
+
+    def __init__(self, every: int = 0) -> None:
+        self.every, self.random, self.lost = every, np.random.default_rng(every), 0
+
+    def start(self) -> Shard:
+        return Shard()
+
+    def call(self, shard: Shard, method: str, *args: Any) -> Any:
+        before, after = (self.random.random(2) * self.every < 1) if self.every else (False, False)
+        self.lost += bool(before or after)
+        if before:
+            return LostError("before")
+        found = getattr(shard, method)(*args)
+        return LostError("after") if after else found
+
+    def result(self, call: Any) -> Any:
+        if isinstance(call, LostError):
+            raise call
+        return call
+
+    def again(self, shard: Shard) -> Shard:
+        return shard if self.random.random() < 0.3 else Shard()
+
+    def share(self, value: Any) -> Any:
+        return value
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let device="ray" be in this process, with so many shards, of which one call in so many is lost."""
+    pytest.importorskip("numba")
+
+    def be(shards: int, every: int = 0) -> None:
+        import sqhn.banks.shards.device
+        import sqhn.network
+
+        number = itertools.count(every)
+        monkeypatch.setattr(sqhn.banks.shards.device, "Actors", lambda *_: Here(next(number) if every else 0))
+
+        def find(name: str, many: int | None = None) -> Any:
+            return device_of(name, many or shards) if name == "ray" else device_of(name, many)
+
+        monkeypatch.setattr(sqhn.network, "device_of", find)
+
+    return be
