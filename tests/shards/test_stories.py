@@ -42,4 +42,4 @@ def test_shards_that_are_lost_and_come_back(
     memory, reference, rng = story(name, "shifted_cosine", when_full, "ray")
     tell(memory, reference, rng, 6)
     same_in_all(memory, reference, rng)
-    assert memory._patterns.shards.carrier.lost
+    assert memory._patterns.shards.carrier.lost  # type: ignore[attr-defined]

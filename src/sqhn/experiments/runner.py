@@ -224,7 +224,7 @@ def _cluster(backend: Backend, workers: int) -> Iterator[None]:
         if backend == "ray":
             from ray.util.joblib import register_ray
 
-            register_ray()
+            register_ray()  # type: ignore[no-untyped-call]
         elif backend == "dask":
             from distributed import Client
 

@@ -22,6 +22,8 @@ class Sharded(Cpu):
         self.carrier = Actors(word, many)
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> PatternBank:  # type: ignore[override]
+        if top and self.word != "cpu":
+            raise ValueError(f"device={self.name!r} is for trees: the neurons of one level are on CPUs, device='ray'")
         shards = Shards(self.many, self.carrier)
         if top:
             return SplitPrototypes(self, shards, tiling, level, options)

@@ -67,26 +67,41 @@ class SplitPrototypes:
     def learn(self, evidence: Patches) -> Sent:
         batch = evidence.x.shape[1]
         everybody = Neighbours(self.shards, evidence)
-        chosen = np.union1d(self._changeable(batch), everybody.reaching(everybody.top))
+        aloof = self._aloof(everybody)
+        chosen = np.union1d(self._changeable(batch), everybody.ask_wider(everybody.repeated(~aloof)))
+        chosen = np.union1d(chosen, everybody.reaching(everybody.top, ~aloof))
         while True:
             local = self._rehearsal(chosen, batch)
             sent = local.learn(evidence)
             self.rounds += 1
             score, before = sent.score[0], len(chosen)
             known = np.append(chosen, NOBODY)[np.minimum(sent.k[0], before)]
+            aloof &= ~np.isin(everybody.k1, known[sent.kind[0] != KEPT])  # who is their best was not written
+            settled = aloof & (score < everybody.top - 2 * TIE)
+            aloof &= settled | (score > everybody.top + 2 * TIE)
             winner = np.where(sent.kind[0] < BECAME, known, NOBODY)  # of those that became neurons, it is not told
-            further = everybody.ask_further(score, winner)
-            chosen = np.union1d(chosen, everybody.reaching(score))
+            further = everybody.ask_further(score, winner, ~settled)
+            chosen = np.union1d(chosen, everybody.reaching(score, ~settled))
             if not further and len(chosen) == before:
                 break
+        score[settled] = everybody.v1[settled]
         return self._commit(local, chosen, sent, batch, everybody.blank)
 
+    def _aloof(self, everybody: Neighbours) -> NDArray[np.bool_]:
+        """Samples that resemble nothing so far: whatever happens, the neurons that are there stay as they are."""
+        batch = len(everybody.k)
+        if int(self.grown[0]) - int(self.neurons.free[0]) + batch > self.level.capacity:
+            return np.zeros(batch, bool)
+        eps = self.level.threshold(np.arange(self.neurons.step, self.neurons.step + batch))
+        aloof = (everybody.top < eps - 2 * TIE) & ~everybody.open(everybody.top, everybody.k1).any(axis=0)
+        aloof[list(everybody.blank)] = False
+        return np.asarray(aloof)
+
     def _changeable(self, batch: int) -> Indices:
-        """Neurons that steps may change though they do not win: the first, free places, those to be replaced."""
+        """Neurons that steps may change though they do not win: free places, those to be replaced."""
         neurons, grown = self.neurons, int(self.grown[0])
         c, written = neurons.c[0, :grown], neurons.written[0, :grown]
-        first = np.flatnonzero(c[:batch] > 0)[:1] if (c[:batch] > 0).any() else np.flatnonzero(c > 0)[:1]
-        found = [first]
+        found = [np.zeros(0, np.int64)]
         if neurons.free[0]:
             found.append(np.flatnonzero(c == 0)[:batch])
         if self.rules.when_full >= OVERWRITE and grown + batch > self.level.capacity:
@@ -186,7 +201,8 @@ class SplitPrototypes:
         everybody = Neighbours(self.shards, evidence, count)
         while True:
             k, v, top = everybody.ranking(count)
-            if not everybody.ask_further(top[:, -1], k[:, 0] if count == 1 else np.full(len(k), NOBODY)):
+            winner = k[:, 0] if count == 1 else np.full(len(k), NOBODY)
+            if not everybody.ask_further(top[:, -1], winner, np.ones(len(k), bool)):
                 return k.astype(np.int32)[None], v[None]
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
@@ -251,8 +267,9 @@ class SplitPrototypes:
 class Neighbours:
     """What is known of all neurons and the samples of a chunk, from what pieces told of their best.
 
-    k, v: those that they named; left: what no other one of a piece is above. first: the winner of a piece, if no other
-    is named: those before it are not as good as its best. blank: samples of which nothing was observed.
+    k, v: those that they named; left: what no other one of a piece is above. k1, v1: the winner of all. first: the
+    winner of a piece, if no other is named: those before it are not as good as its best. blank: samples of which
+    nothing was observed.
     """
 
     def __init__(self, shards: Shards, evidence: Patches, count: int = 1) -> None:
@@ -270,6 +287,10 @@ class Neighbours:
             if count == 1 and near.k.shape[1]:
                 self.first[s] = near.k[:, 0]
                 self.best[s] = np.maximum(near.v[:, 0], near.left)
+        self.k1, self.v1 = np.full(x.shape[1], NONE), np.full(x.shape[1], -np.inf)
+        if self.k.shape[1]:
+            k, v, _ = self.ranking(1)
+            self.k1, self.v1 = k[:, 0], v[:, 0]
 
     def add(self, rows: Indices, found: Sequence[Near]) -> None:
         """Take in what pieces told of the samples `rows`."""
@@ -283,19 +304,36 @@ class Neighbours:
         """The best similarity, as far as it is known."""
         return np.asarray(self.v.max(axis=1, initial=-np.inf))
 
-    def reaching(self, score: NDArray[np.float64]) -> Indices:
-        """The neurons that are known to be as good as that, for any sample that shows anything."""
-        there = (self.v >= score[:, None] - TIE) & (self.k != NONE)
+    def reaching(self, score: NDArray[np.float64], samples: NDArray[np.bool_]) -> Indices:
+        """The neurons that are known to be as good as that, for any of some samples that show anything."""
+        there = (self.v >= score[:, None] - TIE) & (self.k != NONE) & samples[:, None]
         there[list(self.blank)] = False
         return np.unique(self.k[there])
 
-    def ask_further(self, score: NDArray[np.float64], winner: Indices) -> bool:
-        """Ask pieces for more where one that they did not name could win; whether there was anything to ask for.
+    def repeated(self, samples: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Of some samples, those whose best is that of another one too: it may have changed when they come."""
+        own = np.where(samples, self.k1, NONE)
+        _, at, many = np.unique(own, return_inverse=True, return_counts=True)
+        return np.asarray((many[at] > 1) & samples)
 
-        score, winner: of those that are known. Who comes after the winner must be better to win, not as good.
+    def ask_wider(self, samples: NDArray[np.bool_]) -> Indices:
+        """Ask all pieces for more of some samples; all that are known for these then."""
+        self._ask(samples & (self.left > -np.inf))
+        return np.setdiff1d(self.k[samples], [NONE])
+
+    def open(self, score: NDArray[np.float64], winner: Indices) -> NDArray[np.bool_]:
+        """Which pieces may have one, not named yet, that could win instead, for each sample.
+
+        Who comes after the winner must be better to win, not as good.
         """
         spared = (winner <= self.first) & (self.best <= score)
-        beyond = (self.left >= score - TIE) & (self.left > -np.inf) & ~spared
+        return np.asarray((self.left >= score - TIE) & (self.left > -np.inf) & ~spared)
+
+    def ask_further(self, score: NDArray[np.float64], winner: Indices, samples: NDArray[np.bool_]) -> bool:
+        """Ask pieces for more where one that they did not name could win; whether there was anything to ask for."""
+        return self._ask(self.open(score, winner) & samples)
+
+    def _ask(self, beyond: NDArray[np.bool_]) -> bool:
         if not beyond.any():
             return False
         self.count = 2 * self.count + 1

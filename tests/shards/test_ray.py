@@ -1,0 +1,115 @@
+"""On Ray itself: shards in processes of their own, some of which are killed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sqhn import SQHN, Level
+from tests.helpers import fingerprint
+
+ray = pytest.importorskip("ray")
+SHAPE = (8, 12)
+TREE = [Level(4, capacity=30), Level(capacity=60)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    ray.init(include_dashboard=False, log_to_driver=False, num_cpus=2)
+    yield
+    ray.shutdown()
+
+
+def stream(count: int) -> Any:
+    """Things that come again, not quite as they were, more of them than a memory holds."""
+    rng = np.random.default_rng(count)
+    things = rng.random((100, *SHAPE)).astype(np.float32)
+    return things[rng.integers(100, size=count)] + rng.normal(0, 0.02, (count, *SHAPE)).astype(np.float32)
+
+
+def kill(memory: SQHN, s: int, gently: bool) -> None:
+    shard = memory._patterns.shards.shards[s]  # type: ignore[attr-defined]
+    if gently:
+        ray.kill(shard)
+    else:
+        os.kill(ray.get(shard.process.remote()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("levels", [[Level(capacity=60)], TREE], ids=["one level", "tree"])
+def test_shards_that_are_killed(levels: list[Level], monkeypatch: pytest.MonkeyPatch) -> None:
+    """At random moments of a stream, ten times: nothing is lost, and nothing is written twice."""
+    monkeypatch.setattr("sqhn.banks.shards.shards.ENOUGH", 50_000)
+    one, many = SQHN(SHAPE, levels), SQHN(SHAPE, levels, device="ray", shards=2)
+    one._chunk = many._chunk = 32
+    x, rng = stream(500), np.random.default_rng(0)
+    for i in range(10):
+        kill(many, int(rng.integers(2)), gently=bool(i % 2))
+        part = x[50 * i : 50 * i + 50]
+        for a, b in zip(one.learn(part), many.learn(part)):
+            np.testing.assert_array_equal(a, b)
+    assert fingerprint(one) == fingerprint(many)
+    for a, b in zip(one.recall(x)[:3], many.recall(x)[:3]):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_from_one_place_to_several_and_back(tmp_path: Path) -> None:
+    memory = SQHN(SHAPE, capacity=60)
+    memory.learn(stream(100))
+    there = memory.to("ray", shards=3)
+    assert (there.device, there.shards, memory.shards) == ("ray", 3, None)
+    assert there.to("ray") is there
+    there.save(tmp_path / "m")
+    copies = [there.to("cpu"), SQHN.load(tmp_path / "m"), SQHN.load(tmp_path / "m", "ray", shards=2)]
+    copies.append(pickle.loads(pickle.dumps(there)))
+    there.resize(80)
+    assert there.capacity == 80
+    for copy in copies:
+        assert fingerprint(copy) == fingerprint(memory)
+
+
+def test_what_fails_in_a_shard_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = SQHN(SHAPE, capacity=60, device="ray", shards=2)
+    x = stream(100)
+    memory.learn(x[:40])
+    before, shards = fingerprint(memory), memory._patterns.shards  # type: ignore[attr-defined]
+    tell = shards._all
+
+    def fail(calls: Any) -> Any:
+        tell({s: call for s, call in calls.items() if s == 0})
+        if any(call[0] == "tell" for call in calls.values()):
+            raise MemoryError("no room")
+        return tell(calls)
+
+    monkeypatch.setattr(shards, "_all", fail)
+    with pytest.raises(MemoryError):
+        memory.learn(x[40:50])
+    monkeypatch.undo()
+    assert fingerprint(memory) == before
+    one = SQHN(SHAPE, capacity=60)
+    one.learn(x)
+    memory.learn(x[40:])
+    assert fingerprint(memory) == fingerprint(one)
+
+
+def test_words() -> None:
+    with pytest.raises(ValueError, match="needs shards=N"):
+        SQHN(SHAPE, capacity=9, device="ray")
+    with pytest.raises(ValueError, match="shards=2 is for device='ray'"):
+        SQHN(SHAPE, capacity=9, shards=2)
+    with pytest.raises(ValueError, match="'ray' or 'ray:cuda'; got 'ray:tpu'"):
+        SQHN(SHAPE, capacity=9, device="ray:tpu", shards=2)
+    with pytest.raises(ValueError, match="is for trees"):
+        SQHN(SHAPE, capacity=9, device="ray:cuda", shards=2)
+    with pytest.raises(ValueError, match="shards"):
+        SQHN(SHAPE, capacity=9, device="ray", shards=0)
+    memory = SQHN(SHAPE, capacity=9, device="ray", shards=1)
+    memory.learn(stream(5))
+    with pytest.raises(ValueError, match="only trees"):
+        memory.recall(stream(1), inference="evidence")
