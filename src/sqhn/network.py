@@ -80,6 +80,7 @@ class SQHN:
 
     device: "cpu", or "cuda" for a GPU (extra `torch`; see `to`). Decisions and files are the same. Samples may be NumPy
         arrays or torch tensors, wherever they are; answers come as the question did.
+    shards: with device "ray" (extra `ray`): in how many processes it lives, on one machine or several.
 
     learn: O(capacity * values) per sample at each node; recall the same. Memory grows with what is stored.
 

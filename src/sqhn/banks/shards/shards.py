@@ -6,7 +6,10 @@ its last saved state, and the writes since, which are kept here; then it is what
 
 from __future__ import annotations
 
+import pickle
+import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -91,16 +94,12 @@ class Carrier(Protocol):
 class Shards:
     """So many shards, and what it takes to bring them back."""
 
-    def __init__(
-        self, many: int, carrier: Carrier, keep: Callable[[int, Any], Callable[[], Any]] | None = None
-    ) -> None:
-        """keep: puts away the saved state of a shard, and returns how to get it back."""
+    def __init__(self, many: int, carrier: Carrier) -> None:
         self.carrier = carrier
         self.shards = [carrier.start() for _ in range(many)]
         self.log: list[list[Call]] = [[] for _ in range(many)]
         self.before = [0] * many  # writes before the first of the log
         self.saved: list[Callable[[], Any] | None] = [None] * many
-        self.keep = keep or (lambda _, state: lambda: state)
         self.logged, self.held = [0] * many, [0] * many  # bytes
         self.sent = self.received = 0
 
@@ -133,7 +132,8 @@ class Shards:
             raise
         for s in calls:
             if self.logged[s] > max(ENOUGH, self.held[s]):
-                self.save(s)
+                with suppress(OSError):  # a full disk, say: then writes are kept for longer
+                    self.save(s)
         return answers
 
     def tell_all(self, *call: Any) -> list[Any]:
@@ -149,9 +149,9 @@ class Shards:
             self._revive(s)
 
     def save(self, s: int) -> None:
-        """Put away what a shard is, so that earlier writes need not be kept."""
+        """Put away what a shard is, so that earlier writes need not be kept: on disk, not in this process."""
         state = self._all({s: ("saved",)})[s]
-        self.held[s], self.saved[s] = _bytes(state), self.keep(s, state)
+        self.held[s], self.saved[s] = _bytes(state), _put_away(state)
         self.before[s] += len(self.log[s])
         self.log[s], self.logged[s] = [], 0
 
@@ -193,6 +193,18 @@ class Shards:
 
     def _now(self, shard: Any, method: str, *args: Any) -> Any:
         return self.carrier.result(self.carrier.call(shard, method, *args))
+
+
+def _put_away(state: Any) -> Callable[[], Any]:
+    """Keep something on the disk of this machine, for as long as this process needs it; how to get it back."""
+    file = tempfile.TemporaryFile(prefix="sqhn-")  # noqa: SIM115
+    pickle.dump(state, file, pickle.HIGHEST_PROTOCOL)
+
+    def get() -> Any:
+        file.seek(0)
+        return pickle.load(file)
+
+    return get
 
 
 def _bytes(value: Any) -> int:
