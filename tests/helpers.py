@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +33,20 @@ def levels(name: str, capacity: int, **settings: Any) -> list[Level]:
 def lower(level: Level) -> Level:
     """A level as it may be below the memory node, which alone replaces neurons."""
     return replace(level, when_full="average") if level.when_full in REPLACING else level
+
+
+@contextmanager
+def cluster() -> Iterator[Any]:
+    """Ray on this machine, and no trace of it afterwards."""
+    ray = pytest.importorskip("ray")
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    ray.init(include_dashboard=False, log_to_driver=False, num_cpus=2)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def fingerprint(memory: SQHN) -> str:

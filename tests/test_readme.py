@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from contextlib import nullcontext
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ from sqhn.cli import app
 from sqhn.data.dataset import NAMES
 from sqhn.experiments.catalogue import EXPERIMENTS
 from sqhn.level import Options
+from tests.helpers import cluster
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"
@@ -94,7 +96,8 @@ def test_programs_print_what_they_say(
 ) -> None:
     check_needs(block.text)
     monkeypatch.chdir(tmp_path)
-    exec(compile(block.text, block.place, "exec"), {"__name__": "__main__"})
+    with cluster() if '"ray"' in block.text else nullcontext():
+        exec(compile(block.text, block.place, "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out.splitlines() == expected(block.text)
 
 

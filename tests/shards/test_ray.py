@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sqhn import SQHN, Level
-from tests.helpers import fingerprint
+from tests.helpers import cluster, fingerprint
 
 ray = pytest.importorskip("ray")
 SHAPE = (8, 12)
@@ -21,10 +21,9 @@ TREE = [Level(4, capacity=30), Level(capacity=60)]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    ray.init(include_dashboard=False, log_to_driver=False, num_cpus=2)
-    yield
-    ray.shutdown()
+def _there() -> Iterator[None]:
+    with cluster():
+        yield
 
 
 def stream(count: int) -> Any:
