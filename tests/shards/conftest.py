@@ -14,7 +14,7 @@ from sqhn.banks.shards.shards import LostError, Shard
 
 
 class Here:
-    """Shards that are lost before or after one call in so many; what comes back is empty, mostly."""
+    """Shards that are lost before or after one call in so many, or empty again; what comes back is empty, mostly."""
 
     def __init__(self, every: int = 0) -> None:
         self.every, self.random, self.lost = every, np.random.default_rng(every), 0
@@ -23,11 +23,16 @@ class Here:
         return Shard()
 
     def call(self, shard: Shard, method: str, *args: Any) -> Any:
-        before, after = (self.random.random(2) * self.every < 1) if self.every else (False, False)
-        self.lost += bool(before or after)
+        before, after, empty = (self.random.random(3) * self.every < 1) if self.every else (False, False, False)
+        self.lost += bool(before or after or empty)
+        if empty:
+            shard.__init__()  # type: ignore[misc]
         if before:
             return LostError("before")
-        found = getattr(shard, method)(*args)
+        try:
+            found = getattr(shard, method)(*args)
+        except LostError as error:
+            return error
         return LostError("after") if after else found
 
     def result(self, call: Any) -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,15 @@ def kill(memory: SQHN, s: int, gently: bool) -> None:
         os.kill(ray.get(shard.process.remote()), signal.SIGKILL)
 
 
+def back(memory: SQHN, s: int) -> None:
+    """Wait until Ray has started it again, empty."""
+    while True:
+        with suppress(ray.exceptions.RayActorError):
+            assert ray.get(memory._patterns.shards.shards[s].written.remote()) == 0  # type: ignore[attr-defined]
+            return
+        time.sleep(0.1)
+
+
 @pytest.mark.parametrize("levels", [[Level(capacity=60)], TREE], ids=["one level", "tree"])
 def test_shards_that_are_killed(levels: list[Level], monkeypatch: pytest.MonkeyPatch) -> None:
     """At random moments of a stream, ten times: nothing is lost, and nothing is written twice."""
@@ -49,7 +60,10 @@ def test_shards_that_are_killed(levels: list[Level], monkeypatch: pytest.MonkeyP
     one._chunk = many._chunk = 32
     x, rng = stream(500), np.random.default_rng(0)
     for i in range(10):
-        kill(many, int(rng.integers(2)), gently=bool(i % 2))
+        s = int(rng.integers(2))
+        kill(many, s, gently=bool(i % 2))
+        if i % 4 == 0:
+            back(many, s)
         part = x[50 * i : 50 * i + 50]
         for a, b in zip(one.learn(part), many.learn(part)):
             np.testing.assert_array_equal(a, b)

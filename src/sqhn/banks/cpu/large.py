@@ -145,6 +145,18 @@ class LargeNodes:
         )  # fmt: skip
         return evaluated
 
+    def several(self, bank: Prototypes, n: int, x: NDArray[np.float32], found: Best) -> NDArray[np.bool_]:
+        """Several of the best at one node, k and v (batch, count), of whole samples; where bounds can tell."""
+        batch, G, whole = len(x), int(bank.grown[n]), bool(self.coarse.blind)
+        P, told = np.empty((batch, G), np.float32), np.empty(batch, bool)
+        seen = self.see(bank, x, whole)
+        products = (P, NO_GRAM, seen, self.multiply(bank, n, seen, whole, P), whole)
+        split_range(
+            kernels.several, batch, float(batch) * G + x.size, x, products, self.coarse.of_node(n), bank.of_node(n), G,
+            bank.measure, *found, told,
+        )  # fmt: skip
+        return told
+
     @staticmethod
     def best_of_observed(
         bank: Prototypes, n: int, x: NDArray[np.float32], seen: NDArray[np.bool_], found: Best

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.device import Cpu
+from sqhn.banks.cpu.large import LargeNodes
+from sqhn.banks.cpu.neurons import Best
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.interface import Patches, State
 from sqhn.level import TIE, Level, Options
@@ -16,6 +18,8 @@ from sqhn.patches import Tiling
 __all__ = ["Indices", "Near", "Piece", "Vectors"]
 
 Indices = NDArray[np.int64]
+FEW = 8
+"""So many of the best are looked for one after another."""
 
 
 class Vectors(NamedTuple):
@@ -57,11 +61,22 @@ class Piece:
             k, v, left = (part[0] for part in self.bank.leading(evidence))
             k, v = k[:, None], v[:, None]
         else:
-            k, v = (part[0] for part in self.bank.ranking(evidence, min(count + 1, living)))
-            left = v[:, -1] + TIE
+            k, v, left = self._several(evidence, count, living)
         if living == count:
             left = np.full(batch, -np.inf)
-        return Near(self.number[k[:, :count]], v[:, :count], left)
+        return Near(self.number[k], v, left)
+
+    def _several(self, evidence: Patches, count: int, living: int) -> Best:
+        (x, seen), way = evidence, self.bank.way
+        found = Best(np.empty((x.shape[1], count), np.int32), np.empty((x.shape[1], count)), np.empty(x.shape[1]))
+        rest = np.arange(x.shape[1])
+        if isinstance(way, LargeNodes) and seen is None and count <= FEW:
+            rest = np.flatnonzero(~way.several(self.bank, 0, x[0], found))
+        if len(rest):
+            some = Patches(x[:, rest], None if seen is None else seen[:, rest])
+            k, v = (part[0] for part in self.bank.ranking(some, min(count + 1, living)))
+            found.k[rest], found.v[rest], found.left[rest] = k[:, :count], v[:, :count], v[:, -1] + TIE
+        return found
 
     def activity(self, evidence: Patches) -> tuple[Indices, NDArray[np.float64]]:
         """The numbers of all neurons, and their similarities (batch, neurons)."""

@@ -40,8 +40,10 @@ class Shard:
         """How many writes were applied."""
         return self.number
 
-    def ask(self, name: str, method: str, *args: Any) -> Any:
-        """A question: nothing changes."""
+    def ask(self, number: int, name: str, method: str, *args: Any) -> Any:
+        """A question, after so many writes: one that came back empty cannot answer it."""
+        if number != self.number:
+            raise LostError(f"asked after write {number}, but there were {self.number}")
         return getattr(self.held[name], method)(*args)
 
     def tell(self, number: int, name: str, method: str, *args: Any) -> Any:
@@ -57,8 +59,10 @@ class Shard:
         self.number = number
         return self.answer
 
-    def saved(self) -> dict[str, Any]:
-        """All that it is."""
+    def saved(self, number: int) -> dict[str, Any]:
+        """All that it is, after so many writes."""
+        if number != self.number:
+            raise LostError(f"asked after write {number}, but there were {self.number}")
         return {name: (self.made[name], piece.state()) for name, piece in self.held.items()}
 
     def restore(self, number: int, saved: Mapping[str, Any]) -> None:
@@ -112,7 +116,7 @@ class Shards:
 
     def ask(self, calls: Mapping[int, Call]) -> dict[int, Any]:
         """Questions to shards, all at once, and their answers."""
-        return self._all({s: ("ask", *call) for s, call in calls.items()})
+        return self._all({s: ("ask", self._number(s), *call) for s, call in calls.items()})
 
     def ask_all(self, *call: Any) -> list[Any]:
         """The same question to all."""
@@ -124,7 +128,7 @@ class Shards:
         for s, call in calls.items():
             self.log[s].append(call)
             self.logged[s] += _bytes(call)
-            numbered[s] = ("tell", self.before[s] + len(self.log[s]), *call)
+            numbered[s] = ("tell", self._number(s), *call)
         try:
             answers = self._all(numbered)
         except BaseException:
@@ -150,10 +154,14 @@ class Shards:
 
     def save(self, s: int) -> None:
         """Put away what a shard is, so that earlier writes need not be kept: on disk, not in this process."""
-        state = self._all({s: ("saved",)})[s]
+        state = self._all({s: ("saved", self._number(s))})[s]
         self.held[s], self.saved[s] = _bytes(state), _put_away(state)
         self.before[s] += len(self.log[s])
         self.log[s], self.logged[s] = [], 0
+
+    def _number(self, s: int) -> int:
+        """How many writes a shard was told of."""
+        return self.before[s] + len(self.log[s])
 
     def _all(self, calls: Mapping[int, Call]) -> dict[int, Any]:
         begun = {s: self.carrier.call(self.shards[s], *call) for s, call in calls.items()}

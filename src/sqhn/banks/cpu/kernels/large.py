@@ -21,6 +21,7 @@ from sqhn.banks.cpu.kernels.decision import (
     has_holes,
     of_node,
     part,
+    reach,
     scratch,
     shift,
     shift_observed,
@@ -347,6 +348,37 @@ def best(lo, hi, x, products, sight, own, G, measure, most, k, v, left, evaluate
         slack, evaluated[t] = look(P[t], y, sample, inside, own, G, 1.0, error, whole, measure, width, work)
         many += evaluated[t]
         k[t], v[t] = decide(sample, own, G, slack, measure, work)
+        left[t] = work.left[0]
+
+
+@compiled
+def several(lo, hi, x, products, sight, own, G, measure, k, v, left, found):
+    """As many of the best as k (batch, count) has room for: the winner, then that of the rest, and so on.
+
+    left: what no other neuron is above. found: whether bounds could tell; they cannot where all neurons must be looked
+    at, those that are out already too.
+    """
+    own, sight, measure = Prototypes(*own), Features(*sight), Measure(*measure)
+    P, _, seen, error, whole = products
+    y, work, width, moved = np.empty(x.shape[1], np.float32), scratch(G), widths(G), np.empty(G)
+    for j in range(G):
+        width.scale[j] = np.sqrt(max(own.m2[j], 0.0))
+        moved[j] = 0 if whole else sight.moved[j]
+    measure_widths(0, G, moved, own, sight.v2, error, whole, measure, width)
+    for t in range(lo, hi):
+        sample = Sample(x[t], shift(x[t], measure.centre, y), NOTHING, None, x.shape[1])
+        inside = 0.0 if whole else squared(seen[t], 0.0)
+        slack, _ = look(P[t], y, sample, inside, own, G, 1.0, error, whole, measure, width, work)
+        found[t] = sample.xx > 0
+        for i in range(k.shape[1]):
+            if i:
+                work.upper[k[t, i - 1]] = -np.inf
+                tighten(y, sample, own, G, slack, measure, work)
+            k[t, i], v[t, i] = decide(sample, own, G, slack, measure, work)
+            out = i and k[t, i] in k[t, :i]
+            if out or reach(v[t, i], sample, slack, measure) == -np.inf:
+                found[t] = False
+                break
         left[t] = work.left[0]
 
 
