@@ -24,10 +24,10 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 tests: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 checked-tests: $(VENV)/.dev
-	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest tests/conformance --ignore=tests/conformance/test_verbs.py -k "not any_story"
+	OMP_NUM_THREADS=1 NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest tests/conformance --ignore=tests/conformance/test_verbs.py -k "not any_story"
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz 10 500
