@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sqhn import EmptyMemoryError
 from sqhn.baselines.bayes import BayesPCN
 from sqhn.baselines.errors import UnsupportedError
-from sqhn.baselines.predictive import ALL, BLACK, GPCN, HIDDEN, LOOK, PIXELS, Chain, Layer, PredictiveMemory, descend
+from sqhn.baselines.predictive import GPCN, LOOK, Chain, Layer, PredictiveMemory, descend
 
 if TYPE_CHECKING:
     import torch
@@ -120,9 +120,10 @@ def test_gradient_is_that_of_finite_differences(uncertain: bool) -> None:
         close((ends[0] - ends[1]) / (2 * h), (gradient * direction).sum(1), rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.parametrize("missing", ["none", "the same of all", "each its own", "all"])
 @pytest.mark.parametrize("pixels", [3, 9, 40])
 @pytest.mark.parametrize("uncertain", [False, True])
-def test_clamped_pixels_in_few_coordinates_change_no_energy(uncertain: bool, pixels: int) -> None:
+def test_clamped_pixels_in_few_coordinates_change_no_energy(uncertain: bool, pixels: int, missing: str) -> None:
     """Fewer pixels than parents, about as many, and many more; a quarter of the weights' rows repeat another."""
     widths, x = (pixels, 8, 8, 1), [numbers(5, width, seed=width) for width in (pixels, 8, 8)]
     layers = []
@@ -132,12 +133,23 @@ def test_clamped_pixels_in_few_coordinates_change_no_energy(uncertain: bool, pix
         root = numbers(parents, parents, seed=10 + seed)
         layers.append(Layer(mean, root @ root.T if uncertain else None))
     model = Chain(layers, "gelu", 0.3)
-    clamped, seen = model.clamp(x[0])
-    assert seen.shape[1] == min(pixels, 16)
+    seen = {
+        "none": None,
+        "the same of all": (torch.arange(pixels) % 4 > 0).expand(5, -1),
+        "each its own": numbers(5, pixels, seed=77) > -0.5,
+        "all": torch.zeros(5, pixels, dtype=torch.bool),
+    }[missing]
+    clamped, given = model.clamp(x[0], seen)
+    if missing == "none":
+        assert given.shape[1] == min(pixels, 16)
+    if seen is not None:  # what is missing is where the energy is least
+        x[0] = torch.where(seen, x[0], model.predict(x[1:])[0])
     expected, gradients = model.energy(x)
-    found, fast = clamped.energy([seen, *x[1:]])
-    close(found, expected)
-    close(fast[1:], gradients[1:])
+    found, fast = clamped.energy([given, *x[1:]])
+    close(found, expected, rtol=1e-10)
+    close(fast[1:], gradients[1:], rtol=1e-10, atol=1e-10)
+    if seen is not None:
+        assert (gradients[0][~seen].abs() < 1e-12).all()
 
 
 def test_gradient_of_several_particles_is_that_of_autograd() -> None:
@@ -148,7 +160,7 @@ def test_gradient_of_several_particles_is_that_of_autograd() -> None:
     density = sum(w.exp() * (-energy(one, x)).exp() for w, one in zip(memory._log_weights, memory._chains))
     expected = -torch.as_tensor(density).log()
     gradients = torch.autograd.grad(expected.sum(), x)
-    found, by_hand = memory._energy([value.detach() for value in x])
+    found, by_hand = memory._mixed([one.energy([value.detach() for value in x]) for one in memory._chains])
     close(found, expected.detach())
     for one, other in zip(by_hand, gradients, strict=True):
         close(one, other)
@@ -159,8 +171,8 @@ def test_prediction_of_several_particles_is_the_minimum_over_the_pixels() -> Non
     memory._chains = [chain(seed=seed) for seed in (0, 100)]
     memory._log_weights = torch.tensor([0.0, -1e4], dtype=torch.float64)  # as after a few writes
     x = values()
-    x[0] = memory._predict(x)
-    assert memory._energy(x)[1][0].abs().max() < 1e-9
+    x[0] = memory._predict([(one, x[0]) for one in memory._chains], x[1:])
+    assert memory._mixed([one.energy(x) for one in memory._chains])[1][0].abs().max() < 1e-9
 
 
 def test_weight_step_is_that_of_autograd() -> None:
@@ -192,9 +204,9 @@ def test_writes_are_bayesian_linear_regression() -> None:
 
 def test_a_write_shrinks_the_error_by_the_share_of_noise() -> None:
     model, x = chain(), values(samples=1)
-    before, spread = model.predict(x)
+    before, spread = model.predict(x[1:])
     model.write(x)
-    after, _ = model.predict(x)
+    after, _ = model.predict(x[1:])
     close(x[0] - after, (x[0] - before) * VARIANCE / spread)
 
 
@@ -222,46 +234,31 @@ def quadratic(x: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
 
 
 def test_descent_stops_when_all_are_still() -> None:
-    _, taken = descend(quadratic, [torch.zeros(3, 2)], ALL, 500, 0.01)
+    _, taken = descend(quadratic, [torch.zeros(3, 2)], 500, 0.01)
     assert taken == LOOK
     restless = torch.zeros(3, 2)
     restless[1] = 1
-    found, taken = descend(quadratic, [restless], ALL, 2000, 0.01)
+    found, taken = descend(quadratic, [restless], 2000, 0.01)
     assert 100 < taken < 2000  # it moves about 0.01 in a step, from 1 to 0
     assert found.max() < 0.1  # it swings out around 0, and started at 100
-    assert descend(quadratic, [torch.ones(1, 2)], ALL, 7, 0.01)[1] == 7
+    assert descend(quadratic, [torch.ones(1, 2)], 7, 0.01)[1] == 7
 
 
 def test_the_first_step_of_descent_is_the_rate() -> None:
     x = [torch.tensor([[1.0, -2.0]], dtype=torch.float64)]
-    descend(quadratic, x, ALL, 1, 0.01)
+    descend(quadratic, x, 1, 0.01)
     close(x[0], torch.tensor([[0.99, -1.99]], dtype=torch.float64), rtol=1e-9)
 
 
 def test_samples_descend_independently() -> None:
     model, together = chain(), values()
     alone = [[value[row : row + 1].clone() for value in together] for row in range(3)]
-    _, taken = descend(model.energy, together, ALL, 40, 0.01)
+    _, taken = descend(model.energy, together, 40, 0.01)
     assert taken == 40  # else the batch would have waited for others
     for row, x in enumerate(alone):
-        descend(model.energy, x, ALL, 40, 0.01)
+        descend(model.energy, x, 40, 0.01)
         for one, other in zip(x, together):
             close(one[0], other[row])
-
-
-def test_only_what_is_free_moves() -> None:
-    for free, moving in ((HIDDEN, [False, True, True]), (PIXELS, [True, False, False]), (ALL, [True] * 3)):
-        x, before = values(), values()
-        descend(chain().energy, x, free, 5, 0.01)
-        assert [not torch.equal(one, other) for one, other in zip(x, before)] == moving
-
-
-def test_known_pixels_stay_bit_for_bit() -> None:
-    x, before = values(), values()
-    known = numbers(*x[0].shape, seed=3) > 0
-    descend(chain().energy, x, ALL, 25, 0.01, known)
-    assert torch.equal(x[0][known], before[0][known])
-    assert (x[0] != before[0])[~known].all()
 
 
 @pytest.mark.parametrize("uncertain", [False, True])
@@ -270,10 +267,15 @@ def test_descending_in_the_pixels_ends_at_the_prediction(uncertain: bool) -> Non
     model.variance = 1e-4  # as published: where the energy is still, the pixels are there
     for layer in model.layers:
         layer.covariance = None if layer.covariance is None else layer.covariance * 1e-5  # as after a write
-    expected, _ = model.predict(x)
-    x[0] = expected + 0.5 * numbers(*expected.shape, seed=7).clamp(-1, 1)
-    descend(model.energy, x, PIXELS, 1000, 0.01)
-    assert (x[0] - expected).square().mean() < 1e-6
+    expected, _ = model.predict(x[1:])
+    pixels = [expected + 0.5 * numbers(*expected.shape, seed=7).clamp(-1, 1)]
+
+    def energy(pixels: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        total, gradients = model.energy([*pixels, *x[1:]])
+        return total, gradients[:1]
+
+    descend(energy, pixels, 1000, 0.01)
+    assert (pixels[0] - expected).square().mean() < 1e-6
 
 
 # -- the memories --------------------------------------------------------------------------------------------------
@@ -333,7 +335,7 @@ def test_weights_of_particles_are_a_softmax_of_what_they_predicted() -> None:
     predicted = []
     for one in again._chains:
         x = [again._inside(picture), *again._hidden(1, again._random)]
-        descend(one.energy, x, HIDDEN, again.steps, again.rate)
+        again._settle([(one, x[0])], x[1:], again.steps)
         predicted.append(-energy(one.copy(torch.float64), [value.double() for value in x]))
     joint = torch.cat(predicted) - math.log(3)
     assert score == pytest.approx(joint.logsumexp(0).item(), rel=1e-5)
@@ -379,19 +381,18 @@ def test_pictures_come_back(build: Callable[[str], Any], device: str) -> None:
     assert np.square(memory.recall(noisy).x - x).mean() < np.square(noisy - x).mean() / 2
 
 
-def test_missing_pixels_start_black(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = small(BayesPCN)
-    memory.learn(random_pictures())
-    started = []
-
-    def look(energy: Any, x: list[Tensor], *rest: Any) -> tuple[Tensor, int]:
-        started.append(x[0].clone())
-        return energy(x)[0], 0
-
-    monkeypatch.setattr("sqhn.baselines.predictive.descend", look)
-    seen = np.arange(64).reshape(8, 8) % 2 == 0
-    memory.recall(np.full((8, 8), 0.75, np.float32), seen)
-    assert started[0][0].tolist() == [0.5, BLACK] * 32
+@EACH
+def test_what_is_missing_plays_no_part(memory_type: type[PredictiveMemory]) -> None:
+    """Whatever stands there, whether the same pixels of all samples are missing or each its own."""
+    memory, x = small(memory_type), random_pictures()
+    memory.learn(x)
+    same = np.broadcast_to(np.arange(64).reshape(8, 8) % 2 == 0, x.shape)
+    own = np.random.default_rng(1).random(x.shape) > 0.5
+    for seen in (same, own):
+        first, second = (memory.recall(np.where(seen, x, fill), seen) for fill in (0, np.nan))
+        np.testing.assert_array_equal(first.x, second.x)
+        np.testing.assert_array_equal(first.score, second.score)
+        np.testing.assert_array_equal(first.x[seen], x[seen])
 
 
 @pytest.mark.parametrize("memory_type", [GPCN, BayesPCN])
@@ -400,9 +401,9 @@ def test_recall_has_steps_of_its_own(memory_type: type[PredictiveMemory], monkey
     memory = small(memory_type, steps=7, recall_steps=13)
     asked = []
 
-    def look(energy: Any, x: Any, free: slice, steps: int, *rest: Any) -> Any:
+    def look(energy: Any, x: Any, steps: int, *rest: Any) -> Any:
         asked.append(steps)
-        return descend(energy, x, free, steps, *rest)
+        return descend(energy, x, steps, *rest)
 
     monkeypatch.setattr("sqhn.baselines.predictive.descend", look)
     memory.learn(x)

@@ -33,13 +33,12 @@ class BayesPCN(PredictiveMemory):
         what they were taught.
     forget: how far the belief drifts back to the prior after every `forget_every` images (see the method `forget`).
     steps, rate: of the descent in the hidden values.
-    recall_steps: how long recall descends at most. With most pixels missing, 500 are not enough: 2,000 come to what the
-        paper prints for 128 pictures.
+    recall_steps: how long recall descends at most.
     sigma_prior, sigma: the standard deviations of the weights before learning, and of all values in units of [-1, 1].
 
-    A step of learning costs 3 * width**2 multiply-adds per sample and layer; one of filling in missing pixels costs
-    2 * values * width more. The belief is float64: a write then keeps its covariances positive definite without the
-    projection that float32 needs.
+    A step costs 3 * width**2 multiply-adds per sample and layer, and 2 * values * width more in recall where not the
+    same pixels of all samples are missing. The belief is float64: a write then keeps its covariances positive definite
+    without the projection that float32 needs.
     """
 
     def __init__(
@@ -124,9 +123,9 @@ class BayesPCN(PredictiveMemory):
         found = []
         energies = []
         for chain in chains:
-            values, energy = self._settled([chain], pixels, self._random, self.steps)
-            found.append([layer.double() for layer in values])
-            energies.append(energy[0])
+            hidden = self._hidden(1, self._random)
+            energies.append(self._settle([chain.clamp(pixels)], hidden, self.steps)[0])
+            found.append([layer.double() for layer in (pixels, *hidden)])
         joint = self._log_weights - torch.stack(energies)
         score = joint.logsumexp(0)
         with deferred():

@@ -2,8 +2,8 @@
 
 A chain of layers of values, from the pixels x_0 up to the last hidden layer. Every layer is predicted by the one above
 it, f(x_{l+1}) W_l, the last by a bias. The energy sums the squared errors of all predictions in units of their
-variance; descending it in the hidden values finds the code of a picture, and descending it in the pixels too fills in
-those that are missing.
+variance; descending it in the hidden values finds the code of a picture, and what that predicts fills in the pixels
+that are missing.
 
 GPCN is the model of Salvatori et al. (Associative memories via predictive coding, NeurIPS 2021) with the settings of
 Yoo & Wood (BayesPCN, NeurIPS 2022), whose figures the SQHN paper's Table 1 reports; BayesPCN is in `bayes`.
@@ -36,17 +36,18 @@ if TYPE_CHECKING:
 __all__ = ["GPCN", "Chain", "Layer", "PredictiveMemory", "descend", "written"]
 
 Activation = Literal["gelu", "relu"]
-Values = list["Tensor"]  # pixels first, then the hidden layers upward; each is (samples, width)
+Values = list["Tensor"]  # from the pixels or the first hidden layer upward; each is (samples, width)
 Energy = Callable[[Values], "tuple[Tensor, Values]"]
+Parts = Sequence["tuple[Chain, Tensor]"]  # chains and what they are to explain
 Progress = Callable[[int, float], object]
 
-BLACK = -1.0
 STILL = 1e-3
 """Descent stops when one more step changes no sample's energy by more than this."""
 LOOK = 10
 """Descent looks whether it may stop every so many steps: on a GPU every look waits for the device."""
 ALIGNED = 8
-PIXELS, HIDDEN, ALL = slice(0, 1), slice(1, None), slice(None)
+JITTER = 1e-12
+"""What is added to squared lengths of weights, as a share of their mean: more than float64 is wrong by, and no more."""
 
 
 @dataclass
@@ -55,11 +56,13 @@ class Layer:
 
     covariance: of the rows, the same for every child; None if the weights are certain.
     stands_for: how many children there are, where they are given in fewer coordinates (see `Chain.clamp`).
+    seen: which children of each sample count, (samples, children); the others are what is predicted for them.
     """
 
     mean: Tensor
     covariance: Tensor | None = None
     stands_for: int | None = None
+    seen: Tensor | None = None
 
 
 @dataclass
@@ -86,6 +89,8 @@ class Chain:
             z = self._parents(x, depth)
             size = layer.stands_for or x[depth].shape[1]
             error = x[depth].addmm(z, layer.mean, alpha=-1)
+            if layer.seen is not None:
+                error *= layer.seen
             spread, uncertain = self._spread(layer, z)
             pull = error / spread
             misfit = torch.linalg.vector_norm(error, dim=1, keepdim=True).square() / spread
@@ -98,29 +103,29 @@ class Chain:
                 below = self._derivative(x[depth + 1], slope)
         return total[:, 0] / 2, gradients
 
-    def clamp(self, pixels: Tensor) -> tuple[Chain, Tensor]:
+    def clamp(self, pixels: Tensor, seen: Tensor | None = None) -> tuple[Chain, Tensor]:
         """This chain and pixels that stay as they are, in coordinates that make descent in the hidden values cheap.
 
-        All predictions lie in the span of the weights' rows. An orthonormal basis of it, and how far the pixels are
-        from it, is all that errors depend on: as many coordinates as there are parents and one more, up to a multiple
-        that suits a GPU.
+        seen: which of them are known. The energy is least where the others are what is predicted for them, so they
+            count for nothing but the number of values.
         """
         import torch
 
-        first = self.layers[0]
-        if pixels.shape[1] <= len(first.mean) + ALIGNED:
-            return self, pixels
-        basis, mean = torch.linalg.qr(first.mean.T)
-        inside = pixels @ basis
-        beyond = torch.linalg.vector_norm(pixels - inside @ basis.T, dim=1, keepdim=True)
-        wide = (0, ALIGNED - mean.shape[0] % ALIGNED)
-        narrow = Layer(torch.nn.functional.pad(mean.T, wide), first.covariance, pixels.shape[1])
-        outside = torch.nn.functional.pad(beyond, (0, wide[1] - 1))
-        return replace(self, layers=[narrow, *self.layers[1:]]), torch.cat([inside, outside], 1)
+        first, values = self.layers[0], pixels.shape[1]
+        mean = first.mean
+        if seen is not None and not bool((seen == seen[:1]).all()):
+            layer, pixels = replace(first, seen=seen), torch.where(seen, pixels, 0)
+        else:
+            if seen is not None:
+                mean, pixels = mean[:, seen[0]], pixels[:, seen[0]]
+            if pixels.shape[1] > len(mean) + ALIGNED:
+                mean, pixels = _narrowed(mean, pixels)
+            layer = Layer(mean, first.covariance, values)
+        return replace(self, layers=[layer, *self.layers[1:]]), pixels
 
-    def predict(self, x: Values) -> tuple[Tensor, Tensor | float]:
+    def predict(self, hidden: Values) -> tuple[Tensor, Tensor | float]:
         """The pixels that the first hidden layer predicts, and their variance, for every sample or of all."""
-        z = self._parents(x, 0)
+        z = self._activity(hidden[0])
         return z @ self.layers[0].mean, self._spread(self.layers[0], z)[0]
 
     def step(self, x: Values, gain: float) -> None:
@@ -162,9 +167,12 @@ class Chain:
         """What predicts the values of this depth."""
         if depth + 1 == len(x):
             return x[depth].new_ones((len(x[depth]), 1))
+        return self._activity(x[depth + 1])
+
+    def _activity(self, x: Tensor) -> Tensor:
         import torch
 
-        return getattr(torch.nn.functional, self.activation)(x[depth + 1])  # type: ignore[no-any-return]
+        return getattr(torch.nn.functional, self.activation)(x)  # type: ignore[no-any-return]
 
     def _spread(self, layer: Layer, z: Tensor) -> tuple[Tensor | float, Tensor | None]:
         """The variance of what z predicts for every sample, and z times the covariance (None: there is none)."""
@@ -182,33 +190,48 @@ class Chain:
         return torch.ops.aten.gelu_backward(slope, x)  # type: ignore[no-any-return]
 
 
+def _narrowed(mean: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights and pixels in as many coordinates as there are parents and one more, up to a multiple that suits a GPU.
+
+    All predictions lie in the span of the weights' rows. An orthonormal basis of it, and how far the pixels are from
+    it, is all that errors depend on. The rows in that basis are a triangle, the root of their products.
+    """
+    import torch
+
+    rows, known = mean.double(), pixels.double()
+    products = rows @ rows.T
+    products.diagonal().add_(JITTER * products.diagonal().mean())
+    triangle = torch.linalg.cholesky_ex(products)[0]
+    inside = torch.linalg.solve_triangular(triangle, rows @ known.T, upper=False).T
+    beyond = (known.square().sum(1, keepdim=True) - inside.square().sum(1, keepdim=True)).clamp(min=0).sqrt()
+    wide = ALIGNED - len(mean) % ALIGNED
+    narrow = torch.nn.functional.pad(triangle, (0, wide))
+    seen = torch.cat([inside, torch.nn.functional.pad(beyond, (0, wide - 1))], 1)
+    return narrow.to(mean.dtype), seen.to(pixels.dtype)
+
+
 def _log(x: Tensor | float) -> Any:
     return math.log(x) if isinstance(x, float) else x.log()
 
 
-def descend(
-    energy: Energy, x: Values, free: slice, steps: int, rate: float, known: Tensor | None = None
-) -> tuple[Tensor, int]:
-    """Move the `free` layers of x down their energy, in place, with Adam; the final energies and the steps taken.
+def descend(energy: Energy, x: Values, steps: int, rate: float) -> tuple[Tensor, int]:
+    """Move values down their energy, in place, with Adam; the final energies and the steps taken.
 
     All samples stop together, when none of them changes any more; because this is only looked at every `LOOK` steps,
-    descent can run longer than that, never shorter. known: pixels that are put back after every step.
+    descent can run longer than that, never shorter.
     """
     import torch
 
-    optimizer = torch.optim.Adam(x[free], lr=rate, fused=True, capturable=x[0].is_cuda)
-    given = x[0].clone() if known is not None else x[0]
+    optimizer = torch.optim.Adam(x, lr=rate, fused=True, capturable=x[0].is_cuda)
     before, now = torch.full((2, len(x[0])), math.inf, device=x[0].device, dtype=x[0].dtype)
 
     def step() -> None:
         energies, gradients = energy(x)
         before.copy_(now)
         now.copy_(energies)
-        for values, gradient in zip(x[free], gradients[free]):
+        for values, gradient in zip(x, gradients, strict=True):
             values.grad = gradient
         optimizer.step()
-        if known is not None:
-            x[0].copy_(torch.where(known, given, x[0]))
 
     again = step
     for taken in range(1, steps + 1):
@@ -305,11 +328,11 @@ class PredictiveMemory:
     def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
         """Complete one sample or a batch.
 
-        Without `observed`, hidden values are found for the whole sample, and their prediction is the answer. (The
-        published code also descends to that prediction, which is the minimum over the pixels, with Adam: pixels that
-        start far from it stay short of it.) With `observed`, missing pixels start black and descend together with the
-        hidden values; what was observed is returned as it came. Either ends after `recall_steps`, or when nothing
-        changes any more.
+        Hidden values are found for what was observed, and their prediction is the answer, but for what was observed:
+        that is returned as it came. (The published code descends to that prediction, which is the minimum over the
+        pixels, with Adam, together with the hidden values where some are missing: pixels that start far from it, black,
+        take thousands of steps, and end at the same energy.) It ends after `recall_steps`, or when nothing changes any
+        more.
 
         There is no neuron to name: the index is -1. The score is minus the energy.
         """
@@ -318,12 +341,12 @@ class PredictiveMemory:
             raise EmptyMemoryError("nothing was learned yet")
         pixels = self._inside(samples)
         random = self._generator(self.seed + 1)  # not the numbers that the weights started from
-        if seen is None:
-            pixels, energy = self._associate(pixels, random)
-            answer = self._outside(pixels)
-        else:
-            pixels, energy = self._complete(pixels, seen.reshape(len(samples), -1), random)
-            answer = np.where(seen, as_floats(samples), self._outside(pixels))
+        parts = self._clamped(pixels, seen)
+        hidden = self._hidden(len(samples), random)
+        energy = self._settle(parts, hidden, self.recall_steps)
+        answer = self._outside(self._predict(parts, hidden))
+        if seen is not None:
+            answer = np.where(seen, as_floats(samples), answer)
         score = -energy.double().cpu().numpy()
         index = np.full(len(samples), -1, np.int32)
         return Recalled(*answers(single, answer, index, score))
@@ -334,40 +357,21 @@ class PredictiveMemory:
 
     # -- recall --------------------------------------------------------------------------------------------------
 
-    def _associate(self, pixels: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
-        x, energy = self._settled(self._chains, pixels, random, self.recall_steps)
-        return self._predict(x), energy
-
-    def _complete(self, pixels: Tensor, seen: NDArray[np.bool_], random: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _clamped(self, pixels: Tensor, seen: NDArray[np.bool_] | None) -> list[tuple[Chain, Tensor]]:
+        """Each chain and what it is to explain."""
         import torch
 
-        known = torch.tensor(np.ascontiguousarray(seen), device=self.device)
-        x = [torch.where(known, pixels, BLACK), *self._hidden(len(pixels), random)]
-        energy, _ = descend(self._energy, x, ALL, self.recall_steps, self.rate, known)
-        return x[0], energy
+        known = None if seen is None else torch.tensor(seen.reshape(len(seen), -1), device=self.device)
+        return [chain.clamp(pixels, known) for chain in self._chains]
 
-    def _settled(
-        self, chains: list[Chain], pixels: Tensor, random: torch.Generator, steps: int
-    ) -> tuple[Values, Tensor]:
-        """Pixels and the hidden values that chains find for them together, and the energy of that."""
-        x = [pixels, *self._hidden(len(pixels), random)]
-        return x, self._settle(chains, x, steps)
+    def _settle(self, parts: Parts, hidden: Values, steps: int) -> Tensor:
+        """Move hidden values, in place, to what chains find for their pixels together; the energy of that."""
 
-    def _settle(self, chains: list[Chain], x: Values, steps: int) -> Tensor:
-        """Move hidden values, in place, to what chains find for the pixels together; the energy of that."""
-        clamped = [chain.clamp(x[0]) for chain in chains]
-        energy, _ = descend(
-            lambda x: self._mixed([chain.energy([seen, *x[1:]]) for chain, seen in clamped]),
-            x,
-            HIDDEN,
-            steps,
-            self.rate,
-        )
-        return energy
+        def energy(hidden: Values) -> tuple[Tensor, Values]:
+            total, gradients = self._mixed([chain.energy([pixels, *hidden]) for chain, pixels in parts])
+            return total, gradients[1:]
 
-    def _energy(self, x: Values) -> tuple[Tensor, Values]:
-        """The energy of the mixture of all chains, and its gradient."""
-        return self._mixed([chain.energy(x) for chain in self._chains])
+        return descend(energy, hidden, steps, self.rate)[0]
 
     def _mixed(self, parts: list[tuple[Tensor, Values]]) -> tuple[Tensor, Values]:
         """The energy of a mixture, and its gradient, from those of its parts."""
@@ -380,15 +384,15 @@ class PredictiveMemory:
         shares = joint.softmax(0)[..., None]
         return -joint.logsumexp(0), [sum(map(torch.mul, shares, layer)) for layer in zip(*gradients)]  # type: ignore[misc]
 
-    def _predict(self, x: Values) -> Tensor:
+    def _predict(self, parts: Parts, hidden: Values) -> Tensor:
         """The pixels that minimize the energy while the hidden values, and so the share of every chain, stay."""
         import torch
 
-        if len(self._chains) == 1:
-            return self._chains[0].predict(x)[0]
-        energies = torch.stack([chain.energy(x)[0] for chain in self._chains])
+        if len(parts) == 1:
+            return self._chains[0].predict(hidden)[0]
+        energies = torch.stack([chain.energy([pixels, *hidden])[0] for chain, pixels in parts])
         shares = (self._log_weights[:, None] - energies).softmax(0)[..., None]
-        means, spreads = map(torch.stack, zip(*(chain.predict(x) for chain in self._chains)))
+        means, spreads = map(torch.stack, zip(*(chain.predict(hidden) for chain in self._chains)))
         precision = shares / spreads
         return (precision * means).sum(0) / precision.sum(0)
 
@@ -436,10 +440,10 @@ class GPCN(PredictiveMemory):
 
     width, hidden: how wide the hidden layers are, and how many there are.
     sigma: the standard deviation of all values, in units of [-1, 1].
-    recall_steps: how long recall descends at most. With most pixels missing, 500 are not enough.
+    recall_steps: how long recall descends at most; thousands where much is stored and most of a sample is missing.
 
-    A step of learning costs 2 * width**2 multiply-adds per sample and layer; one of filling in missing pixels costs
-    2 * values * width more.
+    A step costs 2 * width**2 multiply-adds per sample and layer, and 2 * values * width more in recall where not the
+    same pixels of all samples are missing.
     """
 
     cannot: ClassVar[Mapping[str, str]] = {
@@ -487,12 +491,12 @@ class GPCN(PredictiveMemory):
         """
         samples, single, _ = as_samples(x, self.input_shape)
         pixels = self._inside(samples)
-        values = [pixels, *self._hidden(len(pixels), self._random)]
+        hidden = self._hidden(len(pixels), self._random)
         with tensor_cores():
             for epoch in range(1, self.epochs + 1):
-                energy = self._settle(self._chains, values, self.steps)
+                energy = self._settle(self._clamped(pixels, None), hidden, self.steps)
                 with deferred():
-                    self._chains[0].step(values, self.weight_rate / self.sigma**2)
+                    self._chains[0].step([pixels, *hidden], self.weight_rate / self.sigma**2)
                     self.step += len(pixels) if epoch == 1 else 0
                 if progress is not None and progress(epoch, float(energy.mean())):
                     break
