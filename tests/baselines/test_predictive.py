@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sqhn import EmptyMemoryError
 from sqhn.baselines.bayes import BayesPCN
 from sqhn.baselines.errors import UnsupportedError
-from sqhn.baselines.predictive import GPCN, LOOK, Chain, Layer, PredictiveMemory, descend
+from sqhn.baselines.predictive import GPCN, LOOK, Chain, Layer, PredictiveMemory, cooled, descend
 
 if TYPE_CHECKING:
     import torch
@@ -234,29 +234,41 @@ def quadratic(x: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
 
 
 def test_descent_stops_when_all_are_still() -> None:
-    _, taken = descend(quadratic, [torch.zeros(3, 2)], 500, 0.01)
+    _, taken = descend(quadratic, [torch.zeros(3, 2)], np.full(500, 0.01))
     assert taken == LOOK
     restless = torch.zeros(3, 2)
     restless[1] = 1
-    found, taken = descend(quadratic, [restless], 2000, 0.01)
+    found, taken = descend(quadratic, [restless], np.full(2000, 0.01))
     assert 100 < taken < 2000  # it moves about 0.01 in a step, from 1 to 0
     assert found.max() < 0.1  # it swings out around 0, and started at 100
-    assert descend(quadratic, [torch.ones(1, 2)], 7, 0.01)[1] == 7
+    assert descend(quadratic, [torch.ones(1, 2)], np.full(7, 0.01))[1] == 7
 
 
 def test_the_first_step_of_descent_is_the_rate() -> None:
     x = [torch.tensor([[1.0, -2.0]], dtype=torch.float64)]
-    descend(quadratic, x, 1, 0.01)
+    descend(quadratic, x, np.array([0.01]))
     close(x[0], torch.tensor([[0.99, -1.99]], dtype=torch.float64), rtol=1e-9)
+
+
+def test_smaller_steps_come_to_rest() -> None:
+    """In a valley with a sharp ground, descent at one rate jumps across it."""
+
+    def sharp(x: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        return x[0].abs().sum(1), [x[0].sign()]
+
+    start = numbers(50, 4) / 4
+    hovers, _ = descend(sharp, [start.clone()], np.full(600, 0.01))
+    rests, _ = descend(sharp, [start.clone()], cooled(600, 0.01))
+    assert rests.mean() < hovers.mean() / 3
 
 
 def test_samples_descend_independently() -> None:
     model, together = chain(), values()
     alone = [[value[row : row + 1].clone() for value in together] for row in range(3)]
-    _, taken = descend(model.energy, together, 40, 0.01)
+    _, taken = descend(model.energy, together, np.full(40, 0.01))
     assert taken == 40  # else the batch would have waited for others
     for row, x in enumerate(alone):
-        descend(model.energy, x, 40, 0.01)
+        descend(model.energy, x, np.full(40, 0.01))
         for one, other in zip(x, together):
             close(one[0], other[row])
 
@@ -274,7 +286,7 @@ def test_descending_in_the_pixels_ends_at_the_prediction(uncertain: bool) -> Non
         total, gradients = model.energy([*pixels, *x[1:]])
         return total, gradients[:1]
 
-    descend(energy, pixels, 1000, 0.01)
+    descend(energy, pixels, np.full(1000, 0.01))
     assert (pixels[0] - expected).square().mean() < 1e-6
 
 
@@ -335,7 +347,7 @@ def test_weights_of_particles_are_a_softmax_of_what_they_predicted() -> None:
     predicted = []
     for one in again._chains:
         x = [again._inside(picture), *again._hidden(1, again._random)]
-        again._settle([(one, x[0])], x[1:], again.steps)
+        again._settle([(one, x[0])], x[1:], np.full(again.steps, again.rate))
         predicted.append(-energy(one.copy(torch.float64), [value.double() for value in x]))
     joint = torch.cat(predicted) - math.log(3)
     assert score == pytest.approx(joint.logsumexp(0).item(), rel=1e-5)
@@ -401,17 +413,22 @@ def test_recall_has_steps_of_its_own(memory_type: type[PredictiveMemory], monkey
     memory = small(memory_type, steps=7, recall_steps=13)
     asked = []
 
-    def look(energy: Any, x: Any, steps: int, *rest: Any) -> Any:
-        asked.append(steps)
-        return descend(energy, x, steps, *rest)
+    def look(energy: Any, x: Any, rates: NDArray[np.float64]) -> Any:
+        asked.append(rates.tolist())
+        return descend(energy, x, rates)
 
     monkeypatch.setattr("sqhn.baselines.predictive.descend", look)
     memory.learn(x)
-    assert set(asked) == {7}
+    assert all(rates == [memory.rate] * 7 for rates in asked)
     asked.clear()
     memory.recall(x)
     memory.recall(x, seen)
-    assert asked == [13, 13]
+    for rates in asked:  # the same for as long as it comes down, then less and less
+        assert len(rates) == 13
+        assert rates[:7] == [memory.rate] * 7
+        assert (np.diff(rates[6:]) < 0).all()
+        assert 0 < rates[-1] < memory.rate / 5
+    assert len(asked) == 2
 
 
 def test_progress_and_stopping() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from sqhn.baselines.predictive import Activation, Chain, PredictiveMemory, written
@@ -124,7 +125,7 @@ class BayesPCN(PredictiveMemory):
         energies = []
         for chain in chains:
             hidden = self._hidden(1, self._random)
-            energies.append(self._settle([chain.clamp(pixels)], hidden, self.steps)[0])
+            energies.append(self._settle([chain.clamp(pixels)], hidden, np.full(self.steps, self.rate))[0])
             found.append([layer.double() for layer in (pixels, *hidden)])
         joint = self._log_weights - torch.stack(energies)
         score = joint.logsumexp(0)

@@ -106,19 +106,19 @@ def kernels_of(name: str, wide: bool = False) -> dict[str, tuple[int, ...]]:
     return {"SQHN L1": (), "SQHN L2": (side // (4 if wide else 8),), "SQHN L3": (side // 16, 4)}
 
 
-BAYES = BayesPCN(width=1024, recall_steps=16_000)
+BAYES = BayesPCN(width=1024, recall_steps=8_000)
 GPC = "GPCN (offline)"
 SIGMA = 0.01
 """The standard deviation of all values of predictive coding."""
 PREDICTIVE: dict[str, dict[str, Spec]] = {
     "T1-MOD": {
-        GPC: GPCN(width=1024, epochs=4000, recall_steps=16_000),
+        GPC: GPCN(width=1024, epochs=4000, recall_steps=8_000),
         "BayesPCN": BAYES,
         "BayesPCN (forget)": replace(BAYES, forget=0.001, forget_every=64),
     },
     "T1-HIGH": {"BayesPCN": BAYES},
 }
-"""Recall takes up to 32 times the published 500 steps, which do not converge where so much is stored."""
+"""Recall takes up to 16 times the published 500 steps, which do not converge where so much is stored."""
 
 
 def _cases(experiment: str, length: int, sigma: float, share: float, reading: Reading) -> Iterator[Case]:
