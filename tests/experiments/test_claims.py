@@ -256,6 +256,7 @@ def test_ids_are_told_once() -> None:
     ("bound", "text", "inside", "beyond"),
     [
         (at_least(0.95), ">= .95", [0.95, 2], [0.9499, math.nan]),
+        (at_least(-0.02), ">= -.02", [0.88 - 0.9], [-0.0201]),  # which is -.020000000000000018
         (at_most(2), "<= 2", [2, -5], [2.001, math.nan]),
         (above(0), "> 0", [1e-12], [0, -1, math.nan]),
         (below(5e-5), "< 5e-05", [0], [5e-5, 1]),
@@ -268,7 +269,7 @@ def test_bounds_print_what_they_test(bound: Bound, text: str, inside: list[float
     assert str(bound) == text
     assert all(bound.holds(value) for value in inside)
     assert not any(bound.holds(value) for value in beyond)
-    assert all(bound.beyond(value) <= 0 for value in inside)
+    assert all(bound.beyond(value) < 1e-15 for value in inside)
     assert all(bound.beyond(value) >= 0 for value in beyond)
 
 

@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 Word = Literal["PASS", "FAIL", "REPORTED", "NOT RUN", "TOO SMALL", "ERROR"]
+ROUNDING = 1e-12
 Measured = Mapping[str, Mapping[str, Any]]  # what is measured: where: a number, or one for each seed
 
 
@@ -64,8 +65,8 @@ class Bound:
     paper_data: bool = False
 
     def holds(self, value: float) -> bool:
-        """Whether a value keeps it; NaN never does."""
-        return self.low < value < self.high if self.open else self.low <= value <= self.high
+        """Whether a value keeps it; NaN never does. What is on the edge may be beyond it by rounding."""
+        return self.low < value < self.high if self.open else self.beyond(value) <= ROUNDING
 
     def beyond(self, value: float) -> float:
         """How far a value is outside, negative inside; what is not a number is farthest."""
