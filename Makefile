@@ -1,14 +1,15 @@
 # Two commands do everything on a machine with Python >= 3.11, pip and make:
 #   make reproduce   set up, run all experiments in a quick form on built-in data, print verdicts, write a page
 #   make test        set up, then lint, types and all tests; those of the kernels beside them with every index checked
-# And one that takes longer:
+# And two that take longer:
 #   make fuzz        thousands of random stories about a memory and the reference
+#   make soak        memories on several processes, of which hundreds are killed
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: reproduce test lint types tests checked-tests fuzz bench clean
+.PHONY: reproduce test lint types tests checked-tests fuzz soak bench clean
 
 reproduce: $(VENV)/.experiments,torch
 	$(BIN)/sqhn reproduce all --quick --out out
@@ -31,6 +32,9 @@ checked-tests: $(VENV)/.dev
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz 10 500
+
+soak: $(VENV)/.dev
+	$(BIN)/python -m tests.soak 200
 
 bench: $(VENV)/.dev
 	$(BIN)/sqhn bench

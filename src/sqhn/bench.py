@@ -297,6 +297,10 @@ def cases(device: str) -> dict[str, Callable[[], Result]]:
     """The cases of a device."""
     if device == "cpu":
         return CASES
+    if device == "ray":
+        from sqhn import bench_shards
+
+        return bench_shards.CASES
     device_of(device)  # says what is missing, if anything is
     from sqhn import bench_cuda
 
@@ -308,8 +312,9 @@ def run(names: list[str], report: Callable[[str], None], device: str = "cpu") ->
     results = {}
     table = cases(device)
     for name in names:
-        report(f"{name}: {(table[name].__doc__ or '').strip()}")
-        results[name] = {"case": (table[name].__doc__ or "").strip()} | table[name]()
+        about = (getattr(table[name], "func", table[name]).__doc__ or "").strip()
+        report(f"{name}: {about}")
+        results[name] = {"case": about} | table[name]()
     machine = {
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
@@ -317,7 +322,7 @@ def run(names: list[str], report: Callable[[str], None], device: str = "cpu") ->
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
-    if device != "cpu":
+    if device.startswith("cuda"):
         from sqhn import bench_cuda
 
         machine |= bench_cuda.machine()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,16 +14,28 @@ from sqhn.banks.devices import device_of
 from sqhn.banks.shards.shards import LostError, Shard
 
 
+class Shared:
+    """What all shards can look at."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class Here:
     """Shards that are lost before or after one call in so many, or empty again; what comes back is empty, mostly."""
 
     def __init__(self, every: int = 0) -> None:
         self.every, self.random, self.lost = every, np.random.default_rng(every), 0
+        self.lock = threading.Lock()
 
     def start(self) -> Shard:
         return Shard()
 
-    def call(self, shard: Shard, method: str, *args: Any) -> Any:
+    def call(self, shard: Shard, method: str, *args: Any, aside: bool = False) -> Any:
+        with self.lock:  # as an actor does one thing at a time
+            return self.call_alone(shard, method, *(arg.value if isinstance(arg, Shared) else arg for arg in args))
+
+    def call_alone(self, shard: Shard, method: str, *args: Any) -> Any:
         before, after, empty = (self.random.random(3) * self.every < 1) if self.every else (False, False, False)
         self.lost += bool(before or after or empty)
         if empty:
@@ -44,7 +57,7 @@ class Here:
         return shard if self.random.random() < 0.3 else Shard()
 
     def share(self, value: Any) -> Any:
-        return value
+        return Shared(value)
 
 
 @pytest.fixture

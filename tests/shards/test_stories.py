@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,12 @@ from tests.conformance.test_stories import SHAPES, SIMILARITIES, same_in_all, st
 from tests.helpers import fingerprint
 
 Local = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def _in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces look ahead often: at every fifth sample."""
+    monkeypatch.setattr("sqhn.banks.shards.prototypes.PART", 5)
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
@@ -43,3 +50,31 @@ def test_shards_that_are_lost_and_come_back(
     tell(memory, reference, rng, 6)
     same_in_all(memory, reference, rng)
     assert memory._patterns.shards.carrier.lost  # type: ignore[attr-defined]
+
+
+def test_what_is_sent_does_not_grow_with_the_memory(local: Local) -> None:
+    """Nor is a chunk rehearsed twice, where samples resemble nothing or each its own neuron."""
+    local(2)
+    x = np.random.default_rng(0).random((1200, 8, 12)).astype(np.float32)
+    memory = SQHN((8, 12), capacity=1000, device="ray", shards=2)
+    bank: Any = memory._patterns
+    sent = []
+    for part in (x[:100], x[100:900], x[900:1000], x[:100], x[1000:1100]):
+        before = bank.shards.sent + bank.shards.received, bank.rounds
+        memory.learn(part)
+        sent.append((bank.shards.sent + bank.shards.received - before[0]) / len(part) / x[0].nbytes)
+    assert max(sent[:3]) < 1.05 * min(sent[:3]) < 2.5  # the sample goes there, and the neuron that it became
+    assert sent[3] < 4 > sent[4]  # its neuron comes and goes too
+    assert bank.rounds <= 1200 / 5 + 1
+
+
+def test_threads_that_ask_while_shards_are_lost(local: Local) -> None:
+    local(3, every=6)
+    x = np.random.default_rng(0).random((60, 8, 12)).astype(np.float32)
+    memory, one = SQHN((8, 12), capacity=60, device="ray", shards=3), SQHN((8, 12), capacity=60)
+    memory.learn(x)
+    one.learn(x)
+    expected = one.recall(x).index.tolist()
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: memory.recall(x).index.tolist(), range(40)))
+    assert answers == [expected] * 40

@@ -13,7 +13,7 @@ __all__ = ["bench"]
 
 def bench(
     cases: Annotated[list[str] | None, typer.Argument(help="Which cases to run; all of them if none is named.")] = None,
-    device: Annotated[str, typer.Option(help="Where to measure: cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Where to measure: cpu, cuda or ray.")] = "cpu",
 ) -> None:
     """Measure speed and size against comparators in the same run; prints JSON."""
     from sqhn import bench

@@ -145,6 +145,16 @@ class LargeNodes:
         )  # fmt: skip
         return evaluated
 
+    def glance(self, bank: Prototypes, x: NDArray[np.float32], found: Best) -> None:
+        """Of each whole sample the neuron of the only node that looks best through the view, by cosines."""
+        (batch, _), G, whole = x.shape, int(bank.grown[0]), bool(self.coarse.blind)
+        P, seen = np.empty((batch, G), np.float32), self.see(bank, x, whole)
+        products = (P, NO_GRAM, seen, self.multiply(bank, 0, seen, whole, P), whole)
+        split_range(
+            kernels.glance, batch, float(batch) * G + x.size, x, products, self.coarse.of_node(0), bank.of_node(0), G,
+            bank.measure, *found,
+        )  # fmt: skip
+
     def several(self, bank: Prototypes, n: int, x: NDArray[np.float32], found: Best) -> NDArray[np.bool_]:
         """Several of the best at one node, k and v (batch, count), of whole samples; where bounds can tell."""
         batch, G, whole = len(x), int(bank.grown[n]), bool(self.coarse.blind)

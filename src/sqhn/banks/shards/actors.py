@@ -11,6 +11,7 @@ from sqhn.banks.shards.shards import LostError, Shard
 
 __all__ = ["Actors"]
 
+ASIDE = "aside"
 SOON = 0.05  # seconds to wait for an actor that Ray restarts
 
 
@@ -41,15 +42,17 @@ class Actors:
         self.threads = max(1, int(sum(machines) // many))
         gpus = {"num_gpus": 1} if word.startswith("cuda") else {}
         variables = {"OMP_NUM_THREADS": str(self.threads), "OPENBLAS_NUM_THREADS": str(self.threads)}
-        self.actor = ray.remote(Actor).options(
+        remote: Any = ray.remote(concurrency_groups={ASIDE: 1})  # type: ignore[call-overload]
+        self.actor = remote(Actor).options(
             num_cpus=0, max_restarts=-1, scheduling_strategy="SPREAD", runtime_env={"env_vars": variables}, **gpus
         )
 
     def start(self) -> Any:
         return self.actor.remote(self.threads)
 
-    def call(self, shard: Any, method: str, *args: Any) -> Any:
-        return getattr(shard, method).remote(*args)
+    def call(self, shard: Any, method: str, *args: Any, aside: bool = False) -> Any:
+        begin = getattr(shard, method)
+        return (begin.options(concurrency_group=ASIDE) if aside else begin).remote(*args)
 
     def result(self, call: Any) -> Any:
         lost = self.ray.exceptions

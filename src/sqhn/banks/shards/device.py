@@ -17,6 +17,8 @@ __all__ = ["Sharded"]
 class Sharded(Cpu):
     """Level 1 is on shards: of one level the neurons, of a tree the nodes; `word`: on which device of theirs."""
 
+    breadth = 4  # parts of a question follow each other without a pause
+
     def __init__(self, name: str, word: str, many: int) -> None:
         self.name, self.word, self.many = name, word, many
         self.carrier = Actors(word, many)

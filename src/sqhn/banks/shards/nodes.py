@@ -19,7 +19,6 @@ from sqhn.patches import Tiling
 __all__ = ["SplitNodes"]
 
 NAME = "nodes"
-BY_NODE = ("grown",)  # of what is saved; all else is by neuron, one node after another
 
 
 class Nodes:
@@ -125,8 +124,7 @@ class SplitNodes:
         return _joined(self._everywhere(self.shards.ask, method, *args))
 
     def _tell(self, method: str, *args: Any) -> Any:
-        found = self._everywhere(self.shards.tell, method, *args)
-        return _joined(found)
+        return _joined(self._everywhere(self.shards.tell, method, *args))
 
     # -- learning ------------------------------------------------------------------------------------------------
 

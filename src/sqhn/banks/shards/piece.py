@@ -32,6 +32,9 @@ class Vectors(NamedTuple):
     m: NDArray[np.float32]
     known: NDArray[np.int32] | None
 
+    def some(self, j: Indices) -> Vectors:
+        return Vectors(self.c[j], self.m[j], None if self.known is None else self.known[j])
+
 
 class Near(NamedTuple):
     """The best neurons of a piece and their similarities, (batch, count); left: what no other one is above."""
@@ -51,10 +54,15 @@ class Piece:
     # -- questions -----------------------------------------------------------------------------------------------
 
     def near(self, evidence: Patches, count: int = 1) -> Near:
-        """So many of the best for each sample, fewer if there are no more."""
-        evidence = _own(evidence)
+        """So many of the best for each sample, fewer if there are no more; 0: one that may be, at a glance."""
+        evidence, way = _own(evidence), self.bank.way
         living, batch = int((self.bank.neurons.c[0] > 0).sum()), evidence.x.shape[1]
-        count = min(count, living)
+        hasty = isinstance(way, LargeNodes) and evidence.seen is None and self.bank.measure[1] is None
+        if not count and living > 1 and hasty:
+            found = Best.room((batch,))
+            way.glance(self.bank, evidence.x[0], found)  # type: ignore[union-attr]
+            return Near(self.number[found.k][:, None], found.v[:, None], found.left)
+        count = min(max(count, 1), living)
         if not count:
             return Near(np.zeros((batch, 0), np.int64), np.zeros((batch, 0)), np.full(batch, -np.inf))
         if count == 1:
@@ -90,6 +98,11 @@ class Piece:
         return Vectors(self.bank.neurons.c[0, at], self.bank.m[0, at], None if known is None else known[0, at])
 
     # -- writes --------------------------------------------------------------------------------------------------
+
+    def reserve(self, many: int) -> int:
+        """Make room for so many neurons in all; for how many there is then."""
+        self.bank.reserve(max(0, many - len(self.number)))
+        return self.bank.neurons.room
 
     def put(self, j: Indices, vectors: Vectors) -> None:
         """Write neurons, in the order of their numbers; those that are new here are after all others."""

@@ -1,19 +1,23 @@
 """A memory node whose neurons are in several pieces: the driver decides, and no piece knows of another.
 
-A chunk of samples goes to all pieces, which answer with their best neurons. Those that may win, and whatever else a
-step can change, make a small bank, which learns the chunk just as one bank of all neurons would: whoever is not in it
-does not win. That is verified afterwards by what the pieces say of those that were left out; where one of them could
-have won, it comes in too, and the chunk is learned again. What was written goes to the pieces.
+A part of a chunk of samples goes to all pieces, which answer with their best neurons. Those that may win, and whatever
+else a step can change, make a small bank, which learns the part just as one bank of all neurons would: whoever is not
+in it does not win. That is verified afterwards by what the pieces say of those that were left out; where one of them
+could have won, it comes in too, and the part is learned again. What was written goes to the pieces.
+
+Meanwhile these look at the next part, as if the last one had written nothing: what it wrote is in the next bank anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Never
+from functools import cache, wraps
+from typing import Any, NamedTuple, Never, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from sqhn.banks.cpu.device import Cpu
 from sqhn.banks.cpu.neurons import Neurons
@@ -22,16 +26,50 @@ from sqhn.banks.interface import Device, Patches, Sent, State
 from sqhn.banks.rule import BECAME, KEPT, OVERWRITE, rules
 from sqhn.banks.saved import check_prototypes, known_of
 from sqhn.banks.shards.piece import Indices, Near, Piece, Vectors
-from sqhn.banks.shards.shards import BUILD, Shards
+from sqhn.banks.shards.shards import BUILD, Asked, Shards
+from sqhn.door import parts
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
 
 __all__ = ["SplitPrototypes"]
 
+Answer = TypeVar("Answer")
 NAME = "piece"
 NONE, NOBODY = -1, 2**62
 PER_PIECE = 1 << 16
 """Neurons in a message, where all of them travel."""
+PART = 256
+"""Samples that pieces look at together."""
+MOSTLY = 1 / 4
+AHEAD = 4
+"""So many times as many samples are a chunk as in one bank: its parts follow each other without a pause."""
+
+
+@cache
+def controller() -> ThreadpoolController:
+    """Of the threads that multiply matrices in this process."""
+    return ThreadpoolController()
+
+
+def quietly(method: Callable[..., Answer]) -> Callable[..., Answer]:
+    """Multiply on one thread meanwhile: others would wait for more, busily, and pieces may be on the same cores."""
+
+    @wraps(method)
+    def quiet(*args: Any) -> Answer:
+        with controller().limit(limits=1, user_api="blas"):
+            return method(*args)
+
+    return quiet
+
+
+class Known(NamedTuple):
+    """Neurons that are known here, by their numbers, as they are."""
+
+    number: Indices
+    vectors: Vectors | None = None
+
+
+NOBODY_FRESH = Known(np.zeros(0, np.int64))
 
 
 class SplitPrototypes:
@@ -45,7 +83,11 @@ class SplitPrototypes:
         self.rules = rules(level, options, top=True)
         self.owner = np.zeros(0, np.int16)  # the shard of every neuron
         self.holes = False
-        self.rounds = 0  # how often a chunk was rehearsed
+        self.fresh = (
+            NOBODY_FRESH  # what the last part wrote: pieces may not have heard of it when they look at the next
+        )
+        self.rounds = 0  # how often a part of a chunk was rehearsed
+        self.room = 0  # of every piece
         shards.tell_all(BUILD, NAME, Piece, tiling, level, options)
 
     @property
@@ -54,24 +96,54 @@ class SplitPrototypes:
 
     @staticmethod
     def chunk_size(limit: int) -> int:
-        return limit
+        return AHEAD * limit
 
     def reserve(self, more: int) -> None:
+        need = -(-min(int(self.grown[0]) + more, self.level.capacity) // len(self.shards))
+        need = max(need, int(self._loads().max()))
+        if need > self.room:
+            self.room = min(self.shards.tell_all(NAME, "reserve", need))
         self.neurons.reserve(self.neurons.wanted(more))
 
+    def _loads(self) -> Indices:
+        """How many neurons every shard has."""
+        return np.bincount(self.owner, minlength=len(self.shards))
+
     def settle(self) -> None:
-        """Nothing waits here to be put in order."""
+        """All writes have arrived: those who only ask need not wait for any."""
+        self.shards.arrived(range(len(self.shards)))
 
     # -- learning ------------------------------------------------------------------------------------------------
 
+    @quietly
     def learn(self, evidence: Patches) -> Sent:
+        cut, done = _cut(evidence), []
+        asked = self._look(cut[0])
+        try:
+            for i, now in enumerate(cut):
+                near = self.shards.answers(asked)
+                if i + 1 < len(cut):
+                    asked = self._look(cut[i + 1])
+                done.append(self._learn_part(now, Neighbours(self.shards, now, near, self.fresh.number)))
+        finally:
+            self.fresh = NOBODY_FRESH
+        sent = Sent(*(np.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
+        return sent._replace(heard=None if evidence.seen is None else evidence.seen.any(axis=2))
+
+    def _look(self, evidence: Patches, count: int = 1) -> Asked:
+        """Let all pieces look for their best."""
+        shared = self.shards.share(evidence)
+        return self.shards.begin(dict.fromkeys(range(len(self.shards)), (NAME, "near", shared, count)))
+
+    def _learn_part(self, evidence: Patches, everybody: Neighbours) -> Sent:
         batch = evidence.x.shape[1]
-        everybody = Neighbours(self.shards, evidence)
         aloof = self._aloof(everybody)
         chosen = np.union1d(self._changeable(batch), everybody.ask_wider(everybody.repeated(~aloof)))
         chosen = np.union1d(chosen, everybody.reaching(everybody.top, ~aloof))
+        chosen, here = np.union1d(chosen, self.fresh.number), self.fresh
         while True:
-            local = self._rehearsal(chosen, batch)
+            here = Known(chosen, self._fetch(chosen, here))
+            local = self._rehearsal(here, batch)
             sent = local.learn(evidence)
             self.rounds += 1
             score, before = sent.score[0], len(chosen)
@@ -110,37 +182,42 @@ class SplitPrototypes:
             found.append(living[np.lexsort((living, *order))[:batch]])
         return np.unique(np.concatenate(found))
 
-    def _rehearsal(self, chosen: Indices, batch: int) -> Prototypes:
-        """A bank of the chosen neurons alone, in their order, with as much room to grow as there is."""
-        n, own = len(chosen), self.neurons
+    def _rehearsal(self, here: Known, batch: int) -> Prototypes:
+        """A bank of some neurons alone, in their order, with as much room to grow as there is."""
+        (chosen, vectors), own = here, self.neurons
+        assert vectors is not None
+        n = len(chosen)
         level = replace(self.level, capacity=max(1, n + self.level.capacity - int(self.grown[0])))
         local = Prototypes(Cpu(), self.tiling, level, self.options, top=True)
         local.reserve(n + batch)
         local.neurons.steps[0] = own.step
         living = own.c[0, chosen] > 0
-        c, m, known = self._fetch(chosen[living])
-        local.put(np.flatnonzero(living), c, m, known)
+        local.put(np.flatnonzero(living), *(vectors if living.all() else vectors.some(np.flatnonzero(living))))
         local.neurons.grown[0] = n
         if not living.all():
-            gone = np.flatnonzero(~living)
-            local.neurons.forget(gone)
-            local.forget(gone)
-            local.neurons.free[0] = len(gone)
+            local.forget(np.flatnonzero(~living))
         for name in ("mu", "written"):
             getattr(local.neurons, name)[0, :n] = getattr(own, name)[0, chosen]
         return local
 
-    def _fetch(self, j: Indices) -> Vectors:
-        """Neurons, from wherever they are."""
-        m = np.empty((len(j), self.tiling.size), np.float32)
+    def _fetch(self, j: Indices, here: Known | None = None) -> Vectors:
+        """Neurons, from wherever they are.
+
+        here: some that are known, among them all that pieces may be told of just now: then they are asked aside.
+        """
+        m = np.full((len(j), self.tiling.size), self.options.centre, np.float32)
         c, known = self.neurons.c[0, j], None
-        own = [np.flatnonzero(self.owner[j] == s) for s in range(len(self.shards))]
+        there, at = _among(here.number if here else NOBODY_FRESH.number, j)
+        own = [np.flatnonzero((self.owner[j] == s) & ~there & (c > 0)) for s in range(len(self.shards))]
         asked = {s: (NAME, "fetch", j[mine]) for s, mine in enumerate(own) if len(mine)}
-        for s, part in self.shards.ask(asked).items():
-            m[own[s]] = part.m
+        found = [(own[s], part) for s, part in self.shards.ask(asked, aside=here is not None).items()]
+        if here and here.vectors is not None:
+            found.append((np.flatnonzero(there), here.vectors.some(at[there])))
+        for where, part in found:
+            m[where] = part.m
             if part.known is not None:
                 known = np.repeat(c[:, None], m.shape[1], 1).astype(np.int32) if known is None else known
-                known[own[s]] = part.known
+                known[where] = part.known
         return Vectors(c, m, known)
 
     def _commit(self, local: Prototypes, chosen: Indices, sent: Sent, batch: int, blank: Any = ()) -> Sent:
@@ -148,7 +225,10 @@ class SplitPrototypes:
         grown, n = int(self.grown[0]), len(chosen)
         number = np.concatenate([chosen, np.arange(grown, grown + int(local.grown[0]) - n)])
         wrote = np.unique(sent.k[0][sent.kind[0] != KEPT])
-        self._put(number[wrote], Vectors(local.neurons.c[0, wrote], local.m[0, wrote], _rows(local.known, wrote)))
+        known = None if local.known is None else local.known[0, wrote]
+        vectors = Vectors(local.neurons.c[0, wrote], local.m[0, wrote], known)
+        self._put(number[wrote], vectors)
+        self.fresh = Known(number[wrote], vectors)
         neurons = self.neurons
         neurons.free[0] += int(local.neurons.free[0]) - int((neurons.c[0, chosen] == 0).sum())
         for name in ("c", "mu", "written"):
@@ -163,13 +243,13 @@ class SplitPrototypes:
     def _put(self, j: Indices, vectors: Vectors) -> None:
         """Write neurons; new ones go to the shards with most room."""
         new = j[j >= len(self.owner)]
-        owner = np.concatenate([self.owner, _emptiest(np.bincount(self.owner, minlength=len(self.shards)), len(new))])
+        owner = np.concatenate([self.owner, _emptiest(self._loads(), len(new))])
         told = {}
         for s in range(len(self.shards)):
             own = np.flatnonzero(owner[j] == s)
             if len(own):
-                told[s] = (NAME, "put", j[own], Vectors(vectors.c[own], vectors.m[own], _rows2(vectors.known, own)))
-        self.shards.tell(told)
+                told[s] = (NAME, "put", j[own], vectors.some(own))
+        self.shards.post(told)
         self.owner = owner
 
     def forget(self, j: NDArray[np.int64]) -> None:
@@ -179,11 +259,12 @@ class SplitPrototypes:
 
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
         chosen = k.astype(np.int64)
-        local = self._rehearsal(chosen, 0)
+        local = self._rehearsal(Known(chosen, self._fetch(chosen)), 0)
         local.hold(evidence, np.zeros(1, np.int32), wrote)
         kind = np.full((1, 1), KEPT + bool(wrote[0]), np.int32)
         heard = None if evidence.seen is None else evidence.seen
         self._commit(local, chosen, Sent(np.zeros((1, 1), np.int32), None, None, kind, heard), evidence.x.shape[1])
+        self.fresh = NOBODY_FRESH
 
     def store(self, evidence: Patches) -> None:
         batch = evidence.x.shape[1]
@@ -197,8 +278,18 @@ class SplitPrototypes:
         k, v = self.ranking(evidence, 1)
         return k[:, :, 0], v[:, :, 0]
 
+    @quietly
     def ranking(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        everybody = Neighbours(self.shards, evidence, count)
+        cut = _cut(evidence)
+        first = 0 if count == 1 else count  # one that is likely to be the best is enough, mostly
+        asked = [self._look(part, first) for part in cut]
+        done = [self._ranking(part, self.shards.answers(one), count) for part, one in zip(cut, asked)]
+        return np.concatenate([k for k, _ in done], 1), np.concatenate([v for _, v in done], 1)
+
+    def _ranking(
+        self, evidence: Patches, near: Mapping[int, Near], count: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        everybody = Neighbours(self.shards, evidence, near, count=0 if count == 1 else count)
         while True:
             k, v, top = everybody.ranking(count)
             winner = k[:, 0] if count == 1 else np.full(len(k), NOBODY)
@@ -214,7 +305,8 @@ class SplitPrototypes:
 
     def similarity(self, evidence: Patches, k: NDArray[np.int32]) -> NDArray[np.float64]:
         chosen, at = np.unique(k.astype(np.int64), return_inverse=True)
-        return self._rehearsal(chosen, 0).similarity(evidence, at.reshape(k.shape).astype(np.int32))
+        local = self._rehearsal(Known(chosen, self._fetch(chosen)), 0)
+        return local.similarity(evidence, at.reshape(k.shape).astype(np.int32))
 
     def vectors(self, k: NDArray[np.int32]) -> NDArray[np.float32]:
         return self._of(k).m[None]
@@ -227,7 +319,7 @@ class SplitPrototypes:
         """The neurons k (1, batch)."""
         chosen, at = np.unique(k[0].astype(np.int64), return_inverse=True)
         c, m, known = self._fetch(chosen)
-        return Vectors(c[at], m[at], _rows2(known, at))
+        return Vectors(c, m, known).some(at)
 
     def at(self, *_: Any) -> Never:
         """Nobody is above to expect anything."""
@@ -245,11 +337,11 @@ class SplitPrototypes:
 
     def state(self) -> State:
         grown = int(self.grown[0])
-        parts = [self._fetch(np.arange(i, min(i + PER_PIECE, grown))) for i in range(0, grown, PER_PIECE)]
-        m = np.concatenate([part.m for part in parts]) if parts else np.zeros((0, self.tiling.size), np.float32)
+        found = [self._fetch(np.arange(i, min(i + PER_PIECE, grown))) for i in range(0, grown, PER_PIECE)]
+        m = np.concatenate([part.m for part in found]) if found else np.zeros((0, self.tiling.size), np.float32)
         if not self.holes:
             return {"prototypes": m}
-        known = [np.repeat(p.c[:, None], m.shape[1], 1).astype(np.int32) if p.known is None else p.known for p in parts]
+        known = [np.repeat(p.c[:, None], m.shape[1], 1).astype(np.int32) if p.known is None else p.known for p in found]
         return {"prototypes": m, "known": np.concatenate(known) if known else np.zeros(m.shape, np.int32)}
 
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
@@ -258,7 +350,8 @@ class SplitPrototypes:
         known = known_of(state, self.tiling.size) if self.holes else None
         for i in range(0, total, PER_PIECE):
             j = np.arange(i, min(i + PER_PIECE, total))
-            self._put(j, Vectors(np.maximum(self.neurons.c[0, j], 1), state["prototypes"][j], _rows2(known, j)))
+            often = None if known is None else known[j]
+            self._put(j, Vectors(np.maximum(self.neurons.c[0, j], 1), state["prototypes"][j], often))
         gone = np.flatnonzero(self.neurons.c[0, :total] == 0)
         own = {s: gone[self.owner[gone] == s] for s in range(len(self.shards))}
         self.shards.tell({s: (NAME, "forget", mine) for s, mine in own.items() if len(mine)})
@@ -269,24 +362,32 @@ class Neighbours:
 
     k, v: those that they named; left: what no other one of a piece is above. k1, v1: the winner of all. first: the
     winner of a piece, if no other is named: those before it are not as good as its best. blank: samples of which
-    nothing was observed.
+    nothing was observed. fresh: neurons that have changed since, of which it does not count what pieces say.
     """
 
-    def __init__(self, shards: Shards, evidence: Patches, count: int = 1) -> None:
-        self.shards, self.evidence, self.count = shards, evidence, count
+    def __init__(
+        self,
+        shards: Shards,
+        evidence: Patches,
+        near: Mapping[int, Near],
+        fresh: Indices | tuple[()] = (),
+        count: int = 1,
+    ) -> None:
+        self.shards, self.evidence, self.fresh, self.count = shards, evidence, fresh, count
         x, seen = evidence
+        found = list(near.values())
         self.blank = () if seen is None else np.flatnonzero(~seen[0].any(axis=1))
         self.k, self.v = np.zeros((x.shape[1], 0), np.int64), np.zeros((x.shape[1], 0))
-        found: list[Near] = shards.ask_all(NAME, "near", shards.share(evidence), count)
-        self.left = np.stack([near.left for near in found])  # (pieces, batch)
+        self.left = np.stack([one.left for one in found])  # (pieces, batch)
         self.left[:, list(self.blank)] = -np.inf
         self.add(np.arange(x.shape[1]), found)
         self.first = np.full(self.left.shape, NONE)
         self.best = self.left.copy()
-        for s, near in enumerate(found):
-            if count == 1 and near.k.shape[1]:
-                self.first[s] = near.k[:, 0]
-                self.best[s] = np.maximum(near.v[:, 0], near.left)
+        for s, one in enumerate(found):
+            if count == 1 and one.k.shape[1]:  # at a glance, others before it may be as good
+                there = ~np.isin(one.k[:, 0], fresh)
+                self.first[s, there] = one.k[there, 0]
+                self.best[s, there] = np.maximum(one.v[there, 0], one.left[there])
         self.k1, self.v1 = np.full(x.shape[1], NONE), np.full(x.shape[1], -np.inf)
         if self.k.shape[1]:
             k, v, _ = self.ranking(1)
@@ -296,7 +397,8 @@ class Neighbours:
         """Take in what pieces told of the samples `rows`."""
         for near in found:
             k, v = np.full((len(self.k), near.k.shape[1]), NONE), np.full((len(self.k), near.k.shape[1]), -np.inf)
-            k[rows], v[rows] = near.k, near.v
+            changed = np.isin(near.k, self.fresh)
+            k[rows], v[rows] = np.where(changed, NONE, near.k), np.where(changed, -np.inf, near.v)
             self.k, self.v = np.concatenate([self.k, k], 1), np.concatenate([self.v, v], 1)
 
     @property
@@ -317,8 +419,10 @@ class Neighbours:
         return np.asarray((many[at] > 1) & samples)
 
     def ask_wider(self, samples: NDArray[np.bool_]) -> Indices:
-        """Ask all pieces for more of some samples; all that are known for these then."""
-        self._ask(samples & (self.left > -np.inf))
+        """All that are known for some samples; more, if pieces have mostly not told how far their others are."""
+        vague = samples & (self.left > -np.inf) & (self.left >= self.best - 2 * TIE)
+        if vague.any(axis=0).sum() > MOSTLY * samples.sum():
+            self._ask(vague)
         return np.setdiff1d(self.k[samples], [NONE])
 
     def open(self, score: NDArray[np.float64], winner: Indices) -> NDArray[np.bool_]:
@@ -343,7 +447,7 @@ class Neighbours:
             s: (NAME, "near", Patches(x[:, own], None if seen is None else seen[:, own]), self.count)
             for s, own in rows.items()
         }
-        for s, near in self.shards.ask(asked).items():
+        for s, near in self.shards.ask(asked, aside=True).items():  # of fresh ones it does not matter what they say
             self.left[s, rows[s]], self.first[s, rows[s]] = near.left, NONE
             self.add(rows[s], [near])
         return True
@@ -373,9 +477,15 @@ def _emptiest(loads: NDArray[np.int64], new: int) -> NDArray[np.int16]:
     return owner
 
 
-def _rows(known: NDArray[np.int32] | None, j: Indices) -> NDArray[np.int32] | None:
-    return None if known is None else known[0, j]
+def _among(numbers: Indices, j: Indices) -> tuple[NDArray[np.bool_], Indices]:
+    """Which of j are among sorted numbers, and where."""
+    if not len(numbers):
+        return np.zeros(len(j), bool), np.zeros(len(j), np.int64)
+    at = np.minimum(np.searchsorted(numbers, j), len(numbers) - 1)
+    return numbers[at] == j, at
 
 
-def _rows2(known: NDArray[np.int32] | None, j: Indices) -> NDArray[np.int32] | None:
-    return None if known is None else known[j]
+def _cut(evidence: Patches) -> list[Patches]:
+    """Parts of a chunk."""
+    x, seen = evidence
+    return [Patches(x[:, part], None if seen is None else seen[:, part]) for part in parts(x.shape[1], PART)]

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["BUILD", "Carrier", "LostError", "Shard", "Shards"]
+__all__ = ["BUILD", "Asked", "Carrier", "LostError", "Shard", "Shards"]
 
 Call = tuple[Any, ...]
 """The name of what a shard holds, a method of it, and arguments."""
@@ -41,8 +44,8 @@ class Shard:
         return self.number
 
     def ask(self, number: int, name: str, method: str, *args: Any) -> Any:
-        """A question, after so many writes: one that came back empty cannot answer it."""
-        if number != self.number:
+        """A question, after so many writes at least: one that came back empty cannot answer it."""
+        if number > self.number:
             raise LostError(f"asked after write {number}, but there were {self.number}")
         return getattr(self.held[name], method)(*args)
 
@@ -82,8 +85,8 @@ class Carrier(Protocol):
     def start(self) -> Any:
         """A new, empty shard."""
 
-    def call(self, shard: Any, method: str, *args: Any) -> Any:
-        """Begin to call a method of a shard."""
+    def call(self, shard: Any, method: str, *args: Any, aside: bool = False) -> Any:
+        """Begin to call a method of a shard, after all that it was called with before; or aside of that."""
 
     def result(self, call: Any) -> Any:
         """What a call gave; LostError if the shard is gone."""
@@ -95,6 +98,14 @@ class Carrier(Protocol):
         """Something that goes to all shards: what to call them with."""
 
 
+class Asked(NamedTuple):
+    """Questions on their way: what was asked, aside or not, and what was begun with it."""
+
+    calls: Mapping[int, Call]
+    aside: bool
+    begun: dict[int, Any]
+
+
 class Shards:
     """So many shards, and what it takes to bring them back."""
 
@@ -103,9 +114,12 @@ class Shards:
         self.shards = [carrier.start() for _ in range(many)]
         self.log: list[list[Call]] = [[] for _ in range(many)]
         self.before = [0] * many  # writes before the first of the log
+        self.posted: dict[int, Any] = {}  # the last write of a shard, if nobody waited for it
         self.saved: list[Callable[[], Any] | None] = [None] * many
         self.logged, self.held = [0] * many, [0] * many  # bytes
-        self.sent = self.received = 0
+        self.sent = self.received = 0  # bytes
+        self.waited = 0.0  # seconds
+        self.reviving = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.shards)
@@ -114,35 +128,75 @@ class Shards:
         self.sent += _bytes(value)
         return self.carrier.share(value)
 
-    def ask(self, calls: Mapping[int, Call]) -> dict[int, Any]:
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def begin(self, calls: Mapping[int, Call], aside: bool = False) -> Asked:
+        """Put questions to shards, all at once. aside: of what no write that was posted concerns, at any time."""
+        self.sent += sum(map(_bytes, calls.values()))
+        return Asked(calls, aside, {s: self._ask(s, call, aside) for s, call in calls.items()})
+
+    def answers(self, asked: Asked) -> dict[int, Any]:
+        """The answers to questions, once they are there."""
+        found = {}
+        for s, begun in asked.begun.items():
+            found[s] = self._result(s, begun, partial(self._ask, s, asked.calls[s], asked.aside))
+        self.received += sum(map(_bytes, found.values()))
+        return found
+
+    def ask(self, calls: Mapping[int, Call], aside: bool = False) -> dict[int, Any]:
         """Questions to shards, all at once, and their answers."""
-        return self._all({s: ("ask", self._number(s), *call) for s, call in calls.items()})
+        return self.answers(self.begin(calls, aside))
 
     def ask_all(self, *call: Any) -> list[Any]:
         """The same question to all."""
         return list(self.ask(dict.fromkeys(range(len(self)), call)).values())
 
+    def _ask(self, s: int, call: Call, aside: bool) -> Any:
+        number = self._number(s) - (aside and s in self.posted)
+        return self.carrier.call(self.shards[s], "ask", number, *call, aside=aside)
+
+    # -- writes --------------------------------------------------------------------------------------------------
+
     def tell(self, calls: Mapping[int, Call]) -> dict[int, Any]:
         """Writes to shards, all at once, and their answers."""
-        numbered = {}
-        for s, call in calls.items():
-            self.log[s].append(call)
-            self.logged[s] += _bytes(call)
-            numbered[s] = ("tell", self._number(s), *call)
+        self.arrived(calls)
+        begun = {s: self._write(s, call) for s, call in calls.items()}
         try:
-            answers = self._all(numbered)
+            answers = {s: self._result(s, one, partial(self._tell, s)) for s, one in begun.items()}
         except BaseException:
             self._undo(calls)
             raise
-        for s in calls:
-            if self.logged[s] > max(ENOUGH, self.held[s]):
-                with suppress(OSError):  # a full disk, say: then writes are kept for longer
-                    self.save(s)
+        self.received += sum(map(_bytes, answers.values()))
+        self._relieve(calls)
         return answers
 
     def tell_all(self, *call: Any) -> list[Any]:
         """The same write to all."""
         return list(self.tell(dict.fromkeys(range(len(self)), call)).values())
+
+    def post(self, calls: Mapping[int, Call]) -> None:
+        """Writes that cannot fail: nobody waits for them but who writes next."""
+        self.arrived(calls)
+        self._relieve(calls)
+        for s, call in calls.items():
+            self.posted[s] = self._write(s, call)
+
+    def arrived(self, which: Iterable[int]) -> None:
+        """Wait for what was posted to some shards."""
+        for s in which:
+            if s in self.posted:
+                self._result(s, self.posted[s], partial(self._tell, s))
+                del self.posted[s]
+
+    def _write(self, s: int, call: Call) -> Any:
+        self.log[s].append(call)
+        self.logged[s] += _bytes(call)
+        self.sent += _bytes(call)
+        return self._tell(s)
+
+    def _tell(self, s: int) -> Any:
+        """Begin the last write of a shard."""
+        return self.carrier.call(self.shards[s], "tell", self._number(s), *self.log[s][-1])
 
     def _undo(self, calls: Mapping[int, Call]) -> None:
         """Take back writes, some of which may have been applied: other shards take the places of these."""
@@ -152,9 +206,17 @@ class Shards:
             self.shards[s] = self.carrier.start()
             self._revive(s)
 
+    def _relieve(self, which: Iterable[int]) -> None:
+        """Save shards of which many writes are kept."""
+        for s in which:
+            if self.logged[s] > max(ENOUGH, self.held[s]):
+                with suppress(OSError):  # a full disk, say: then writes are kept for longer
+                    self.save(s)
+
     def save(self, s: int) -> None:
         """Put away what a shard is, so that earlier writes need not be kept: on disk, not in this process."""
-        state = self._all({s: ("saved", self._number(s))})[s]
+        saved = partial(lambda s: self.carrier.call(self.shards[s], "saved", self._number(s)), s)
+        state = self._result(s, saved(), saved)
         self.held[s], self.saved[s] = _bytes(state), _put_away(state)
         self.before[s] += len(self.log[s])
         self.log[s], self.logged[s] = [], 0
@@ -163,25 +225,24 @@ class Shards:
         """How many writes a shard was told of."""
         return self.before[s] + len(self.log[s])
 
-    def _all(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        begun = {s: self.carrier.call(self.shards[s], *call) for s, call in calls.items()}
-        self.sent += sum(map(_bytes, calls.values()))
-        answers = {}
-        for s, call in begun.items():
-            answers[s] = self._result(s, call, calls[s])
-        self.received += sum(map(_bytes, answers.values()))
-        return answers
+    # -- shards that are lost ------------------------------------------------------------------------------------
 
-    def _result(self, s: int, begun: Any, call: Call) -> Any:
-        while True:
-            try:
-                return self.carrier.result(begun)
-            except LostError:
-                self._revive(s)
-                begun = self.carrier.call(self.shards[s], *call)
+    def _result(self, s: int, begun: Any, again: Callable[[], Any]) -> Any:
+        """What a call gives; if the shard is lost, it comes back, and is called again."""
+        start = time.perf_counter()
+        try:
+            while True:
+                try:
+                    return self.carrier.result(begun)
+                except LostError:
+                    with self.reviving:  # one of the threads that ask
+                        self._revive(s)
+                    begun = again()
+        finally:
+            self.waited += time.perf_counter() - start
 
     def _revive(self, s: int) -> None:
-        """Bring a shard back to where it was: before the last write, if that is what was asked for."""
+        """Bring a shard back to where it is to be: all writes are applied."""
         while True:
             try:
                 self.shards[s] = self.carrier.again(self.shards[s])

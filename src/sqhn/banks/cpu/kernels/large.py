@@ -19,12 +19,16 @@ from sqhn.banks.cpu.kernels.decision import (
     decide,
     half_square,
     has_holes,
+    highest,
+    largest,
     of_node,
     part,
     reach,
+    reaching,
     scratch,
     shift,
     shift_observed,
+    similarity,
     squared,
     tighten,
 )
@@ -325,19 +329,27 @@ def follow(features, seen, step):
             features[i] += step * (seen[i] - features[i])
 
 
+@inlined
+def widths_at_rest(own, sight, G, error, whole, measure):
+    """How far the products of G neurons may be wrong that do not change meanwhile."""
+    width, moved = widths(G), np.empty(G)
+    for j in range(G):
+        width.scale[j] = np.sqrt(max(own.m2[j], 0.0))
+        moved[j] = 0 if whole else sight.moved[j]
+    measure_widths(0, G, moved, own, sight.v2, error, whole, measure, width)
+    return width
+
+
 @compiled
 def best(lo, hi, x, products, sight, own, G, measure, most, k, v, left, evaluated):
     """The winner and its similarity at one node for samples lo..hi, and what no other neuron is above.
 
     Where the first few leave more than `most` neurons each to be evaluated, the rest is left UNSEEN.
     """
-    own, sight, measure = Prototypes(*own), Features(*sight), Measure(*measure)
+    own, measure = Prototypes(*own), Measure(*measure)
     P, _, seen, error, whole = products
-    y, work, width, moved = np.empty(x.shape[1], np.float32), scratch(G), widths(G), np.empty(G)
-    for j in range(G):
-        width.scale[j] = np.sqrt(max(own.m2[j], 0.0))
-        moved[j] = 0 if whole else sight.moved[j]
-    measure_widths(0, G, moved, own, sight.v2, error, whole, measure, width)
+    y, work = np.empty(x.shape[1], np.float32), scratch(G)
+    width = widths_at_rest(own, Features(*sight), G, error, whole, measure)
     many = 0
     for t in range(lo, hi):
         if t - lo == TRIAL and many > most * TRIAL:
@@ -349,6 +361,45 @@ def best(lo, hi, x, products, sight, own, G, measure, most, k, v, left, evaluate
         many += evaluated[t]
         k[t], v[t] = decide(sample, own, G, slack, measure, work)
         left[t] = work.left[0]
+        if measure.euclidean is None and reach(v[t], sample, slack, measure) > -np.inf:
+            work.upper[k[t]] = -np.inf
+            left[t] = min(left[t], at_most(work.upper, G, sample.xx, slack, measure.centre))
+
+
+@compiled
+def glance(lo, hi, x, products, sight, own, G, measure, k, v, left):
+    """As `best`, but of each sample only the neuron that looks best is evaluated: others may have up to `left`."""
+    own, measure = Prototypes(*own), Measure(*measure)
+    P, _, seen, error, whole = products
+    y, work = np.empty(x.shape[1], np.float32), scratch(G)
+    width = widths_at_rest(own, Features(*sight), G, error, whole, measure)
+    for t in range(lo, hi):
+        sample = Sample(x[t], shift(x[t], measure.centre, y), NOTHING, None, x.shape[1])
+        inside = 0.0 if whole else squared(seen[t], 0.0)
+        length = np.sqrt(sample.xx)
+        yb = np.float32(0.0 if whole else outside(sample.xx, inside, length, error))
+        slack = error * length
+        bound(P[t], own.inv, width, yb, np.float32(length), G, work.upper)
+        k[t] = highest(work.upper, G)
+        v[t] = similarity(sample, own, k[t], measure)
+        work.upper[k[t]] = -np.inf
+        left[t] = np.inf
+        if length >= BRIEF:
+            left[t] = at_most(work.upper, G, sample.xx, slack, measure.centre)
+
+
+@compiled
+def at_most(upper, G, xx, slack, centre):
+    """What no similarity is above, from upper bounds; more by what float32 may round in a sum of three terms.
+
+    Where one of them is no number, or infinite, nothing is known.
+    """
+    if reaching(upper, G, np.float32(np.inf)):
+        return np.inf
+    top = np.float64(upper[highest(upper, G)])
+    if top <= 0:  # then it need not be the highest
+        top = np.float64(upper[largest(upper, G)])
+    return centre + (1 - centre) * (max(top + slack, 0.0) / np.sqrt(xx) + 1e-6)
 
 
 @compiled
@@ -358,13 +409,10 @@ def several(lo, hi, x, products, sight, own, G, measure, k, v, left, found):
     left: what no other neuron is above. found: whether bounds could tell; they cannot where all neurons must be looked
     at, those that are out already too.
     """
-    own, sight, measure = Prototypes(*own), Features(*sight), Measure(*measure)
+    own, measure = Prototypes(*own), Measure(*measure)
     P, _, seen, error, whole = products
-    y, work, width, moved = np.empty(x.shape[1], np.float32), scratch(G), widths(G), np.empty(G)
-    for j in range(G):
-        width.scale[j] = np.sqrt(max(own.m2[j], 0.0))
-        moved[j] = 0 if whole else sight.moved[j]
-    measure_widths(0, G, moved, own, sight.v2, error, whole, measure, width)
+    y, work = np.empty(x.shape[1], np.float32), scratch(G)
+    width = widths_at_rest(own, Features(*sight), G, error, whole, measure)
     for t in range(lo, hi):
         sample = Sample(x[t], shift(x[t], measure.centre, y), NOTHING, None, x.shape[1])
         inside = 0.0 if whole else squared(seen[t], 0.0)
