@@ -68,13 +68,14 @@ def test_what_is_sent_does_not_grow_with_the_memory(local: Local) -> None:
     assert bank.rounds <= 1200 / 5 + 1
 
 
-def test_threads_that_ask_while_shards_are_lost(local: Local) -> None:
-    local(3, every=6)
+def test_threads_that_ask_while_shards_are_lost(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sqhn.banks.shards.prototypes.PART", 30)
+    local(3, every=12)
     x = np.random.default_rng(0).random((60, 8, 12)).astype(np.float32)
     memory, one = SQHN((8, 12), capacity=60, device="ray", shards=3), SQHN((8, 12), capacity=60)
     memory.learn(x)
     one.learn(x)
     expected = one.recall(x).index.tolist()
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: memory.recall(x).index.tolist(), range(40)))
-    assert answers == [expected] * 40
+        answers = list(pool.map(lambda _: memory.recall(x).index.tolist(), range(12)))
+    assert answers == [expected] * 12

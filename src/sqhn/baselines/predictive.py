@@ -375,7 +375,8 @@ class PredictiveMemory:
         """Each chain and what it is to explain."""
         import torch
 
-        known = None if seen is None else torch.tensor(seen.reshape(len(seen), -1), device=self.device)
+        flat = None if seen is None else np.ascontiguousarray(seen).reshape(len(pixels), -1)
+        known = None if flat is None else torch.tensor(flat, device=self.device)
         return [chain.clamp(pixels, known) for chain in self._chains]
 
     def _settle(self, parts: Parts, hidden: Values, rates: Rates) -> Tensor:
