@@ -133,6 +133,22 @@ class TestAlone:
         assert other.entered
         assert list(path.parent.iterdir()) == []
 
+    @posix
+    def test_of_another_user_who_removes_it_at_that_moment(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        lock_of(path).write_text("theirs")
+        open_file = os.open
+
+        def refuse_and_remove(place: Path, flags: int, mode: int = 0o777) -> int:
+            if place.exists() and place.read_text() == "theirs":
+                place.unlink()
+                raise PermissionError(errno.EACCES, "Permission denied", str(place))
+            return open_file(place, flags, mode)
+
+        monkeypatch.setattr(os, "open", refuse_and_remove)
+        with held(path, print):
+            assert lock_of(path).read_text() != "theirs"
+        assert list(path.parent.iterdir()) == []
+
     def test_where_none_may_be_made(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(place: Path, *_: object) -> int:
             raise PermissionError(errno.EACCES, "Permission denied", str(place))

@@ -6,6 +6,7 @@ import os
 import re
 import struct
 import sys
+import threading
 import warnings
 import zlib
 from io import StringIO
@@ -207,6 +208,29 @@ class TestPictures:
         rest = list(chunks)
         assert [len(chunk) for chunk in rest] == [2] * 11 + [1]
         np.testing.assert_array_equal(np.concatenate(first + rest), x)
+
+    def test_a_damaged_one_takes_none_of_those_before_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However far ahead it is decoded."""
+        monkeypatch.setattr(common, "CHUNK", 2)
+        x = pixels(7, 3, 3)
+        for n, values in enumerate(x):
+            put(tmp_path / f"{n:02}.png", values)
+        decode, damage_found = pictures.decode, threading.Event()
+
+        def decode_late(path: Path, *args: Any) -> Pixels:
+            if path.name == "05.png":
+                damage_found.set()
+                raise SampleError("damaged")
+            if path.name == "03.png":
+                assert damage_found.wait(60)
+            return decode(path, *args)
+
+        monkeypatch.setattr(pictures, "decode", decode_late)
+        files = [str(path) for path in sorted(tmp_path.iterdir())]
+        chunks = Pictures(files, (3, 3), None, 3).chunks()
+        np.testing.assert_array_equal(np.concatenate([next(chunks), next(chunks)]), x[:4])
+        with pytest.raises(SampleError, match="damaged"):
+            next(chunks)
 
     def test_large_pictures_come_in_small_chunks_and_several_threads(self, tmp_path: Path) -> None:
         (found,) = read(put(tmp_path / "a.png", np.zeros((2000, 3000, 3), np.uint8))).parts

@@ -20,6 +20,7 @@ __all__ = ["held"]
 
 POLL = 0.05  # seconds; a signal ends a sleep everywhere, but not everywhere a wait for a lock
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+TRIES = 3  # to open what others remove and make
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 OUTSIDE = 1 << 30  # a place in the lock file that nothing is written to
 
@@ -91,13 +92,18 @@ def _try(place: Path) -> int | None:
 
 
 def _open(place: Path) -> int:
-    """The lock file, made if there is none; never what a link of that name leads to."""
-    try:
-        return os.open(place, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o666)
-    except PermissionError:
-        if not place.exists():
-            raise
-        return os.open(place, os.O_RDONLY | NO_LINKS)  # another user's: it can be locked, though not signed
+    """The lock file, made if there is none; never what a link of that name leads to.
+
+    Another user's can be locked, though not signed; it may go while it is opened, and then one can be made.
+    """
+    for _ in range(TRIES):
+        try:
+            return os.open(place, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o666)
+        except PermissionError as error:
+            refused = error
+        with suppress(FileNotFoundError):
+            return os.open(place, os.O_RDONLY | NO_LINKS)
+    raise refused
 
 
 def _lock(descriptor: int) -> bool:

@@ -69,7 +69,8 @@ class Pictures:
         All that follow are tried then, so that the error names every one that is damaged.
         """
         bad: Bad = {}
-        for chunk in self._decoded(start, bad):
+        for chunk, own in self._decoded(start):
+            bad |= own
             if not bad:
                 yield chunk
         if bad:
@@ -78,17 +79,17 @@ class Pictures:
     def damaged(self) -> Bad:
         """The pictures that cannot be decoded, whatever their headers say."""
         bad: Bad = {}
-        for _ in self._decoded(0, bad):
-            pass
+        for _, own in self._decoded(0):
+            bad |= own
         return bad
 
-    def _decoded(self, start: int, bad: Bad) -> Iterator[NDArray[np.uint8]]:
-        """Chunk after chunk, a little ahead; what cannot be decoded goes to `bad`."""
+    def _decoded(self, start: int) -> Iterator[tuple[NDArray[np.uint8], Bad]]:
+        """Chunk after chunk, decoded a little ahead, and those of its files that cannot be."""
         pool = ThreadPoolExecutor(self.threads)
-        waiting: deque[Future[NDArray[np.uint8]]] = deque()
+        waiting: deque[Future[tuple[NDArray[np.uint8], Bad]]] = deque()
         try:
             for first in range(start, len(self), self.chunk):
-                waiting.append(pool.submit(self._decode, self.files[first : first + self.chunk], bad))
+                waiting.append(pool.submit(self._decode, self.files[first : first + self.chunk]))
                 if len(waiting) > self.threads + 1:
                     yield waiting.popleft().result()
             while waiting:
@@ -96,8 +97,9 @@ class Pictures:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _decode(self, files: Sequence[str], bad: Bad) -> NDArray[np.uint8]:
+    def _decode(self, files: Sequence[str]) -> tuple[NDArray[np.uint8], Bad]:
         chunk = np.empty((len(files), *self.shape), np.uint8)
+        bad: Bad = {}
         mode = "L" if len(self.shape) == 2 else "RGB"
         for n, file in enumerate(files):
             try:
@@ -107,7 +109,7 @@ class Pictures:
                 chunk[n] = pixels
             except (OSError, SampleError) as error:
                 bad[file] = f"{error}"
-        return chunk
+        return chunk, bad
 
     @contextmanager
     def writer(self, places: Sequence[Path], many: int | None = None) -> Iterator[Write]:
