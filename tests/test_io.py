@@ -237,8 +237,10 @@ def test_files_that_contradict_themselves(saved: Path, damage: str) -> None:
 
 def test_folders(tmp_path: Path, saved: Path) -> None:
     memory = SQHN.load(saved)
+    (tmp_path / "empty").mkdir()
     with pytest.raises(IsADirectoryError, match="a folder, not a memory"):
-        SQHN.load(tmp_path)
+        SQHN.load(tmp_path / "empty")
+    (tmp_path / "empty").rmdir()
     nowhere = tmp_path / "nowhere" / "m.sqhn"
     with pytest.raises(FileNotFoundError) as missing:
         memory.save(nowhere)

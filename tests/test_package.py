@@ -84,4 +84,4 @@ def test_the_options_of_a_memory_are_those_of_options() -> None:
     given = inspect.signature(SQHN).parameters
     wanted = {field.name: field.default for field in dataclasses.fields(Options)}
     assert {name: given[name].default for name in given if name in wanted} == wanted
-    assert set(given) - set(wanted) == {"input_shape", "levels", "capacity", "device", "shards"}
+    assert set(given) - set(wanted) == {"input_shape", "levels", "capacity", "device", "shards", "folder"}

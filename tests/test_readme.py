@@ -209,7 +209,8 @@ def test_every_page_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heading", "kind", "more"), [("Of a level", Level, set()), ("Of a network", Options, {"device", "shards"})]
+    ("heading", "kind", "more"),
+    [("Of a level", Level, set()), ("Of a network", Options, {"device", "shards", "folder"})],
 )
 def test_the_options_are_those_that_there_are(heading: str, kind: type, more: set[str]) -> None:
     section = (DOCS / "options.md").read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]

@@ -4,6 +4,8 @@ A file is written beside its final place and moved there when it is complete, so
 file as it was. The header carries a digest of everything, so a damaged file is an error and never a wrong memory. It
 also lists the features that a reader must know to make sense of the rest: what is added to the format later is named
 there by the files that use it, and a version that does not know it says so.
+
+A memory that is in several places has a file for each of them besides (`pieces`).
 """
 
 from __future__ import annotations
@@ -13,13 +15,12 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as deserialize
 from safetensors.numpy import save as serialize
@@ -29,30 +30,57 @@ from sqhn.checks import as_shape
 from sqhn.files import write_whole
 from sqhn.level import Level, Options
 from sqhn.memory import MemoryFileError
+from sqhn.pieces import Entry, Rows, folder_of, keep_only, one_at_a_time, open_pieces, write_pieces
 
 if TYPE_CHECKING:
     from sqhn.network import SQHN
 
-__all__ = ["FORMAT", "Header", "Tensors", "describe", "fill", "load", "parts", "save", "settings"]
+__all__ = ["FORMAT", "Header", "Tensors", "describe", "fill", "load", "parts", "save", "save_in_pieces", "settings"]
 
 FORMAT = 2
 FIRST = 1  # without features, and without the steps of last writes, which count as 0
-FEATURES = frozenset({"values", "holes", "forgotten"})  # that this version knows
+FEATURES = frozenset({"values", "holes", "forgotten", "pieces"})  # that this version knows
 """values: what was said about samples. holes: values of samples that were not seen, so neurons know how often each of
-theirs was. forgotten: neurons of the memory node that were, and count 0."""
+theirs was. forgotten: neurons of the memory node that were, and count 0. pieces: the prototypes of level 1 are in other
+files."""
 DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}  # options that there were, and their default
 Header = dict[str, Any]
-Tensors = dict[str, NDArray[Any]]
+Tensors = dict[str, Any]
+"""NumPy's arrays, or `Rows` of them that are still in files."""
 
 
 def save(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None:
     """Write a memory to `path`, atomically."""
+    _write(path, header, tensors)
+    if folder_of(path).exists():
+        with one_at_a_time(path) as folder:
+            keep_only(folder, _entries(path))  # of one that was saved since
+
+
+def _write(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None:
     text = json.dumps(header, sort_keys=True, allow_nan=False)
     write_whole(Path(path), serialize(tensors, {"sqhn": text, "sha256": _digest(text, tensors)}))
 
 
-def parts(memory: SQHN) -> tuple[Header, Tensors]:
-    """What a memory is: a header, and copies of its arrays."""
+def save_in_pieces(path: str | os.PathLike[str], memory: SQHN, more: Mapping[str, Any] | None = None) -> None:
+    """Write a memory that is in several places, atomically; no two pieces are in this process at a time.
+
+    more: what else to say in the header.
+    """
+    header, tensors = parts(memory, whole=False)
+    with one_at_a_time(path) as folder:
+        try:
+            entries = write_pieces(folder, memory._patterns.pieces())  # type: ignore[attr-defined]
+            header |= {"pieces": entries, "features": [*header["features"], "pieces"], **(more or {})}
+            _write(path, header, tensors)
+        except BaseException:
+            keep_only(folder, _entries(path))
+            raise
+        keep_only(folder, entries)
+
+
+def parts(memory: SQHN, whole: bool = True) -> tuple[Header, Tensors]:
+    """What a memory is: a header, and copies of its arrays; whole: also those that are in pieces."""
     features = {
         "values": bool(memory._values),
         "holes": any(bank.holes for bank in memory.banks),
@@ -68,7 +96,7 @@ def parts(memory: SQHN) -> tuple[Header, Tensors]:
     }
     tensors: Tensors = {}
     for number, bank in enumerate(memory.banks, start=1):
-        state = bank.neurons.state() | bank.state()
+        state = bank.neurons.state() | (bank.state() if whole or number > 1 else {})
         tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in state.items()}
     if memory._values:
         tensors["values"] = memory._values.state()
@@ -98,7 +126,11 @@ def fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
     values = 0
     for number, (bank, step) in enumerate(zip(banks, header["steps"], strict=True), start=1):
         prefix = f"level{number}."
-        state = {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
+        state = {
+            name.removeprefix(prefix): array if bank.device.split else np.asarray(array)
+            for name, array in tensors.items()
+            if name.startswith(prefix)
+        }
         if header["format"] == FIRST:
             state["written"] = np.zeros_like(state["c"])
         if not isinstance(step, int) or step < 0:
@@ -116,6 +148,22 @@ def load(path: str | os.PathLike[str], build: Callable[[Header, Tensors], None])
     """Read a memory and hand it to `build`, whose errors are the file's."""
     if Path(path).is_dir():
         raise IsADirectoryError(errno.EISDIR, "a folder, not a memory", str(path))
+    header, tensors = _read(path)
+    try:
+        if "pieces" in header:
+            rows = _pieces(path, header)
+            if rows is None:  # another memory has taken its place
+                return load(path, build)
+            tensors |= {f"level1.{name}": array for name, array in rows.items()}
+        build(header, tensors)
+    except MemoryFileError:
+        raise
+    except (LookupError, TypeError, ValueError) as error:
+        raise MemoryFileError(f"{path} does not hold a consistent memory: {error}") from error
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[Header, Tensors]:
+    """A file whose digest is right."""
     content = Path(path).read_bytes()  # not mapped: a file that is cut short meanwhile would end the process
     try:
         tensors = deserialize(content)
@@ -126,10 +174,27 @@ def load(path: str | os.PathLike[str], build: Callable[[Header, Tensors], None])
     text = metadata["sqhn"]
     if metadata.get("sha256") != _digest(text, tensors):
         raise MemoryFileError(f"{path} is damaged: its content does not match its digest")
+    return json.loads(text), tensors
+
+
+def _entries(path: str | os.PathLike[str]) -> Sequence[Entry]:
+    """The pieces that a file names, if there is one."""
     try:
-        build(json.loads(text), tensors)
-    except (LookupError, TypeError, ValueError) as error:
-        raise MemoryFileError(f"{path} does not hold a consistent memory: {error}") from error
+        entries: Sequence[Entry] = _read(path)[0].get("pieces", ())
+        return entries
+    except (OSError, ValueError):
+        return ()
+
+
+def _pieces(path: str | os.PathLike[str], header: Header) -> dict[str, Rows] | None:
+    """What is in the pieces that a header names; None if the file does not name them any more."""
+    try:
+        return open_pieces(path, header["pieces"])
+    except FileNotFoundError as error:
+        if _entries(path) != header["pieces"]:
+            return None
+        missing = Path(error.filename)
+        raise MemoryFileError(f"{path} has a piece that is not there: {missing} belongs to it") from error
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -149,7 +214,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             gone = file.get_tensor(f"level{len(levels)}.c") == 0 if "forgotten" in features else ()
         return {
             "memory": str(path),
-            "bytes": Path(path).stat().st_size,
+            "bytes": Path(path).stat().st_size + _bytes_of_pieces(path, header),
             "format": header["format"],
             "input_shape": as_shape(header["input_shape"]),
             "step": int(header["steps"][-1]),
@@ -166,6 +231,10 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise
     except (LookupError, TypeError, ValueError) as error:
         raise MemoryFileError(f"{path} has a damaged header: {error}") from error
+
+
+def _bytes_of_pieces(path: str | os.PathLike[str], header: Header) -> int:
+    return sum((folder_of(path) / entry["name"]).stat().st_size for entry in header.get("pieces", ()))
 
 
 def _check_version(path: str | os.PathLike[str], metadata: dict[str, str]) -> None:

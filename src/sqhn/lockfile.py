@@ -26,12 +26,14 @@ OUTSIDE = 1 << 30  # a place in the lock file that nothing is written to
 
 
 @contextmanager
-def held(path: Path, waiting: Callable[[str], None]) -> Iterator[None]:
+def held(path: Path, waiting: Callable[[str], None], without: Callable[[str], None] | None = None) -> Iterator[None]:
     """Hold the lock of a file for the length of a block; as long as somebody else holds it, wait.
 
     path: need not exist; a link has the lock of what it leads to.
-    waiting: is told once who holds the lock, or that the block runs without one, where the file system has none.
+    waiting: is told once who holds the lock; if it raises, nobody waits.
+    without: is told that the block runs without a lock, where the file system has none; if not given, `waiting` is.
     """
+    process = os.getpid()
     real = Path(os.path.realpath(path))
     place = real.with_name(f".{real.name}.lock")
     descriptor = None
@@ -40,11 +42,12 @@ def held(path: Path, waiting: Callable[[str], None]) -> Iterator[None]:
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-        waiting(f"there are no locks on the file system of {path}: let nothing else write to it at the same time")
+        tell = without or waiting
+        tell(f"there are no locks on the file system of {path}: let nothing else write to it at the same time")
     try:
         yield
     finally:
-        if descriptor is not None:
+        if descriptor is not None and os.getpid() == process:  # a child that was forked leaves it to its parent
             _release(descriptor, place)
 
 

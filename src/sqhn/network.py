@@ -13,6 +13,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, Never, Self, TypeVar
 
 import numpy as np
@@ -37,6 +38,7 @@ from sqhn.inference import (
     Message,
     by_name,
 )
+from sqhn.journal import MEMORY, Journal
 from sqhn.level import TIE, Level, Options, as_levels
 from sqhn.memory import EmptyMemoryError, Recalled, Recognized, Score, Written
 from sqhn.patches import plan
@@ -61,6 +63,7 @@ OWN = {
     "_tilings",
     "_terms",
     "_device",
+    "_journal",
     "_chunk",
     "_turns",
     "_patterns",
@@ -70,6 +73,18 @@ OWN = {
     "_shown",
 }
 """The attributes of a memory; others are a subclass's."""
+
+CHANGES = {
+    "_learn_chunk",
+    "_learn_held",
+    "_memorize",
+    "_forget",
+    "_resize",
+    "_reset",
+    "_set_options",
+    "_set_shown",
+}
+"""What changes a memory: methods that do it whole or not at all, and the same whenever they are called again."""
 
 
 class SQHN:
@@ -81,6 +96,8 @@ class SQHN:
     device: "cpu", or "cuda" for a GPU (extra `torch`; see `to`). Decisions and files are the same. Samples may be NumPy
         arrays or torch tensors, wherever they are; answers come as the question did.
     shards: with device "ray" (extra `ray`): in how many processes it lives, on one machine or several.
+    folder: keep it there too, change by change: whatever ends this process, what a call has returned from is not lost,
+        and `load(folder)` continues. The folder must not have a memory yet.
 
     learn: O(capacity * values) per sample at each node; recall the same. Memory grows with what is stored.
 
@@ -112,6 +129,7 @@ class SQHN:
         norm: Literal["all", "heard"] = "all",
         device: str = "cpu",
         shards: int | None = None,
+        folder: str | os.PathLike[str] | None = None,
     ) -> None:
         self._input_shape = as_shape(input_shape)
         self._levels = as_levels(levels, capacity)
@@ -122,7 +140,18 @@ class SQHN:
         self._device = device_of(device, shards)
         self._chunk = self._device.chunk
         self._turns = Turns()
+        self._journal: Journal | None = None
         self._begin()
+        if folder is not None:
+            self._journal = self._keep_in(Path(folder))
+
+    def _keep_in(self, folder: Path) -> Journal:
+        folder.mkdir(parents=True, exist_ok=True)
+        journal = Journal(folder)
+        if journal.path.exists():
+            raise FileExistsError(f"{folder} has a memory already: SQHN.load({str(folder)!r}) continues it")
+        journal.begin(self)
+        return journal
 
     def __setattr__(self, name: str, value: object) -> None:
         if type(self) is SQHN and name not in OWN and not hasattr(SQHN, name):
@@ -142,7 +171,7 @@ class SQHN:
 
     def reset(self) -> None:
         """Forget everything; a tolerance that was calibrated goes as well, and the one before is back."""
-        self._write(self._turns.whole, self._reset)
+        self._write(self._change, self._reset)
 
     def _reset(self) -> None:
         if self._calibration:
@@ -158,6 +187,14 @@ class SQHN:
         """Change something while nobody else does."""
         with self._device.stream():
             return self._turns.write(change, *args)
+
+    def _change(self, action: Callable[..., Answer], *args: Any) -> Answer:
+        """Make one of the CHANGES; where the memory is kept in a folder, it is noted there first."""
+        if self._journal is None:
+            return self._turns.whole(action, *args)
+        answer: Answer = self._turns.whole(self._journal.change, action, args)
+        self._journal.relieve(self)
+        return answer
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -183,7 +220,7 @@ class SQHN:
 
     @rho.setter
     def rho(self, rho: float | None) -> None:
-        self._write(self._set_options, replace(self._options, rho=rho))
+        self._write(self._change, self._set_options, replace(self._options, rho=rho))
 
     def _set_options(self, options: Options, calibration: Calibration | None = None) -> None:
         self._options, self._calibration = options, calibration
@@ -286,14 +323,14 @@ class SQHN:
             raise EmptyMemoryError("the levels below the memory node are empty: pretrain them first")
         first = self._root.neurons.step
         if hold:
-            return self._turns.whole(self._learn_held, samples, seen, texts), first
+            return self._change(self._learn_held, samples, seen, texts), first
         return self._learn_each(samples, seen, "root" if root_only and self._codes else "all", texts), first
 
     def _learn_each(self, samples: Array, seen: Array, part: Part, texts: Texts | None = None) -> Sent:
         if texts is None and self._values and part != "below":  # what is written now has none, but may replace some
             texts = [None] * len(samples)
-        at_once = self._device.at_once and not self._codes and texts is None
-        turn = self._turns.alone if at_once else self._turns.whole
+        at_once = self._device.at_once and not self._codes and texts is None and self._journal is None
+        turn = self._turns.alone if at_once else self._change
         done: list[Sent] = []
         start = 0
         while start < len(samples):
@@ -383,7 +420,7 @@ class SQHN:
     def resize(self, capacity: int) -> None:
         """Let the memory node grow more neurons than it could so far; nothing that is stored changes."""
         check_count("capacity", capacity)
-        self._write(self._turns.whole, self._resize, int(capacity))
+        self._write(self._change, self._resize, int(capacity))
 
     def _resize(self, capacity: int) -> None:
         if capacity < self.capacity:
@@ -406,7 +443,7 @@ class SQHN:
         which = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
         if not all(map(is_whole, which)):
             raise TypeError(f"index must be the number of a neuron, or a sequence of them; got {index!r}")
-        step: int = self._write(self._turns.whole, self._forget, sorted({int(j) for j in which}))
+        step: int = self._write(self._change, self._forget, sorted({int(j) for j in which}))
         return step
 
     def _forget(self, which: list[int]) -> int:
@@ -429,7 +466,7 @@ class SQHN:
         samples, single, _ = self._samples(x)
         if single:
             raise ValueError(f"memorize needs a batch of shape (n, {self._shape_text()}); got {self.input_shape}")
-        self._write(self._turns.whole, self._memorize, samples)
+        self._write(self._change, self._memorize, samples)
 
     def _memorize(self, samples: Array) -> None:
         if len(self) < int(self._root.grown[0]):
@@ -706,14 +743,17 @@ class SQHN:
         rho = tolerance(score, mean, kind, error)
         before = self._calibration.before if self._calibration else self._options.rho
         made = Calibration(kind, float(error), len(samples), self.step, before)
-        self._set_options(replace(self._options, rho=rho), made)
+        self._change(self._set_options, replace(self._options, rho=rho), made)
         return rho
 
     def _calibrate_shown(self, samples: Array, seen: Array, kind: Literal["new", "old"], error: float) -> float:
         score = self._device.give(self._evidence(samples, seen), None)
         threshold = tolerance(score, np.ones(len(score)), kind, error)
-        self._shown = Calibration(kind, float(error), len(samples), self.step, threshold=threshold)
+        self._change(self._set_shown, Calibration(kind, float(error), len(samples), self.step, threshold=threshold))
         return threshold
+
+    def _set_shown(self, calibration: Calibration) -> None:
+        self._shown = calibration
 
     @property
     def calibration(self) -> Calibration | None:
@@ -815,19 +855,52 @@ class SQHN:
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the memory to a file, atomically: on any failure an old file of that name is as it was."""
-        io.save(path, *self._parts_of_state())
+        """Write the memory to a file, atomically: on any failure an old file of that name is as it was.
+
+        On shards it names other files, one for each of them, in the folder `path`.pieces; while these are written,
+        nothing is learned.
+        """
+        if self._device.split:
+            self._read(self._save, path, {})
+        else:
+            io.save(path, *self._parts_of_state())
+
+    def _save(self, path: str | os.PathLike[str], more: io.Header) -> None:
+        """Write the memory, as long as it does not change; more: what else to say in the header."""
+        if self._device.split:
+            io.save_in_pieces(path, self, more)
+        else:
+            header, tensors = io.parts(self)
+            io.save(path, header | more, tensors)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: str = "cpu", shards: int | None = None) -> Self:
         """Read a memory, whatever device it was saved from; it continues exactly where the saved one stopped.
 
+        path: a file; or a folder that a memory is kept in (see `folder`): it is kept there again.
+
         Of a subclass its own `__init__` is not called.
         """
         device_of(device, shards)  # one that cannot be used is no fault of the file
         memory = cls.__new__(cls)
-        io.load(path, lambda header, tensors: memory._become(header, tensors, device, shards))
+        if not (Path(path) / MEMORY).exists():
+            io.load(path, lambda header, tensors: memory._become(header, tensors, device, shards))
+            return memory
+        journal = Journal(Path(path))
+
+        def build(header: io.Header, tensors: io.Tensors) -> None:
+            memory._become(header, tensors, device, shards)
+            with memory._device.stream():
+                journal.follow(memory, header)
+
+        io.load(journal.path, build)
+        memory._journal = journal
         return memory
+
+    @property
+    def folder(self) -> Path | None:
+        """Where it is kept, change by change; None if it is not."""
+        return None if self._journal is None else self._journal.folder
 
     def _parts_of_state(self) -> tuple[io.Header, io.Tensors]:
         """Copies of all that a memory is, in one state."""

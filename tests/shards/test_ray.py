@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -127,3 +129,28 @@ def test_words() -> None:
     memory.learn(stream(5))
     with pytest.raises(ValueError, match="only trees"):
         memory.recall(stream(1), inference="evidence")
+
+
+@pytest.mark.parametrize("levels", [[Level(capacity=60)], TREE], ids=["one level", "tree"])
+def test_a_program_that_is_killed(levels: list[Level], tmp_path: Path) -> None:
+    """Another goes on where it was, with other shards: nothing that it was told of is lost."""
+    program = f"""
+import sys
+from sqhn import SQHN, Level, journal
+from tests.shards.test_ray import SHAPE, stream
+journal.ENOUGH = 100_000
+memory = SQHN(SHAPE, {levels}, device="ray", shards=2, folder=sys.argv[1])
+for part in stream(900).reshape(30, 30, *SHAPE):
+    print(memory.learn(part).step[-1], flush=True)
+"""
+    address = {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, "PYTHONPATH": str(Path(__file__).parents[2])}
+    words, more = [sys.executable, "-c", program, str(tmp_path)], os.environ | address
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=more) as process:
+        assert process.stdout is not None
+        told = [int(process.stdout.readline()) for _ in range(12)]
+        process.kill()
+        told += [int(line) for line in process.stdout.read().splitlines()]
+    memory, one = SQHN.load(tmp_path, "ray", shards=3), SQHN(SHAPE, levels)
+    assert memory.step >= told[-1] >= 360
+    one.learn(stream(900)[: memory.step])
+    assert fingerprint(memory) == fingerprint(one)

@@ -10,7 +10,7 @@ then samples; an activity is float64, a tie is decided for the lowest number (`T
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -31,6 +31,7 @@ __all__ = [
     "PatternBank",
     "Sent",
     "Shown",
+    "SplitBank",
     "State",
     "Support",
 ]
@@ -224,6 +225,13 @@ class PatternBank(Bank, Protocol):
         """The prototypes of neurons k (nodes, batch): (nodes, batch, size)."""
 
 
+class SplitBank(PatternBank, Protocol):
+    """Level 1 of a memory that is in several places."""
+
+    def pieces(self) -> Iterator[State]:
+        """What must be saved besides the neurons' own, place by place: which neurons (`number`), and a row of each."""
+
+
 class CodeBank(Bank, Protocol):
     """A level above: neurons count their children's values, and an activity compares those with what is sent up."""
 
@@ -274,6 +282,7 @@ class Device(Protocol):
     """Where a memory lives: its arrays, its banks, and choices among the values of neurons, whoever computed them."""
 
     name: str
+    split: bool  # whether level 1 is in several places: a `SplitBank`
     tensors: bool  # whether samples that come as torch tensors stay so
     at_once: bool  # whether a bank learns a chunk in one call, that nothing interrupts
     chunk: int  # how many samples to learn at once, if there is memory for it

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.interface import State
 from sqhn.level import Level
 
-__all__ = ["KINDS", "check_counts", "check_growth", "check_prototypes", "heard_of"]
+__all__ = ["KINDS", "check_counts", "check_growth", "check_prototypes", "heard_of", "joined", "known_of"]
 
 KINDS = {"c": np.int64, "mu": np.float64, "written": np.int64}
 """What is kept of every neuron."""
@@ -37,6 +39,17 @@ def check_prototypes(state: State, size: int, centre: float) -> None:
         raise ValueError("prototypes that are not finite")
     if (prototypes[known == 0] != np.float32(centre)).any():
         raise ValueError(f"values that were never seen, and are not {centre}")
+
+
+def joined(pieces: Iterable[State], total: int, size: int, holes: bool) -> State:
+    """What is saved of the prototypes of so many neurons, from pieces that name the numbers of theirs."""
+    found: State = {"prototypes": np.empty((total, size), np.float32)}
+    if holes:
+        found["known"] = np.empty((total, size), np.int32)
+    for piece in pieces:
+        for name, array in found.items():
+            array[piece["number"]] = piece[name]
+    return found
 
 
 def known_of(state: State, entries: int) -> NDArray[np.int32]:

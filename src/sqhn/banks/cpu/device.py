@@ -27,6 +27,7 @@ class Cpu:
     """Arrays in main memory."""
 
     name = "cpu"
+    split = False
     tensors = False
     at_once = True
     chunk = 256

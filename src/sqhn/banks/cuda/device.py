@@ -81,6 +81,7 @@ class Cuda:
     calls from another stream: that one waits for it, and it for that one.
     """
 
+    split = False
     tensors = True
     at_once = False
     chunk = 512

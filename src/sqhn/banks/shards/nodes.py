@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, Never
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks.devices import device_of
 from sqhn.banks.interface import Device, Patches, Sent, Shown, State, Support
-from sqhn.banks.saved import KINDS, check_growth
+from sqhn.banks.saved import KINDS, check_growth, joined, known_of
 from sqhn.banks.shards.shards import BUILD, Shards
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
@@ -39,6 +39,12 @@ class Nodes:
 
     def _give(self, array: Any) -> Any:
         return self.device.give(array, None) if hasattr(array, "shape") else array
+
+    def kept(self) -> tuple[NDArray[Any], ...]:
+        """What is kept of every neuron."""
+        with self.device.stream():
+            state = self.bank.neurons.state()
+        return tuple(state[name] for name in ("grown", *KINDS))
 
     def state(self) -> State:
         with self.device.stream():
@@ -73,7 +79,7 @@ class SplitNeurons:
         return found
 
     def state(self) -> State:
-        return {name: array for name, array in self.bank.all_state().items() if name in ("grown", *KINDS)}
+        return self.bank.kept()
 
     def restore(self, state: State, step: int) -> None:
         check_growth(state, self.bank.nodes, self.bank.level)
@@ -189,29 +195,36 @@ class SplitNodes:
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
-    def all_state(self) -> State:
-        """What is saved of all places, one after another."""
-        found = list(self.shards.ask(dict.fromkeys(range(len(self.parts)), (NAME, "state"))).values())
-        if any("known" in one for one in found):
-            for one in found:
-                whole = np.repeat(one["c"][:, None], self.tiling.size, 1).astype(np.int32)
-                one["known"] = one.get("known", whole)
-        return {name: np.concatenate([one[name] for one in found]) for name in found[0] if name != "step"}
+    def kept(self) -> State:
+        """What is kept of the neurons of all places, one after another."""
+        found = self.shards.ask(dict.fromkeys(range(len(self.parts)), (NAME, "kept"))).values()
+        return {name: np.concatenate(arrays) for name, *arrays in zip(("grown", *KINDS), *found)}
+
+    def pieces(self) -> Iterator[State]:
+        first = 0
+        for s in range(len(self.parts)):
+            found: State = self.shards.ask({s: (NAME, "state")})[s]
+            last = first + len(found["c"])
+            piece = {"number": np.arange(first, last), "prototypes": found["prototypes"]}
+            if self.holes:
+                piece["known"] = known_of(found, self.tiling.size).astype(np.int32)
+            yield piece
+            first = last
 
     def state(self) -> State:
-        return {name: array for name, array in self.all_state().items() if name in ("prototypes", "known")}
+        return joined(self.pieces(), int(self.grown.sum()), self.tiling.size, self.holes)
 
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
         assert self.neurons.waiting is not None
         (kept, step), self.neurons.waiting = self.neurons.waiting, None
-        state = {**state, **kept}
-        first = np.concatenate([[0], np.cumsum(state["grown"])])
-        calls = {}
+        if len(state["prototypes"]) != len(kept["c"]):
+            raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {len(kept['c'])} neurons")
+        first = np.concatenate([[0], np.cumsum(kept["grown"])])
         for s, part in enumerate(self.parts):
-            own = slice(first[part.start], first[part.stop])
-            some = {name: array[part if name == "grown" else own] for name, array in state.items()}
-            calls[s] = (NAME, "restore", {**some, "step": np.array(step)})
-        self.shards.tell(calls)
+            own = slice(int(first[part.start]), int(first[part.stop]))
+            some = {name: array[own] for name, array in (state | kept).items() if name != "grown"}
+            some |= {"grown": kept["grown"][part], "step": np.array(step)}
+            self.shards.tell({s: (NAME, "restore", some)})
         self._ask("chunk_size", 1)
 
 

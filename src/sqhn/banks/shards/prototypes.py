@@ -10,7 +10,7 @@ Meanwhile these look at the next part, as if the last one had written nothing: w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, wraps
 from typing import Any, NamedTuple, Never, TypeVar
@@ -24,7 +24,7 @@ from sqhn.banks.cpu.neurons import Neurons
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.interface import Device, Patches, Sent, State
 from sqhn.banks.rule import BECAME, KEPT, OVERWRITE, rules
-from sqhn.banks.saved import check_prototypes, known_of
+from sqhn.banks.saved import check_prototypes, joined
 from sqhn.banks.shards.neighbours import NAME, Neighbours
 from sqhn.banks.shards.piece import Indices, Near, Piece, Vectors
 from sqhn.banks.shards.shards import BUILD, Asked, Shards
@@ -36,8 +36,8 @@ __all__ = ["SplitPrototypes"]
 
 Answer = TypeVar("Answer")
 NOBODY = 2**62
-PER_PIECE = 1 << 16
-"""Neurons in a message, where all of them travel."""
+MESSAGE = 1 << 26
+"""Bytes of prototypes in a message, where all of them travel."""
 PART = 256
 """Samples that pieces look at together."""
 AHEAD = 4
@@ -334,24 +334,28 @@ class SplitPrototypes:
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
+    def pieces(self) -> Iterator[State]:
+        for s in range(len(self.shards)):
+            found: State = self.shards.ask({s: (NAME, "state")})[s]
+            c = found.pop("c")
+            if self.holes and "known" not in found:
+                found["known"] = np.repeat(c[:, None], self.tiling.size, 1).astype(np.int32)
+            yield found
+
     def state(self) -> State:
-        grown = int(self.grown[0])
-        found = [self._fetch(np.arange(i, min(i + PER_PIECE, grown))) for i in range(0, grown, PER_PIECE)]
-        m = np.concatenate([part.m for part in found]) if found else np.zeros((0, self.tiling.size), np.float32)
-        if not self.holes:
-            return {"prototypes": m}
-        known = [np.repeat(p.c[:, None], m.shape[1], 1).astype(np.int32) if p.known is None else p.known for p in found]
-        return {"prototypes": m, "known": np.concatenate(known) if known else np.zeros(m.shape, np.int32)}
+        return joined(self.pieces(), int(self.grown[0]), self.tiling.size, self.holes)
 
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
-        check_prototypes(state, self.tiling.size, self.options.centre)
         self.holes, total = "known" in state, int(self.grown[0])
-        known = known_of(state, self.tiling.size) if self.holes else None
-        for i in range(0, total, PER_PIECE):
-            j = np.arange(i, min(i + PER_PIECE, total))
-            often = None if known is None else known[j]
-            self._put(j, Vectors(np.maximum(self.neurons.c[0, j], 1), state["prototypes"][j], often))
-        gone = np.flatnonzero(self.neurons.c[0, :total] == 0)
+        if len(state["prototypes"]) != total:
+            raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {total} neurons")
+        c = self.neurons.c[0]
+        for now in parts(total, max(1, MESSAGE // (4 * self.tiling.size))):
+            some: State = {name: array[now] for name, array in state.items() if name in ("prototypes", "known")}
+            check_prototypes({**some, "c": c[now]}, self.tiling.size, self.options.centre)
+            vectors = Vectors(np.maximum(c[now], 1), some["prototypes"], some.get("known"))
+            self._put(np.arange(now.start, now.stop), vectors)
+        gone = np.flatnonzero(c[:total] == 0)
         own = {s: gone[self.owner[gone] == s] for s in range(len(self.shards))}
         self.shards.tell({s: (NAME, "forget", mine) for s, mine in own.items() if len(mine)})
 
