@@ -125,10 +125,6 @@ def test_words() -> None:
         SQHN(SHAPE, capacity=9, device="ray:cuda", shards=2)
     with pytest.raises(ValueError, match="shards"):
         SQHN(SHAPE, capacity=9, device="ray", shards=0)
-    memory = SQHN(SHAPE, capacity=9, device="ray", shards=1)
-    memory.learn(stream(5))
-    with pytest.raises(ValueError, match="only trees"):
-        memory.recall(stream(1), inference="evidence")
 
 
 @pytest.mark.parametrize("levels", [[Level(capacity=60)], TREE], ids=["one level", "tree"])

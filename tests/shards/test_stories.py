@@ -12,6 +12,7 @@ import pytest
 
 from sqhn import SQHN
 from sqhn.reference import ReferenceSQHN
+from tests.by_evidence import ODD, assert_as_the_reference, assert_possible, odd
 from tests.conformance.test_stories import SHAPES, SIMILARITIES, same_in_all, story, tell
 from tests.helpers import fingerprint
 
@@ -66,6 +67,37 @@ def test_what_is_sent_does_not_grow_with_the_memory(local: Local) -> None:
     assert max(sent[:3]) < 1.05 * min(sent[:3]) < 2.5  # the sample goes there, and the neuron that it became
     assert sent[3] < 4 > sent[4]  # its neuron comes and goes too
     assert bank.rounds <= 1200 / 5 + 1
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 7])
+@pytest.mark.parametrize("kind", ["plain", "forgotten", "holes", "fewer neurons than shards"])
+def test_evidence(kind: str, shards: int, local: Local) -> None:
+    """What all neurons together weigh counts at every look, wherever they are."""
+    local(shards)
+    rng = np.random.default_rng(0)
+    x = rng.random((40, 8, 8)).astype(np.float32)
+    memory = SQHN((8, 8), capacity=30, device="ray")
+    memory.learn(x[:3] if kind.startswith("fewer") else x)
+    if kind == "forgotten":
+        memory.forget(np.arange(0, 30, 3))
+    if kind == "holes":
+        memory.learn(x[:9], observed=rng.random(x[:9].shape) < 0.7)
+    asked = np.where(rng.random(x[:6].shape) < 0.3, rng.random(x[:6].shape), x[:6]).astype(np.float32)
+    assert_as_the_reference(memory, asked)
+    assert_as_the_reference(memory, asked, rng.random(asked.shape) < 0.6)
+    one = memory.to("cpu")
+    found, expected = (m.recall(asked, inference="evidence") for m in (memory, one))
+    np.testing.assert_array_equal(found.index, expected.index)
+    np.testing.assert_allclose(found.score, expected.score, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_evidence_of_what_is_odd(kind: str, local: Local) -> None:
+    local(3)
+    memory, x = SQHN((8, 8), capacity=30, device="ray"), odd(1, kind)
+    memory.learn(odd(0, kind))
+    memory.learn(x[:3])
+    assert_possible(memory, x)
 
 
 def test_threads_that_ask_while_shards_are_lost(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqhn.banks.cpu.counts import Counts
     from sqhn.banks.cpu.prototypes import Prototypes
 
-__all__ = ["Beside", "above", "of_patches", "of_pyramid"]
+__all__ = ["Beside", "Elsewhere", "above", "of_patches", "of_pyramid"]
 
 Floats = NDArray[np.float64]
 EVERY = np.ones((1, 1, 1), bool)
@@ -77,19 +77,36 @@ def _beside(bank: Prototypes, scales: Sequence[Tiling]) -> Beside:
     return Beside(scales, values, sums, squares, lengths, np.ascontiguousarray(order[-1][0]))
 
 
-def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> Floats:
-    """The evidence for the neurons of one level, over blocks of all scales: (1, batch, most grown)."""
+class Elsewhere(NamedTuple):
+    """Neurons that are not in a bank: how many they are together with its own, and what they weigh.
+
+    others (batch, blocks, 2): at each look at a block, the logarithm of what their likelihoods add up to.
+    """
+
+    many: int
+    others: Floats
+
+
+def of_pyramid(
+    bank: Prototypes, patches: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere | None = None
+) -> tuple[Floats, Floats]:
+    """The evidence for the neurons of one level, over blocks of all scales: (1, batch, most grown).
+
+    And, if there are others elsewhere, what these weigh, as `Elsewhere` has it.
+    """
     finest = scales[0]
     stored, masked = beside(bank, scales), patches.seen is not None
     x = _less(bank, finest.split(patches.x[0].reshape(-1, *finest.shape)))
     seen = finest.split(patches.seen[0].reshape(-1, *finest.shape)) if masked else EVERY
     living = bank.neurons.c[0] > 0
-    out = np.empty((patches.x.shape[1], len(living)))
+    here, out = int(living.sum()), np.empty((patches.x.shape[1], len(living)))
+    many, others = elsewhere or Elsewhere(here, np.empty((0, 0, 2)))
+    own = np.full_like(others, -np.inf)
     split_range(
         kernels.pyramid, len(out), 16.0 * out.size * len(stored.order), x, seen, masked, stored.values,
-        bank.centre, (stored.m, stored.lengths), stored.order, WHOLE, living, int(living.sum()), out,
+        bank.centre, (stored.m, stored.lengths), stored.order, WHOLE, living, (here, many), others, own, out,
     )  # fmt: skip
-    return np.ascontiguousarray(out[None, :, : bank.neurons.most])
+    return np.ascontiguousarray(out[None, :, : bank.neurons.most]), own
 
 
 def of_patches(bank: Prototypes, patches: Patches) -> Shown:

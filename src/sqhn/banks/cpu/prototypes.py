@@ -186,7 +186,7 @@ class Prototypes:
         return of_patches(self, evidence)
 
     def shown_at(self, evidence: Patches, scales: Sequence[Tiling]) -> NDArray[np.float64]:
-        return of_pyramid(self, evidence, scales)
+        return of_pyramid(self, evidence, scales)[0]
 
     def at(self, evidence: Patches, support: Support) -> NDArray[np.float64]:
         s = np.empty(len(support.value))

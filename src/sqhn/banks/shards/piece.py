@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.device import Cpu
+from sqhn.banks.cpu.evidence import Elsewhere, of_pyramid
 from sqhn.banks.cpu.large import LargeNodes
 from sqhn.banks.cpu.neurons import Best
 from sqhn.banks.cpu.prototypes import Prototypes
@@ -91,6 +93,26 @@ class Piece:
         if not len(self.number):
             return self.number, np.zeros((evidence.x.shape[1], 0))
         return self.number, self.bank.activity(_own(evidence))[0]
+
+    def weights(self, evidence: Patches, scales: Sequence[Tiling], many: int) -> NDArray[np.float64]:
+        """What the neurons here weigh at each look at a block (`Elsewhere`), where there are so many in all."""
+        looks = evidence.x.shape[1], sum(one.nodes for one in scales), 2
+        return self._shown(evidence, scales, Elsewhere(many, np.full(looks, -np.inf)))[1]
+
+    def shown(
+        self, evidence: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere
+    ) -> tuple[Indices, NDArray[np.float64]]:
+        """The numbers of all neurons, and the evidence for them (batch, neurons)."""
+        return self.number, self._shown(evidence, scales, elsewhere)[0]
+
+    def _shown(
+        self, evidence: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        if not (self.bank.neurons.c[0] > 0).any():
+            return np.full((evidence.x.shape[1], len(self.number)), -np.inf), np.full_like(elsewhere.others, -np.inf)
+        own = Elsewhere(elsewhere.many, Cpu.own(elsewhere.others))
+        A, weights = of_pyramid(self.bank, _own(evidence), scales, own)
+        return A[0, :, : len(self.number)], weights
 
     def fetch(self, j: Indices) -> Vectors:
         at = self._places(j)

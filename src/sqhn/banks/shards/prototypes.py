@@ -10,7 +10,7 @@ Meanwhile these look at the next part, as if the last one had written nothing: w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, wraps
 from typing import Any, NamedTuple, Never, TypeVar
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from sqhn.banks.cpu.device import Cpu
+from sqhn.banks.cpu.evidence import Elsewhere
 from sqhn.banks.cpu.neurons import Neurons
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.interface import Device, Patches, Sent, State
@@ -296,11 +297,7 @@ class SplitPrototypes:
                 return k.astype(np.int32)[None], v[None]
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
-        found = np.full((1, evidence.x.shape[1], self.neurons.most), -np.inf)
-        evidence = self.shards.share(evidence)
-        for number, part in self.shards.ask_all(NAME, "activity", evidence):
-            found[0, :, number] = part.T
-        return found
+        return self._everywhere(evidence, self.shards.ask_all(NAME, "activity", self.shards.share(evidence)))
 
     def similarity(self, evidence: Patches, k: NDArray[np.int32]) -> NDArray[np.float64]:
         chosen, at = np.unique(k.astype(np.int64), return_inverse=True)
@@ -328,9 +325,24 @@ class SplitPrototypes:
         """Nobody is above to be shown anything."""
         raise TypeError("a memory node has no parent")
 
-    def shown_at(self, evidence: Patches, scales: Sequence[Tiling]) -> Never:  # noqa: ARG002
-        """Refuse: what a block shows is a matter of all neurons at once."""
-        raise ValueError('inference="evidence" of one level weighs all neurons at once: on shards only trees have it')
+    def shown_at(self, evidence: Patches, scales: Sequence[Tiling]) -> NDArray[np.float64]:
+        """In two rounds: what a block shows is weighed against what it shows of all others."""
+        many, shared = int(self.grown[0]) - int(self.neurons.free[0]), self.shards.share(evidence)
+        weights = np.stack(self.shards.ask_all(NAME, "weights", shared, scales, many))
+        asked = {}
+        for s in range(len(self.shards)):
+            others = np.logaddexp.reduce(np.delete(weights, s, 0), axis=0, initial=-np.inf)
+            asked[s] = (NAME, "shown", shared, scales, Elsewhere(many, others))
+        return self._everywhere(evidence, self.shards.ask(asked).values())
+
+    def _everywhere(
+        self, evidence: Patches, found: Iterable[tuple[Indices, NDArray[np.float64]]]
+    ) -> NDArray[np.float64]:
+        """What is told of all neurons, in their order: (1, batch, neurons)."""
+        every = np.full((1, evidence.x.shape[1], self.neurons.most), -np.inf)
+        for number, part in found:
+            every[0, :, number] = part.T
+        return every
 
     # -- persistence ---------------------------------------------------------------------------------------------
 

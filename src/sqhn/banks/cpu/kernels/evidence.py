@@ -203,12 +203,13 @@ def explained(products, long, length, G, u):
 
 
 @loop
-def weigh(u, living, G, many, d, flat, z):
+def weigh(u, living, G, many, d, flat, look, others, own, z):
     """Likelihoods into z, as shares of the largest where d is large; returns what makes N p_j / 10 of them.
 
-    u is spent.
+    many: how many neurons live here, and everywhere. others, own: at both looks, the logarithm of what the likelihoods
+    of those elsewhere add up to, and that of those here, if anybody wants it. u is spent.
     """
-    if many < G:
+    if many[0] < G:
         for j in range(G):
             if not living[j]:
                 u[j] = 0
@@ -234,11 +235,16 @@ def weigh(u, living, G, many, d, flat, z):
         else:
             square(u, G)
         half //= 2
-    return many / ODDS / (total(z, G) + many * (np.exp(flat - top) + np.exp(-top)))
+    every = total(z, G)
+    if len(own):
+        own[look] = top + np.log(every)
+    if len(others):
+        every += np.exp(others[look] - top)
+    return many[1] / ODDS / (every + many[1] * (np.exp(flat - top) + np.exp(-top)))
 
 
 @numbers
-def both_looks(d, n, x, xx, m, xm, long, living, G, many, u, z, odds):
+def both_looks(d, n, x, xx, m, xm, long, living, G, many, others, own, u, z, odds):
     """`meet`, in the precision of u and z."""
     means = np.empty(n.shape[0])
     channels, mean, price, pixels = 0, 0.0, 0.0, 0.0
@@ -251,7 +257,8 @@ def both_looks(d, n, x, xx, m, xm, long, living, G, many, u, z, odds):
     left = max(xx - mean, 0.0)
     share = left / xx if xx > 0 else 1.0
     explained(xm, long[0], np.sqrt(xx), G, u)
-    gain(odds, weigh(u, living, G, many, d, -0.5 * d * np.log(share + FLOOR) - price, z), z, G)
+    flat = -0.5 * d * np.log(share + FLOOR) - price
+    gain(odds, weigh(u, living, G, many, d, flat, 0, others, own, z), z, G)
     if d == channels:
         return
     if left > STRUCTURE * xx:
@@ -262,21 +269,21 @@ def both_looks(d, n, x, xx, m, xm, long, living, G, many, u, z, odds):
     else:
         for j in range(G):
             u[j] = 1.0 / (1.0 + FLOOR)
-    gain(odds, weigh(u, living, G, many, d - channels, -np.inf, z), z, G)
+    gain(odds, weigh(u, living, G, many, d - channels, -np.inf, 1, others, own, z), z, G)
 
 
 @inlined
-def meet(n, x, xx, m, xm, long, living, G, many, rough, fine, odds):
+def meet(n, x, xx, m, xm, long, living, G, many, others, own, rough, fine, odds):
     """Multiply odds by what both looks at a block are worth: the evidence is the logarithm. xm is spent.
 
-    long: `lengths`. G: how many neurons there are, many: that live. rough, fine (2, neurons): scratch, float32 and
-    float64.
+    long: `lengths`. G: how many neurons there are. many, others, own: `weigh`, for both looks. rough, fine (2,
+    neurons): scratch, float32 and float64.
     """
     d = n.sum()
     if d > SMALL:
-        both_looks(d, n, x, xx, m, xm, long, living, G, many, fine[0], fine[1], odds)
+        both_looks(d, n, x, xx, m, xm, long, living, G, many, others, own, fine[0], fine[1], odds)
     elif d > 0:
-        both_looks(d, n, x, xx, m, xm, long, living, G, many, rough[0], rough[1], odds)
+        both_looks(d, n, x, xx, m, xm, long, living, G, many, others, own, rough[0], rough[1], odds)
 
 
 @compiled
@@ -326,25 +333,27 @@ def beside(lo, hi, m, index, centre, values, sums, squares):
 
 
 @compiled
-def pyramid(lo, hi, x, seen, masked, values, centre, whole, order, weight, living, many, out):
+def pyramid(lo, hi, x, seen, masked, values, centre, whole, order, weight, living, many, others, own, out):
     """The evidence of one level: out (batch, neurons), over a pyramid of blocks; range(lo, hi) runs over samples.
 
     x, seen (finest blocks, batch, size), x less the centre; values (finest blocks, size, neurons): what is stored.
     whole: m (blocks, channels, neurons) and lengths (blocks, 2, neurons) of all blocks, for where nothing is masked.
     order (blocks, 2): which block, and of which scale; each comes after those that it is made of, the whole sample
-    last. weight: of that.
+    last. weight: of that. many: how many neurons live here, and everywhere; others (batch, blocks, 2), in that order:
+    the logarithm of the likelihoods of those elsewhere, and own: of those here. Both are empty if there are no others.
     """
     channels, neurons, tile = whole[0].shape[1], values.shape[2], min(TILE, hi - lo)
     shape = (tile, order[-1, 1] + 2)  # what the whole is carried to is never read
     n, sx, sxx = np.zeros((*shape, channels), np.int64), np.zeros((*shape, channels)), np.zeros(shape)
     xm = np.zeros((*shape, neurons))
-    own = shape if masked else (0, 0)
-    m, mm = np.zeros((*own, channels, neurons)), np.zeros((*own, neurons))
+    some = shape if masked else (0, 0)
+    m, mm = np.zeros((*some, channels, neurons)), np.zeros((*some, neurons))
     which, odds = np.empty(x.shape[2], np.int64), np.ones((tile, neurons))
     rough, fine, long = np.empty((2, neurons), np.float32), np.empty((2, neurons)), np.empty((2, neurons))
     bits, scratch = odds.view(np.uint64), np.empty(neurons)
     exponent = scratch.view(np.uint64)
-    often = max(1, int(LARGE / (2 * np.log1p(many / ODDS))))
+    often = max(1, int(LARGE / (2 * np.log1p(many[1] / ODDS))))
+    nobody = np.empty(0)
     out[lo:hi] = 0.0
     for first in range(lo, hi, tile):
         for step in range(order.shape[0]):
@@ -361,6 +370,8 @@ def pyramid(lo, hi, x, seen, masked, values, centre, whole, order, weight, livin
                     multiply(x[b, t], which, count, sx[s, 0], values[b], centre, neurons, xm[s, 0])
                     if masked:
                         add_stored(which, count, values[b], centre, neurons, m[s, 0], mm[s, 0])
+                elsewhere = others[first + s, step] if len(others) else nobody
+                told = own[first + s, step] if len(own) else nobody
                 n[s, scale + 1] += n[s, scale]
                 sx[s, scale + 1] += sx[s, scale]
                 sxx[s, scale + 1] += sxx[s, scale]
@@ -370,11 +381,11 @@ def pyramid(lo, hi, x, seen, masked, values, centre, whole, order, weight, livin
                     add_rows(mm[s], scale)
                     lengths(n[s, scale], m[s, scale], mm[s, scale], neurons, long)
                     meet(n[s, scale], sx[s, scale], sxx[s, scale], m[s, scale], xm[s, scale], long, living,
-                         neurons, many, rough, fine, odds[s])  # fmt: skip
+                         neurons, many, elsewhere, told, rough, fine, odds[s])  # fmt: skip
                     m[s, scale], mm[s, scale] = 0.0, 0.0
                 else:
                     meet(n[s, scale], sx[s, scale], sxx[s, scale], whole[0][b], xm[s, scale], whole[1][b], living,
-                         neurons, many, rough, fine, odds[s])  # fmt: skip
+                         neurons, many, elsewhere, told, rough, fine, odds[s])  # fmt: skip
                 n[s, scale], sx[s, scale], sxx[s, scale] = 0, 0.0, 0.0
                 if scale:  # at the finest they are written, not added to
                     xm[s, scale] = 0.0
@@ -438,7 +449,7 @@ def patches(lo, hi, x, seen, masked, values, centre, question, stored, long, kep
     room, which = values.shape[2], np.empty(x.shape[2], np.int64)
     rough, fine, odds, xm = np.empty((2, room), np.float32), np.empty((2, room)), np.ones(room), np.empty(room)
     own, bits, scratch = np.empty((2, room)), odds.view(np.uint64), np.empty(room)
-    exponent = scratch.view(np.uint64)
+    exponent, nobody = scratch.view(np.uint64), np.empty(0)
     for node in range(lo, hi):
         G = kept.grown[node]
         living = kept.c[node, :G] > 0
@@ -459,8 +470,8 @@ def patches(lo, hi, x, seen, masked, values, centre, question, stored, long, kep
             xm[G:] = 0.0
             multiply(x[node, t], which, count, sums, values[node], centre, G, xm)
             stored.xm[node, t] = xm
-            meet(n, sums, question.xx[node, t], stored.m[node, s], xm, own if masked else long[node], living, G, many,
-                 rough, fine, odds)  # fmt: skip
+            meet(n, sums, question.xx[node, t], stored.m[node, s], xm, own if masked else long[node], living, G,
+                 (many, many), nobody, nobody, rough, fine, odds)  # fmt: skip
             tell(odds, bits, 1.0, G, scratch, exponent, A[node, t])
 
 
@@ -501,7 +512,7 @@ def above(lo, hi, children, below, question, under, masked, lists, kept, holes, 
     rough, fine, odds, xm = np.empty((2, room), np.float32), np.empty((2, room)), np.ones(room), np.empty(room)
     long, (table, main) = np.empty((2, room)), np.empty((2, family, room), np.int64)
     bits, scratch = odds.view(np.uint64), np.empty(room)
-    exponent = scratch.view(np.uint64)
+    exponent, nobody = scratch.view(np.uint64), np.empty(0)
     for node in range(lo, hi):
         G = kept.grown[node]
         living = kept.c[node, :G] > 0
@@ -525,8 +536,8 @@ def above(lo, hi, children, below, question, under, masked, lists, kept, holes, 
                 stored.xm[node, t] = xm
                 if anew:
                     lengths(n, stored.m[node, s], stored.mm[node, s], G, long)
-                meet(n, question.x[node, t], question.xx[node, t], stored.m[node, s], xm, long, living, G, many,
-                     rough, fine, odds)  # fmt: skip
+                meet(n, question.x[node, t], question.xx[node, t], stored.m[node, s], xm, long, living, G,
+                     (many, many), nobody, nobody, rough, fine, odds)  # fmt: skip
                 tell(odds, bits, weight, G, scratch, exponent, A[node, t])
             for q in range(family):
                 row = below[children[node, q], t]
