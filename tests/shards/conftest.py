@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
 from collections.abc import Callable
@@ -46,12 +47,15 @@ class Here:
             found = getattr(shard, method)(*args)
         except LostError as error:
             return error
-        return LostError("after") if after else found
+        return LostError("after") if after else copy.deepcopy(found)  # it is elsewhere, as it were
 
     def result(self, call: Any) -> Any:
         if isinstance(call, LostError):
             raise call
         return call
+
+    def arrived(self, call: Any) -> bool:
+        return bool(self.random.random() < 0.5)
 
     def again(self, shard: Shard) -> Shard:
         return shard if self.random.random() < 0.3 else Shard()

@@ -38,8 +38,11 @@ def test_nobody_else_is_above_what_is_left(count: int, similarity: str, contrast
         near, (order, activity) = piece.near(evidence, count), piece.activity(evidence)
         assert (order == numbers).all()
         for t in range(SAMPLES):
-            named = np.searchsorted(numbers, near.k[t])
-            np.testing.assert_allclose(near.v[t], activity[t, named], rtol=0, atol=1e-15)
+            there = near.k[t] >= 0
+            named = np.searchsorted(numbers, near.k[t, there])
+            assert len(set(named)) == len(named)
+            np.testing.assert_allclose(near.v[t, there], activity[t, named], rtol=0, atol=1e-15)
+            assert (near.v[t, ~there] == -np.inf).all()
             assert np.delete(activity[t], named).max() <= near.left[t]
             if count:  # the winner, and the winner of the rest
                 assert named[0] == (activity[t] >= activity[t].max() - TIE).argmax()

@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["LargeNodes"]
 
-SCRATCH = 1 << 23  # float32 products held at once
+SCRATCH, SHARE = 1 << 23, 8  # float32 products held at once; or a share of what is stored, if that is more
 NEURON_BLOCK = 1024
 NO_GRAM = np.empty((0, 0), np.float32)
+Second = tuple[NDArray[np.int32], NDArray[np.float64]]
+"""For each sample another neuron and its similarity."""
+NO_SECOND: Second = np.empty(0, np.int32), np.empty(0)
 WHOLE, NO_PRODUCTS = np.ones((1, 1, 1), bool), np.empty((0, 0, 0), np.float32)
 
 
@@ -41,7 +44,12 @@ class LargeNodes:
     @staticmethod
     def chunk_size(bank: Prototypes, limit: int) -> int:
         width = bank.nodes * min(bank.level.capacity, bank.neurons.most + limit)
-        return max(1, min(limit, SCRATCH // max(1, width)))
+        return max(1, min(limit, max(SCRATCH, bank.m.size // SHARE) // max(1, width)))
+
+    @staticmethod
+    def at_once(bank: Prototypes) -> int:
+        """So many samples meet the neurons of a node at once, when they ask."""
+        return int(max(1, max(SCRATCH, bank.m.size // SHARE) // max(1, bank.neurons.most)))
 
     def reserve(self, room: int) -> None:
         self.coarse.reserve(room)
@@ -114,7 +122,7 @@ class LargeNodes:
     def best(self, bank: Prototypes, evidence: Patches, found: Best) -> None:
         x, seen = evidence
         for n in range(bank.nodes):
-            for part in parts(x.shape[1], max(1, SCRATCH // bank.neurons.most)):
+            for part in parts(x.shape[1], self.at_once(bank)):
                 here = found.part(n, part)
                 if not bank.grown[n]:
                     here.k[:], here.v[:], here.left[:] = 0, 0.0, 0.0
@@ -123,49 +131,47 @@ class LargeNodes:
                 else:
                     self.best_of_observed(bank, n, x[n, part], seen[n, part], here)
 
-    def best_of_whole(self, bank: Prototypes, n: int, x: NDArray[np.float32], found: Best) -> None:
-        """The winners at one node, for whole samples."""
-        evaluated = self.look(bank, n, x, bool(self.coarse.blind), found)
+    def best_of_whole(
+        self, bank: Prototypes, n: int, x: NDArray[np.float32], found: Best, second: Second = NO_SECOND
+    ) -> None:
+        """The winners at one node, for whole samples; and others that are good, if there is room for a `second`."""
+        evaluated = self.look(bank, n, x, bool(self.coarse.blind), found, second)
         if len(x) > TRIAL and evaluated.min() == UNSEEN:  # the coarse view does not pay for these samples
             rest = np.flatnonzero(evaluated == UNSEEN)
-            others = Best.room((len(rest),))
-            self.look(bank, n, x[rest], True, others)
+            others, more = Best.room((len(rest),)), (second[0][rest], second[1][rest]) if len(second[0]) else second
+            self.look(bank, n, x[rest], True, others, more)
             found.k[rest], found.v[rest], found.left[rest] = others
+            if more is not second:
+                second[0][rest], second[1][rest] = more
 
-    def look(self, bank: Prototypes, n: int, x: NDArray[np.float32], whole: bool, found: Best) -> NDArray[np.int64]:
+    def look(
+        self, bank: Prototypes, n: int, x: NDArray[np.float32], whole: bool, found: Best, second: Second
+    ) -> NDArray[np.int64]:
         """The same, by whole products or through the view; returns how many neurons were evaluated for each sample."""
-        batch, G = len(x), int(bank.grown[n])
-        P, evaluated = np.empty((batch, G), np.float32), np.empty(batch, np.int64)
-        seen = self.see(bank, x, whole)
-        products = (P, NO_GRAM, seen, self.multiply(bank, n, seen, whole, P), whole)
+        evaluated = np.empty(len(x), np.int64)
         most = math.inf if whole else self.coarse.too_many(bank.neurons.most)
-        split_range(
-            kernels.best, batch, float(batch) * G + x.size, x, products, self.coarse.of_node(n), bank.of_node(n), G,
-            bank.measure, most, *found, evaluated,
-        )  # fmt: skip
+        self._ask(kernels.best, bank, n, x, whole, most, *found, second, evaluated)
         return evaluated
 
     def glance(self, bank: Prototypes, x: NDArray[np.float32], found: Best) -> None:
         """Of each whole sample the neuron of the only node that looks best through the view, by cosines."""
-        (batch, _), G, whole = x.shape, int(bank.grown[0]), bool(self.coarse.blind)
-        P, seen = np.empty((batch, G), np.float32), self.see(bank, x, whole)
-        products = (P, NO_GRAM, seen, self.multiply(bank, 0, seen, whole, P), whole)
-        split_range(
-            kernels.glance, batch, float(batch) * G + x.size, x, products, self.coarse.of_node(0), bank.of_node(0), G,
-            bank.measure, *found,
-        )  # fmt: skip
+        self._ask(kernels.glance, bank, 0, x, bool(self.coarse.blind), *found)
 
     def several(self, bank: Prototypes, n: int, x: NDArray[np.float32], found: Best) -> NDArray[np.bool_]:
         """Several of the best at one node, k and v (batch, count), of whole samples; where bounds can tell."""
-        batch, G, whole = len(x), int(bank.grown[n]), bool(self.coarse.blind)
-        P, told = np.empty((batch, G), np.float32), np.empty(batch, bool)
-        seen = self.see(bank, x, whole)
+        told = np.empty(len(x), bool)
+        self._ask(kernels.several, bank, n, x, bool(self.coarse.blind), *found, told)
+        return told
+
+    def _ask(self, kernel: Any, bank: Prototypes, n: int, x: NDArray[np.float32], whole: bool, *more: Any) -> None:
+        """What a kernel finds for whole samples at one node, from their products with its neurons."""
+        batch, G = len(x), int(bank.grown[n])
+        P, seen = np.empty((batch, G), np.float32), self.see(bank, x, whole)
         products = (P, NO_GRAM, seen, self.multiply(bank, n, seen, whole, P), whole)
         split_range(
-            kernels.several, batch, float(batch) * G + x.size, x, products, self.coarse.of_node(n), bank.of_node(n), G,
-            bank.measure, *found, told,
+            kernel, batch, float(batch) * G + x.size, x, products, self.coarse.of_node(n), bank.of_node(n), G,
+            bank.measure, *more,
         )  # fmt: skip
-        return told
 
     @staticmethod
     def best_of_observed(

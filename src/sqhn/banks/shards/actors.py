@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from typing import Any
@@ -71,5 +72,12 @@ class Actors:
             except self.ray.exceptions.ActorDiedError:
                 return self.start()
 
+    def arrived(self, call: Any) -> bool:
+        return bool(self.ray.wait([call], timeout=0)[0])
+
     def share(self, value: Any) -> Any:
-        return self.ray.put(value)
+        full = self.ray.exceptions.ObjectStoreFullError, self.ray.exceptions.OutOfDiskError
+        try:
+            return self.ray.put(value)
+        except full as error:
+            raise OSError(errno.ENOSPC, f"no room for what goes to the shards: {error}") from error

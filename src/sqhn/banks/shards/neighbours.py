@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.interface import Patches
-from sqhn.banks.shards.piece import Indices, Near
+from sqhn.banks.shards.piece import NONE, Indices, Near
 from sqhn.banks.shards.shards import Shards
 from sqhn.level import TIE
 
@@ -16,8 +16,6 @@ __all__ = ["NAME", "Neighbours"]
 
 NAME = "piece"
 """Of what a shard holds."""
-NONE = -1
-MOSTLY = 1 / 4
 
 
 class Neighbours:
@@ -81,11 +79,8 @@ class Neighbours:
         _, at, many = np.unique(own, return_inverse=True, return_counts=True)
         return np.asarray((many[at] > 1) & samples)
 
-    def ask_wider(self, samples: NDArray[np.bool_]) -> Indices:
-        """All that are known for some samples; more, if pieces have mostly not told how far their others are."""
-        vague = samples & (self.left > -np.inf) & (self.left >= self.best - 2 * TIE)
-        if vague.any(axis=0).sum() > MOSTLY * samples.sum():
-            self._ask(vague)
+    def known(self, samples: NDArray[np.bool_]) -> Indices:
+        """All that are known for some samples."""
         return np.setdiff1d(self.k[samples], [NONE])
 
     def open(self, score: NDArray[np.float64], winner: Indices) -> NDArray[np.bool_]:
@@ -98,9 +93,7 @@ class Neighbours:
 
     def ask_further(self, score: NDArray[np.float64], winner: Indices, samples: NDArray[np.bool_]) -> bool:
         """Ask pieces for more where one that they did not name could win; whether there was anything to ask for."""
-        return self._ask(self.open(score, winner) & samples)
-
-    def _ask(self, beyond: NDArray[np.bool_]) -> bool:
+        beyond = self.open(score, winner) & samples
         if not beyond.any():
             return False
         self.count = 2 * self.count + 1

@@ -48,13 +48,16 @@ class Nodes:
 
     def state(self) -> State:
         with self.device.stream():
-            step = np.array(self.bank.neurons.step)
-            return {**self.bank.neurons.state(), **self.bank.state(), "step": step}
+            neurons = self.bank.neurons
+            more = {"step": np.array(neurons.step), "room": np.array(neurons.room)}
+            return {**neurons.state(), **self.bank.state(), **more}
 
     def restore(self, state: State) -> None:
         with self.device.stream():
             self.bank.neurons.restore(state, int(state["step"]))
             self.bank.restore(state, 0)
+            if "room" in state:  # a write that comes next may count on it
+                self.bank.reserve(int(state["room"]) - self.bank.neurons.most)
 
 
 class SplitNeurons:

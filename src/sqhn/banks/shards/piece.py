@@ -14,12 +14,15 @@ from sqhn.banks.cpu.large import LargeNodes
 from sqhn.banks.cpu.neurons import Best
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.interface import Patches, State
+from sqhn.door import parts
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
 
 __all__ = ["Indices", "Near", "Piece", "Vectors"]
 
 Indices = NDArray[np.int64]
+NONE = -1
+"""In the place of a neuron."""
 FEW = 8
 """So many of the best are looked for one after another."""
 
@@ -39,7 +42,10 @@ class Vectors(NamedTuple):
 
 
 class Near(NamedTuple):
-    """The best neurons of a piece and their similarities, (batch, count); left: what no other one is above."""
+    """The best neurons of a piece and their similarities, (batch, count); left: what no other one is above.
+
+    The winner is first; others are NONE, and minus infinity, where none is told.
+    """
 
     k: Indices
     v: NDArray[np.float64]
@@ -60,10 +66,8 @@ class Piece:
         evidence, way = _own(evidence), self.bank.way
         living, batch = int((self.bank.neurons.c[0] > 0).sum()), evidence.x.shape[1]
         hasty = isinstance(way, LargeNodes) and evidence.seen is None and self.bank.measure[1] is None
-        if not count and living > 1 and hasty:
-            found = Best.room((batch,))
-            way.glance(self.bank, evidence.x[0], found)  # type: ignore[union-attr]
-            return Near(self.number[found.k][:, None], found.v[:, None], found.left)
+        if count < 2 and living > 1 and hasty:
+            return self._first(evidence.x[0], count)
         count = min(max(count, 1), living)
         if not count:
             return Near(np.zeros((batch, 0), np.int64), np.zeros((batch, 0)), np.full(batch, -np.inf))
@@ -75,6 +79,19 @@ class Piece:
         if living == count:
             left = np.full(batch, -np.inf)
         return Near(self.number[k], v, left)
+
+    def _first(self, x: NDArray[np.float32], count: int) -> Near:
+        """One that may be best, at a glance, or the best of whole samples, and another if one was evaluated too."""
+        way, found = self.bank.way, Best.room((1, len(x)))
+        assert isinstance(way, LargeNodes)
+        other, value = np.full(len(x), NONE, np.int32), np.full(len(x), -np.inf)
+        for part in parts(len(x), way.at_once(self.bank)):
+            if count:
+                way.best_of_whole(self.bank, 0, x[part], found.part(0, part), (other[part], value[part]))
+            else:
+                way.glance(self.bank, x[part], found.part(0, part))
+        k, v = np.stack([found.k[0], other], 1), np.stack([found.v[0], value], 1)
+        return Near(np.where(k < 0, NONE, self.number[k]), v, found.left[0])
 
     def _several(self, evidence: Patches, count: int, living: int) -> Best:
         (x, seen), way = evidence, self.bank.way
@@ -125,6 +142,13 @@ class Piece:
         """Make room for so many neurons in all; for how many there is then."""
         self.bank.reserve(max(0, many - len(self.number)))
         return self.bank.neurons.room
+
+    def put_copies(self, j: Indices, vectors: Vectors, evidence: Patches, rows: Indices) -> None:
+        """As `put`, of some that are copies of samples: of which one, in rows; or NONE, for those in `vectors`."""
+        own, copies = np.flatnonzero(rows == NONE), np.flatnonzero(rows != NONE)
+        c, m = np.ones(len(j), np.int64), np.empty((len(j), evidence.x.shape[2]), np.float32)
+        c[own], m[own], m[copies] = vectors.c, vectors.m, evidence.x[0, rows[copies]]
+        self.put(j, Vectors(c, m, None))
 
     def put(self, j: Indices, vectors: Vectors) -> None:
         """Write neurons, in the order of their numbers; those that are new here are after all others."""

@@ -27,8 +27,8 @@ from sqhn.banks.interface import Device, Patches, Sent, State
 from sqhn.banks.rule import BECAME, KEPT, OVERWRITE, rules
 from sqhn.banks.saved import check_prototypes, joined
 from sqhn.banks.shards.neighbours import NAME, Neighbours
-from sqhn.banks.shards.piece import Indices, Near, Piece, Vectors
-from sqhn.banks.shards.shards import BUILD, Asked, Shards
+from sqhn.banks.shards.piece import NONE, Indices, Near, Piece, Vectors
+from sqhn.banks.shards.shards import BUILD, Asked, Call, Shards, Shared
 from sqhn.door import parts
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
@@ -118,27 +118,27 @@ class SplitPrototypes:
     @quietly
     def learn(self, evidence: Patches) -> Sent:
         cut, done = _cut(evidence), []
-        asked = self._look(cut[0])
+        here, asked = self._look(cut[0])
         try:
             for i, now in enumerate(cut):
-                near = self.shards.answers(asked)
+                near, shared = self.shards.answers(asked), here
                 if i + 1 < len(cut):
-                    asked = self._look(cut[i + 1])
-                done.append(self._learn_part(now, Neighbours(self.shards, now, near, self.fresh.number)))
+                    here, asked = self._look(cut[i + 1])
+                done.append(self._learn_part(now, shared, Neighbours(self.shards, now, near, self.fresh.number)))
         finally:
             self.fresh = NOBODY_FRESH
         sent = Sent(*(np.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
         return sent._replace(heard=None if evidence.seen is None else evidence.seen.any(axis=2))
 
-    def _look(self, evidence: Patches, count: int = 1) -> Asked:
-        """Let all pieces look for their best."""
+    def _look(self, evidence: Patches, count: int = 1) -> tuple[Shared, Asked]:
+        """Show samples to all pieces, and let them look for their best."""
         shared = self.shards.share(evidence)
-        return self.shards.begin(dict.fromkeys(range(len(self.shards)), (NAME, "near", shared, count)))
+        return shared, self.shards.begin(dict.fromkeys(range(len(self.shards)), (NAME, "near", shared, count)))
 
-    def _learn_part(self, evidence: Patches, everybody: Neighbours) -> Sent:
+    def _learn_part(self, evidence: Patches, shared: Shared, everybody: Neighbours) -> Sent:
         batch = evidence.x.shape[1]
         aloof = self._aloof(everybody)
-        chosen = np.union1d(self._changeable(batch), everybody.ask_wider(everybody.repeated(~aloof)))
+        chosen = np.union1d(self._changeable(batch), everybody.known(everybody.repeated(~aloof)))
         chosen = np.union1d(chosen, everybody.reaching(everybody.top, ~aloof))
         chosen, here = np.union1d(chosen, self.fresh.number), self.fresh
         while True:
@@ -152,12 +152,14 @@ class SplitPrototypes:
             settled = aloof & (score < everybody.top - 2 * TIE)
             aloof &= settled | (score > everybody.top + 2 * TIE)
             winner = np.where(sent.kind[0] < BECAME, known, NOBODY)  # of those that became neurons, it is not told
-            further = everybody.ask_further(score, winner, ~settled)
-            chosen = np.union1d(chosen, everybody.reaching(score, ~settled))
-            if not further and len(chosen) == before:
+            further = True
+            while further and len(chosen) == before:
+                further = everybody.ask_further(score, winner, ~settled)
+                chosen = np.union1d(chosen, everybody.reaching(score, ~settled))
+            if len(chosen) == before:
                 break
         score[settled] = everybody.v1[settled]
-        return self._commit(local, chosen, sent, batch, everybody.blank)
+        return self._commit(local, chosen, sent, batch, shared, everybody.blank)
 
     def _aloof(self, everybody: Neighbours) -> NDArray[np.bool_]:
         """Samples that resemble nothing so far: whatever happens, the neurons that are there stay as they are."""
@@ -220,14 +222,22 @@ class SplitPrototypes:
                 known[where] = part.known
         return Vectors(c, m, known)
 
-    def _commit(self, local: Prototypes, chosen: Indices, sent: Sent, batch: int, blank: Any = ()) -> Sent:
-        """What the rehearsal did to its neurons, done to those that they stand for."""
+    def _commit(
+        self, local: Prototypes, chosen: Indices, sent: Sent, batch: int, shared: Shared | None = None, blank: Any = ()
+    ) -> Sent:
+        """What the rehearsal did to its neurons, done to those that they stand for; shared: the samples, if whole."""
         grown, n = int(self.grown[0]), len(chosen)
         number = np.concatenate([chosen, np.arange(grown, grown + int(local.grown[0]) - n)])
         wrote = np.unique(sent.k[0][sent.kind[0] != KEPT])
         known = None if local.known is None else local.known[0, wrote]
         vectors = Vectors(local.neurons.c[0, wrote], local.m[0, wrote], known)
-        self._put(number[wrote], vectors)
+        if shared is None or known is not None:
+            self._put(number[wrote], vectors)
+        else:  # neurons that were written once are their samples
+            last = np.full(int(local.grown[0]), NONE)
+            last[sent.k[0]] = np.arange(batch)
+            new = (vectors.c == 1) & (sent.kind[0, last[wrote]] >= BECAME)
+            self._put(number[wrote], vectors, shared, np.where(new, last[wrote], NONE))
         self.fresh = Known(number[wrote], vectors)
         neurons = self.neurons
         neurons.free[0] += int(local.neurons.free[0]) - int((neurons.c[0, chosen] == 0).sum())
@@ -240,15 +250,19 @@ class SplitPrototypes:
         k[list(blank)] = 0
         return sent._replace(k=k.astype(np.int32)[None])
 
-    def _put(self, j: Indices, vectors: Vectors) -> None:
-        """Write neurons; new ones go to the shards with most room."""
+    def _put(self, j: Indices, vectors: Vectors, shared: Shared | None = None, rows: Indices | None = None) -> None:
+        """Write neurons; new ones go to the shards with most room. rows: of which samples they are copies, or NONE."""
         new = j[j >= len(self.owner)]
         owner = np.concatenate([self.owner, _emptiest(self._loads(), len(new))])
-        told = {}
+        told: dict[int, Call] = {}
         for s in range(len(self.shards)):
             own = np.flatnonzero(owner[j] == s)
-            if len(own):
+            if not len(own):
+                continue
+            if rows is None:
                 told[s] = (NAME, "put", j[own], vectors.some(own))
+            else:
+                told[s] = (NAME, "put_copies", j[own], vectors.some(own[rows[own] == NONE]), shared, rows[own])
         self.shards.post(told)
         self.owner = owner
 
@@ -269,7 +283,8 @@ class SplitPrototypes:
     def store(self, evidence: Patches) -> None:
         batch = evidence.x.shape[1]
         new = np.arange(batch) + int(self.grown[0])
-        self._put(new, Vectors(np.ones(batch, np.int64), evidence.x[0], None))
+        vectors = Vectors(np.ones(batch, np.int64), evidence.x[0], None)
+        self._put(new, vectors, self.shards.share(evidence), np.arange(batch))
         self.neurons.append(batch)
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -282,7 +297,7 @@ class SplitPrototypes:
     def ranking(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         cut = _cut(evidence)
         first = 0 if count == 1 else count  # one that is likely to be the best is enough, mostly
-        asked = [self._look(part, first) for part in cut]
+        asked = [self._look(part, first)[1] for part in cut]
         done = [self._ranking(part, self.shards.answers(one), count) for part, one in zip(cut, asked)]
         return np.concatenate([k for k, _ in done], 1), np.concatenate([v for _, v in done], 1)
 

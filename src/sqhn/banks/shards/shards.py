@@ -6,18 +6,15 @@ its last saved state, and the writes since, which are kept here; then it is what
 
 from __future__ import annotations
 
-import pickle
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["BUILD", "Asked", "Carrier", "LostError", "Shard", "Shards"]
+__all__ = ["BUILD", "Asked", "Call", "Carrier", "LostError", "Shard", "Shards", "Shared"]
 
 Call = tuple[Any, ...]
 """The name of what a shard holds, a method of it, and arguments."""
@@ -94,8 +91,11 @@ class Carrier(Protocol):
     def again(self, shard: Any) -> Any:
         """The same shard, or another in its place, as soon as it can be reached; it may be empty."""
 
+    def arrived(self, call: Any) -> bool:
+        """Whether there is an answer."""
+
     def share(self, value: Any) -> Any:
-        """Something that goes to all shards: what to call them with."""
+        """Something to call shards with, which is kept for as long as this is; on disk, if need be."""
 
 
 class Asked(NamedTuple):
@@ -104,6 +104,13 @@ class Asked(NamedTuple):
     calls: Mapping[int, Call]
     aside: bool
     begun: dict[int, Any]
+
+
+class Shared(NamedTuple):
+    """Something that all shards can look at, and how large it is."""
+
+    reference: Any
+    bytes: int
 
 
 class Shards:
@@ -115,7 +122,8 @@ class Shards:
         self.log: list[list[Call]] = [[] for _ in range(many)]
         self.before = [0] * many  # writes before the first of the log
         self.posted: dict[int, Any] = {}  # the last write of a shard, if nobody waited for it
-        self.saved: list[Callable[[], Any] | None] = [None] * many
+        self.saved: list[Any] = [None] * many  # what a shard was before the first of the log
+        self.saving: dict[int, tuple[int, Any]] = {}  # who is about to tell what it is, after so many writes
         self.logged, self.held = [0] * many, [0] * many  # bytes
         self.sent = self.received = 0  # bytes
         self.waited = 0.0  # seconds
@@ -124,9 +132,15 @@ class Shards:
     def __len__(self) -> int:
         return len(self.shards)
 
-    def share(self, value: Any) -> Any:
-        self.sent += _bytes(value)
-        return self.carrier.share(value)
+    def share(self, value: Any) -> Shared:
+        """Send something to all, to be referred to in questions and writes."""
+        shared = Shared(self.carrier.share(value), _bytes(value))
+        self.sent += shared.bytes
+        return shared
+
+    def _call(self, s: int, method: str, number: int, call: Call, aside: bool = False) -> Any:
+        args = (arg.reference if isinstance(arg, Shared) else arg for arg in call)
+        return self.carrier.call(self.shards[s], method, number, *args, aside=aside)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -153,7 +167,7 @@ class Shards:
 
     def _ask(self, s: int, call: Call, aside: bool) -> Any:
         number = self._number(s) - (aside and s in self.posted)
-        return self.carrier.call(self.shards[s], "ask", number, *call, aside=aside)
+        return self._call(s, "ask", number, call, aside)
 
     # -- writes --------------------------------------------------------------------------------------------------
 
@@ -190,36 +204,48 @@ class Shards:
 
     def _write(self, s: int, call: Call) -> Any:
         self.log[s].append(call)
-        self.logged[s] += _bytes(call)
+        self.logged[s] += self._kept(call)
         self.sent += _bytes(call)
         return self._tell(s)
 
     def _tell(self, s: int) -> Any:
         """Begin the last write of a shard."""
-        return self.carrier.call(self.shards[s], "tell", self._number(s), *self.log[s][-1])
+        return self._call(s, "tell", self._number(s), self.log[s][-1])
 
     def _undo(self, calls: Mapping[int, Call]) -> None:
         """Take back writes, some of which may have been applied: other shards take the places of these."""
         for s, call in calls.items():
+            self.saving.pop(s, None)
             self.log[s].pop()
-            self.logged[s] -= _bytes(call)
+            self.logged[s] -= self._kept(call)
             self.shards[s] = self.carrier.start()
             self._revive(s)
 
-    def _relieve(self, which: Iterable[int]) -> None:
-        """Save shards of which many writes are kept."""
-        for s in which:
-            if self.logged[s] > max(ENOUGH, self.held[s]):
-                with suppress(OSError):  # a full disk, say: then writes are kept for longer
-                    self.save(s)
+    def _kept(self, call: Call) -> int:
+        """How much a write keeps: of what all shards share, its part."""
+        return _bytes(call) + sum(arg.bytes // len(self) for arg in call if isinstance(arg, Shared))
 
-    def save(self, s: int) -> None:
-        """Put away what a shard is, so that earlier writes need not be kept: on disk, not in this process."""
-        saved = partial(lambda s: self.carrier.call(self.shards[s], "saved", self._number(s)), s)
-        state = self._result(s, saved(), saved)
-        self.held[s], self.saved[s] = _bytes(state), _put_away(state)
-        self.before[s] += len(self.log[s])
-        self.log[s], self.logged[s] = [], 0
+    def _relieve(self, which: Iterable[int]) -> None:
+        """Save shards of which many writes are kept: they are asked what they are, and nobody waits for the answer."""
+        for s in which:
+            if s in self.saving:
+                if self.carrier.arrived(self.saving[s][1]):
+                    self._put_away(s, *self.saving.pop(s))
+            elif self.logged[s] > max(ENOUGH, self.held[s]):
+                number = self._number(s)
+                self.saving[s] = number, self.carrier.call(self.shards[s], "saved", number)
+
+    def _put_away(self, s: int, number: int, answer: Any) -> None:
+        """Keep what a shard was after so many writes, in place of these."""
+        try:
+            state = self.carrier.result(answer)
+            self.saved[s] = self.carrier.share(state)
+        except (LostError, OSError):  # a full disk, say: then writes are kept for longer
+            return
+        self.held[s] = _bytes(state)
+        done = number - self.before[s]
+        self.before[s], self.log[s] = number, self.log[s][done:]
+        self.logged[s] = sum(map(self._kept, self.log[s]))
 
     def _number(self, s: int) -> int:
         """How many writes a shard was told of."""
@@ -249,13 +275,11 @@ class Shards:
                 here = self.shards[s]
                 done = self._now(here, "written")
                 if done < self.before[s]:
-                    saved = self.saved[s]
-                    assert saved is not None
-                    self._now(here, "restore", self.before[s], saved())
+                    self._now(here, "restore", self.before[s], self.saved[s])
                     done = self.before[s]
                 for number, call in enumerate(self.log[s], start=self.before[s] + 1):
                     if number > done:
-                        self._now(here, "tell", number, *call)
+                        self.carrier.result(self._call(s, "tell", number, call))
             except LostError:
                 continue
             return
@@ -264,22 +288,12 @@ class Shards:
         return self.carrier.result(self.carrier.call(shard, method, *args))
 
 
-def _put_away(state: Any) -> Callable[[], Any]:
-    """Keep something on the disk of this machine, for as long as this process needs it; how to get it back."""
-    file = tempfile.TemporaryFile(prefix="sqhn-")  # noqa: SIM115
-    pickle.dump(state, file, pickle.HIGHEST_PROTOCOL)
-
-    def get() -> Any:
-        file.seek(0)
-        return pickle.load(file)
-
-    return get
-
-
 def _bytes(value: Any) -> int:
     """How large what is sent is, as far as it is arrays."""
     if isinstance(value, np.ndarray):
         return value.nbytes
+    if isinstance(value, Shared):  # it counts when it is shared
+        return 0
     if isinstance(value, tuple | list):
         return sum(map(_bytes, value))
     return sum(map(_bytes, value.values())) if isinstance(value, dict) else 0

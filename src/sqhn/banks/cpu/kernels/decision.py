@@ -77,19 +77,21 @@ def _has_holes(masked):
 class Scratch(NamedTuple):
     """For decisions, one entry per neuron: upper bounds, and which were evaluated with which result.
 
-    left[0]: what no neuron but the winner is above.
+    left[0]: what no neuron but the winner is above. done[0]: how many were evaluated, the first of index and value.
     """
 
     upper: Any
     index: Any
     value: Any
     left: Any
+    done: Any
 
 
 @compiled
 def scratch(room):
     """For `room` neurons."""
-    return Scratch(np.empty(room, np.float32), np.empty(room, np.int64), np.empty(room, np.float64), np.empty(1))
+    upper, index, value = np.empty(room, np.float32), np.empty(room, np.int64), np.empty(room, np.float64)
+    return Scratch(upper, index, value, np.empty(1), np.zeros(1, np.int64))
 
 
 @inlined
@@ -282,17 +284,18 @@ def decide(sample, own, G, slack, measure, scratch):
     """
     if sample.xx == 0 and not has_holes(sample.masked) and measure.euclidean is None:
         winner, s = featureless(own.m2, G, measure.centre)
-        scratch.left[0] = s
+        scratch.left[0], scratch.done[0] = s, 0
         return winner, s
-    upper, index, value, left = scratch
+    upper, index, value, left, evaluated = scratch
     first = largest(upper, G) if measure.euclidean is not None else highest(upper, G)
     best = similarity(sample, own, first, measure)
     reached = reach(best, sample, slack, measure)
     bar = np.float32(reached)
     left[0] = np.nextafter(best - TIE, -np.inf)
+    index[0], value[0], done = first, best, 1
+    evaluated[0] = done
     if upper[first] >= bar and reaching(upper, G, bar) == 1:
         return first, best
-    index[0], value[0], done = first, best, 1
     n = contenders(upper, G, reached, first, index)
     while True:
         j, n = next_best(upper, index, done, n, reached)
@@ -307,7 +310,7 @@ def decide(sample, own, G, slack, measure, scratch):
     for i in range(1, done):
         if value[i] >= best - TIE and (s < best - TIE or index[i] < winner):
             winner, s = index[i], value[i]
-    left[0] = np.nextafter(best - TIE, -np.inf)
+    left[0], evaluated[0] = np.nextafter(best - TIE, -np.inf), done
     for i in range(done):
         if index[i] != winner:
             left[0] = max(left[0], value[i])

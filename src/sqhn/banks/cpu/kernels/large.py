@@ -35,6 +35,7 @@ from sqhn.banks.cpu.kernels.decision import (
 from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
 from sqhn.banks.cpu.kernels.prototypes import strength, write
 from sqhn.banks.rule import BECAME, KEPT, Rules
+from sqhn.level import TIE
 
 STALE = 64  # updates after which the features of a neuron are computed anew
 TRIAL = 16  # samples of a question after which the coarse view is judged
@@ -341,9 +342,10 @@ def widths_at_rest(own, sight, G, error, whole, measure):
 
 
 @compiled
-def best(lo, hi, x, products, sight, own, G, measure, most, k, v, left, evaluated):
+def best(lo, hi, x, products, sight, own, G, measure, most, k, v, left, second, evaluated):
     """The winner and its similarity at one node for samples lo..hi, and what no other neuron is above.
 
+    second: another that is good, and its similarity, if one was evaluated (else as it was); then `left` is of the rest.
     Where the first few leave more than `most` neurons each to be evaluated, the rest is left UNSEEN.
     """
     own, measure = Prototypes(*own), Measure(*measure)
@@ -362,8 +364,30 @@ def best(lo, hi, x, products, sight, own, G, measure, most, k, v, left, evaluate
         k[t], v[t] = decide(sample, own, G, slack, measure, work)
         left[t] = work.left[0]
         if measure.euclidean is None and reach(v[t], sample, slack, measure) > -np.inf:
-            work.upper[k[t]] = -np.inf
-            left[t] = min(left[t], at_most(work.upper, G, sample.xx, slack, measure.centre))
+            others, best = rest(t, k[t], v[t], second, work)
+            unknown = np.nextafter(best - TIE, -np.inf)
+            left[t] = max(others, min(unknown, at_most(work.upper, G, sample.xx, slack, measure.centre)))
+
+
+@compiled
+def rest(t, winner, v, second, work):
+    """The best of those that were evaluated less the winner, and less a `second` if anybody wants one; and of all.
+
+    They are out of the upper bounds then.
+    """
+    top, next_top, at = -np.inf, -np.inf, -1
+    for i in range(work.done[0]):
+        j, value = work.index[i], work.value[i]
+        work.upper[j] = -np.inf
+        if j != winner and value > top:
+            top, next_top, at = value, top, j
+        elif j != winner:
+            next_top = max(next_top, value)
+    others, others_v = second
+    if len(others) and at >= 0:
+        others[t], others_v[t] = at, top
+        return next_top, max(v, top)
+    return top, max(v, top)
 
 
 @compiled
