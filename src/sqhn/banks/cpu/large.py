@@ -7,7 +7,7 @@ over scalars keeps them true while neurons change. Cost per sample: its share of
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from sqhn.door import parts
 if TYPE_CHECKING:
     from sqhn.banks.cpu.prototypes import Prototypes
 
-__all__ = ["LargeNodes"]
+__all__ = ["LargeNodes", "Met"]
 
 SCRATCH, SHARE = 1 << 23, 8  # float32 products held at once; or a share of what is stored, if that is more
 NEURON_BLOCK = 1024
@@ -32,7 +32,23 @@ NO_GRAM = np.empty((0, 0), np.float32)
 Second = tuple[NDArray[np.int32], NDArray[np.float64]]
 """For each sample another neuron and its similarity."""
 NO_SECOND: Second = np.empty(0, np.int32), np.empty(0)
+NO_BAR = np.empty(0)
 WHOLE, NO_PRODUCTS = np.ones((1, 1, 1), bool), np.empty((0, 0, 0), np.float32)
+
+
+class Met(NamedTuple):
+    """Samples that have met the neurons of a node: P (batch, neurons), and as `Products` has it.
+
+    It is good for as long as neurons are what they were; of those that are not, it tells nothing.
+    """
+
+    P: NDArray[np.float32]
+    seen: NDArray[np.float32]
+    error: float
+    whole: bool
+
+    def some(self, rows: NDArray[np.int64]) -> Met:
+        return Met(self.P[rows], self.seen[rows], self.error, self.whole)
 
 
 class LargeNodes:
@@ -131,46 +147,74 @@ class LargeNodes:
                 else:
                     self.best_of_observed(bank, n, x[n, part], seen[n, part], here)
 
-    def best_of_whole(
-        self, bank: Prototypes, n: int, x: NDArray[np.float32], found: Best, second: Second = NO_SECOND
+    def best_of_whole(self, bank: Prototypes, n: int, x: NDArray[np.float32], found: Best) -> None:
+        """The winners at one node, for whole samples."""
+        self.first(bank, n, x, self.meet(bank, n, x), found)
+
+    def first(
+        self,
+        bank: Prototypes,
+        n: int,
+        x: NDArray[np.float32],
+        products: Met,
+        found: Best,
+        second: Second = NO_SECOND,
+        bar: NDArray[np.float64] = NO_BAR,
     ) -> None:
-        """The winners at one node, for whole samples; and others that are good, if there is room for a `second`."""
-        evaluated = self.look(bank, n, x, bool(self.coarse.blind), found, second)
+        """The winners of samples whose products are known, where any reaches the bar if there is one.
+
+        And others that are good, if there is room for a `second`.
+        """
+        evaluated = self._first(bank, n, x, products, found, second, bar)
         if len(x) > TRIAL and evaluated.min() == UNSEEN:  # the coarse view does not pay for these samples
             rest = np.flatnonzero(evaluated == UNSEEN)
             others, more = Best.room((len(rest),)), (second[0][rest], second[1][rest]) if len(second[0]) else second
-            self.look(bank, n, x[rest], True, others, more)
+            whole = self.meet(bank, n, x[rest], whole=True)
+            self._first(bank, n, x[rest], whole, others, more, bar[rest] if len(bar) else bar)
             found.k[rest], found.v[rest], found.left[rest] = others
             if more is not second:
                 second[0][rest], second[1][rest] = more
 
-    def look(
-        self, bank: Prototypes, n: int, x: NDArray[np.float32], whole: bool, found: Best, second: Second
+    def _first(
+        self,
+        bank: Prototypes,
+        n: int,
+        x: NDArray[np.float32],
+        products: Met,
+        found: Best,
+        second: Second,
+        bar: NDArray[np.float64],
     ) -> NDArray[np.int64]:
-        """The same, by whole products or through the view; returns how many neurons were evaluated for each sample."""
+        """The same; returns how many neurons were evaluated for each sample."""
         evaluated = np.empty(len(x), np.int64)
-        most = math.inf if whole else self.coarse.too_many(bank.neurons.most)
-        self._ask(kernels.best, bank, n, x, whole, most, *found, second, evaluated)
+        most = math.inf if products.whole else self.coarse.too_many(bank.neurons.most)
+        self._ask(kernels.best, bank, n, x, products, most, bar, *found, second, evaluated)
         return evaluated
 
-    def glance(self, bank: Prototypes, x: NDArray[np.float32], found: Best) -> None:
+    def glance(self, bank: Prototypes, x: NDArray[np.float32], products: Met, found: Best) -> None:
         """Of each whole sample the neuron of the only node that looks best through the view, by cosines."""
-        self._ask(kernels.glance, bank, 0, x, bool(self.coarse.blind), *found)
+        self._ask(kernels.glance, bank, 0, x, products, *found)
 
-    def several(self, bank: Prototypes, n: int, x: NDArray[np.float32], found: Best) -> NDArray[np.bool_]:
+    def several(
+        self, bank: Prototypes, n: int, x: NDArray[np.float32], products: Met, found: Best
+    ) -> NDArray[np.bool_]:
         """Several of the best at one node, k and v (batch, count), of whole samples; where bounds can tell."""
         told = np.empty(len(x), bool)
-        self._ask(kernels.several, bank, n, x, bool(self.coarse.blind), *found, told)
+        self._ask(kernels.several, bank, n, x, products, *found, told)
         return told
 
-    def _ask(self, kernel: Any, bank: Prototypes, n: int, x: NDArray[np.float32], whole: bool, *more: Any) -> None:
+    def meet(self, bank: Prototypes, n: int, x: NDArray[np.float32], whole: bool | None = None) -> Met:
+        """The products of whole samples with the neurons of a node; through the view, if that pays."""
+        whole = bool(self.coarse.blind) if whole is None else whole
+        P, seen = np.empty((len(x), int(bank.grown[n])), np.float32), self.see(bank, x, whole)
+        return Met(P, seen, self.multiply(bank, n, seen, whole, P), whole)
+
+    def _ask(self, kernel: Any, bank: Prototypes, n: int, x: NDArray[np.float32], products: Met, *more: Any) -> None:
         """What a kernel finds for whole samples at one node, from their products with its neurons."""
-        batch, G = len(x), int(bank.grown[n])
-        P, seen = np.empty((batch, G), np.float32), self.see(bank, x, whole)
-        products = (P, NO_GRAM, seen, self.multiply(bank, n, seen, whole, P), whole)
+        P, seen, error, whole = products
         split_range(
-            kernel, batch, float(batch) * G + x.size, x, products, self.coarse.of_node(n), bank.of_node(n), G,
-            bank.measure, *more,
+            kernel, len(x), float(P.size) + x.size, x, (P, NO_GRAM, seen, error, whole), self.coarse.of_node(n),
+            bank.of_node(n), P.shape[1], bank.measure, *more,
         )  # fmt: skip
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks.cpu.device import Cpu
 from sqhn.banks.cpu.evidence import Elsewhere, of_pyramid
-from sqhn.banks.cpu.large import LargeNodes
+from sqhn.banks.cpu.large import NO_BAR, LargeNodes, Met
 from sqhn.banks.cpu.neurons import Best
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.interface import Patches, State
@@ -18,11 +19,13 @@ from sqhn.door import parts
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
 
-__all__ = ["Indices", "Near", "Piece", "Vectors"]
+__all__ = ["NONE", "Again", "Indices", "Near", "Piece", "Vectors"]
 
 Indices = NDArray[np.int64]
 NONE = -1
 """In the place of a neuron."""
+LOOKS, KEPT_BYTES = 6, 1 << 25
+"""Of so many questions products are kept, of so many bytes at most."""
 FEW = 8
 """So many of the best are looked for one after another."""
 
@@ -52,22 +55,39 @@ class Near(NamedTuple):
     left: NDArray[np.float64]
 
 
+class Again(NamedTuple):
+    """A further question about some samples of an earlier one, which has a number.
+
+    bar: for each of them, what a neuron must reach to matter; it counts where only the best is asked for.
+    """
+
+    question: int
+    rows: Indices
+    bar: NDArray[np.float64]
+
+
 class Piece:
     """Neurons that are known by their numbers in the whole memory; they are kept in that order."""
 
     def __init__(self, tiling: Tiling, level: Level, options: Options) -> None:
         self.bank = Prototypes(Cpu(), tiling, level, options, top=True)
         self.number = np.zeros(0, np.int64)  # of each place
+        self.met: deque[tuple[int, Met]] = deque(maxlen=LOOKS)  # of the last questions
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def near(self, evidence: Patches, count: int = 1) -> Near:
-        """So many of the best for each sample, fewer if there are no more; 0: one that may be, at a glance."""
+    def near(self, evidence: Patches, count: int = 1, question: int = NONE, again: Again | None = None) -> Near:
+        """So many of the best for each sample, fewer if there are no more; 0: one that may be, at a glance.
+
+        question: its number, if it is a first one. again: of which earlier one these samples are.
+        """
         evidence, way = _own(evidence), self.bank.way
         living, batch = int((self.bank.neurons.c[0] > 0).sum()), evidence.x.shape[1]
-        hasty = isinstance(way, LargeNodes) and evidence.seen is None and self.bank.measure[1] is None
-        if count < 2 and living > 1 and hasty:
-            return self._first(evidence.x[0], count)
+        if isinstance(way, LargeNodes) and evidence.seen is None and self.bank.measure[1] is None and living > 1:
+            if count < 2:
+                return self._first(way, evidence.x[0], count, question, again)
+            if count <= min(FEW, living):
+                return self._several(way, evidence, count, again)
         count = min(max(count, 1), living)
         if not count:
             return Near(np.zeros((batch, 0), np.int64), np.zeros((batch, 0)), np.full(batch, -np.inf))
@@ -75,35 +95,50 @@ class Piece:
             k, v, left = (part[0] for part in self.bank.leading(evidence))
             k, v = k[:, None], v[:, None]
         else:
-            k, v, left = self._several(evidence, count, living)
-        if living == count:
-            left = np.full(batch, -np.inf)
-        return Near(self.number[k], v, left)
+            k, v, left = self._ranked(evidence, count)
+        return Near(self.number[k], v, np.full(batch, -np.inf) if living == count else left)
 
-    def _first(self, x: NDArray[np.float32], count: int) -> Near:
+    def near_again(self, evidence: Patches, count: int, again: Again) -> Near:
+        """The same of some samples of a question."""
+        x, seen = evidence
+        return self.near(Patches(x[:, again.rows], None if seen is None else seen[:, again.rows]), count, NONE, again)
+
+    def _first(self, way: LargeNodes, x: NDArray[np.float32], count: int, question: int, again: Again | None) -> Near:
         """One that may be best, at a glance, or the best of whole samples, and another if one was evaluated too."""
-        way, found = self.bank.way, Best.room((1, len(x)))
-        assert isinstance(way, LargeNodes)
+        found, bar = Best.room((1, len(x))), NO_BAR if again is None else Cpu.own(again.bar)
         other, value = np.full(len(x), NONE, np.int32), np.full(len(x), -np.inf)
         for part in parts(len(x), way.at_once(self.bank)):
+            met = self._met(way, x[part], again, part)
             if count:
-                way.best_of_whole(self.bank, 0, x[part], found.part(0, part), (other[part], value[part]))
+                way.first(self.bank, 0, x[part], met, found.part(0, part), (other[part], value[part]), bar[part])
             else:
-                way.glance(self.bank, x[part], found.part(0, part))
+                way.glance(self.bank, x[part], met, found.part(0, part))
+            if question != NONE and len(met.P) == len(x) and met.P.nbytes <= KEPT_BYTES:
+                self.met.append((question, met))
         k, v = np.stack([found.k[0], other], 1), np.stack([found.v[0], value], 1)
         return Near(np.where(k < 0, NONE, self.number[k]), v, found.left[0])
 
-    def _several(self, evidence: Patches, count: int, living: int) -> Best:
-        (x, seen), way = evidence, self.bank.way
-        found = Best(np.empty((x.shape[1], count), np.int32), np.empty((x.shape[1], count)), np.empty(x.shape[1]))
-        rest = np.arange(x.shape[1])
-        if isinstance(way, LargeNodes) and seen is None and count <= FEW:
-            rest = np.flatnonzero(~way.several(self.bank, 0, x[0], found))
+    def _met(self, way: LargeNodes, x: NDArray[np.float32], again: Again | None, part: slice) -> Met:
+        """The products of samples with the neurons here; they may be known, but for neurons that were written since."""
+        for question, met in list(self.met) if again is not None else ():
+            if again is not None and question == again.question:
+                return met.some(again.rows[part])
+        return way.meet(self.bank, 0, x)
+
+    def _several(self, way: LargeNodes, evidence: Patches, count: int, again: Again | None) -> Near:
+        """Where bounds can tell, by products."""
+        x = evidence.x[0]
+        found = Best(np.empty((len(x), count), np.int32), np.empty((len(x), count)), np.empty(len(x)))
+        rest = np.flatnonzero(~way.several(self.bank, 0, x, self._met(way, x, again, slice(None)), found))
         if len(rest):
-            some = Patches(x[:, rest], None if seen is None else seen[:, rest])
-            k, v = (part[0] for part in self.bank.ranking(some, min(count + 1, living)))
-            found.k[rest], found.v[rest], found.left[rest] = k[:, :count], v[:, :count], v[:, -1] + TIE
-        return found
+            found.k[rest], found.v[rest], found.left[rest] = self._ranked(Patches(evidence.x[:, rest]), count)
+        left = found.left if count < (self.bank.neurons.c[0] > 0).sum() else np.full(len(x), -np.inf)
+        return Near(self.number[found.k], found.v, left)
+
+    def _ranked(self, evidence: Patches, count: int) -> Best:
+        living = int((self.bank.neurons.c[0] > 0).sum())
+        k, v = (part[0] for part in self.bank.ranking(evidence, min(count + 1, living)))
+        return Best(k[:, :count], v[:, :count], v[:, -1] + TIE)
 
     def activity(self, evidence: Patches) -> tuple[Indices, NDArray[np.float64]]:
         """The numbers of all neurons, and their similarities (batch, neurons)."""

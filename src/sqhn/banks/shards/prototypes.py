@@ -10,9 +10,10 @@ Meanwhile these look at the next part, as if the last one had written nothing: w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, wraps
+from itertools import count
 from typing import Any, NamedTuple, Never, TypeVar
 
 import numpy as np
@@ -26,9 +27,9 @@ from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.interface import Device, Patches, Sent, State
 from sqhn.banks.rule import BECAME, KEPT, OVERWRITE, rules
 from sqhn.banks.saved import check_prototypes, joined
-from sqhn.banks.shards.neighbours import NAME, Neighbours
-from sqhn.banks.shards.piece import NONE, Indices, Near, Piece, Vectors
-from sqhn.banks.shards.shards import BUILD, Asked, Call, Shards, Shared
+from sqhn.banks.shards.neighbours import NAME, Neighbours, Question
+from sqhn.banks.shards.piece import NONE, Indices, Piece, Vectors
+from sqhn.banks.shards.shards import BUILD, Call, Shards, Shared
 from sqhn.door import parts
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
@@ -39,9 +40,9 @@ Answer = TypeVar("Answer")
 NOBODY = 2**62
 MESSAGE = 1 << 26
 """Bytes of prototypes in a message, where all of them travel."""
-PART = 256
+PART = 384
 """Samples that pieces look at together."""
-AHEAD = 4
+AHEAD = 6
 """So many times as many samples are a chunk as in one bank: its parts follow each other without a pause."""
 
 
@@ -88,6 +89,7 @@ class SplitPrototypes:
         )
         self.rounds = 0  # how often a part of a chunk was rehearsed
         self.room = 0  # of every piece
+        self.questions = count()  # their numbers
         shards.tell_all(BUILD, NAME, Piece, tiling, level, options)
 
     @property
@@ -118,27 +120,29 @@ class SplitPrototypes:
     @quietly
     def learn(self, evidence: Patches) -> Sent:
         cut, done = _cut(evidence), []
-        here, asked = self._look(cut[0])
+        question = self._look(cut[0], 1)
         try:
             for i, now in enumerate(cut):
-                near, shared = self.shards.answers(asked), here
+                asked, near = question, self.shards.answers(question.asked)
                 if i + 1 < len(cut):
-                    here, asked = self._look(cut[i + 1])
-                done.append(self._learn_part(now, shared, Neighbours(self.shards, now, near, self.fresh.number)))
+                    question = self._look(cut[i + 1], 1)
+                done.append(self._learn_part(now, Neighbours(self.shards, asked, near, self.fresh.number)))
         finally:
             self.fresh = NOBODY_FRESH
         sent = Sent(*(np.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
         return sent._replace(heard=None if evidence.seen is None else evidence.seen.any(axis=2))
 
-    def _look(self, evidence: Patches, count: int = 1) -> tuple[Shared, Asked]:
+    def _look(self, evidence: Patches, count: int) -> Question:
         """Show samples to all pieces, and let them look for their best."""
-        shared = self.shards.share(evidence)
-        return shared, self.shards.begin(dict.fromkeys(range(len(self.shards)), (NAME, "near", shared, count)))
+        shared, number = self.shards.share(evidence), next(self.questions)
+        asked = self.shards.begin(dict.fromkeys(range(len(self.shards)), (NAME, "near", shared, count, number)))
+        blank = () if evidence.seen is None else np.flatnonzero(~evidence.seen[0].any(axis=1))
+        return Question(number, shared, count, np.array(blank, np.int64), asked)
 
-    def _learn_part(self, evidence: Patches, shared: Shared, everybody: Neighbours) -> Sent:
-        batch = evidence.x.shape[1]
-        aloof = self._aloof(everybody)
-        chosen = np.union1d(self._changeable(batch), everybody.known(everybody.repeated(~aloof)))
+    def _learn_part(self, evidence: Patches, everybody: Neighbours) -> Sent:
+        batch, (best, value) = evidence.x.shape[1], everybody.winner()
+        aloof = self._aloof(everybody, best)
+        chosen = np.union1d(self._changeable(batch), everybody.known(_repeated(best, ~aloof)))
         chosen = np.union1d(chosen, everybody.reaching(everybody.top, ~aloof))
         chosen, here = np.union1d(chosen, self.fresh.number), self.fresh
         while True:
@@ -148,7 +152,7 @@ class SplitPrototypes:
             self.rounds += 1
             score, before = sent.score[0], len(chosen)
             known = np.append(chosen, NOBODY)[np.minimum(sent.k[0], before)]
-            aloof &= ~np.isin(everybody.k1, known[sent.kind[0] != KEPT])  # who is their best was not written
+            aloof &= ~np.isin(best, known[sent.kind[0] != KEPT])  # who is their best was not written
             settled = aloof & (score < everybody.top - 2 * TIE)
             aloof &= settled | (score > everybody.top + 2 * TIE)
             winner = np.where(sent.kind[0] < BECAME, known, NOBODY)  # of those that became neurons, it is not told
@@ -158,17 +162,17 @@ class SplitPrototypes:
                 chosen = np.union1d(chosen, everybody.reaching(score, ~settled))
             if len(chosen) == before:
                 break
-        score[settled] = everybody.v1[settled]
-        return self._commit(local, chosen, sent, batch, shared, everybody.blank)
+        score[settled] = value[settled]
+        return self._commit(local, chosen, sent, batch, everybody.question.shared, everybody.blank)
 
-    def _aloof(self, everybody: Neighbours) -> NDArray[np.bool_]:
+    def _aloof(self, everybody: Neighbours, best: Indices) -> NDArray[np.bool_]:
         """Samples that resemble nothing so far: whatever happens, the neurons that are there stay as they are."""
         batch = len(everybody.k)
         if int(self.grown[0]) - int(self.neurons.free[0]) + batch > self.level.capacity:
             return np.zeros(batch, bool)
         eps = self.level.threshold(np.arange(self.neurons.step, self.neurons.step + batch))
-        aloof = (everybody.top < eps - 2 * TIE) & ~everybody.open(everybody.top, everybody.k1).any(axis=0)
-        aloof[list(everybody.blank)] = False
+        aloof = (everybody.top < eps - 2 * TIE) & ~everybody.open(everybody.top, best).any(axis=0)
+        aloof[everybody.blank] = False
         return np.asarray(aloof)
 
     def _changeable(self, batch: int) -> Indices:
@@ -223,7 +227,13 @@ class SplitPrototypes:
         return Vectors(c, m, known)
 
     def _commit(
-        self, local: Prototypes, chosen: Indices, sent: Sent, batch: int, shared: Shared | None = None, blank: Any = ()
+        self,
+        local: Prototypes,
+        chosen: Indices,
+        sent: Sent,
+        batch: int,
+        shared: Shared | None = None,
+        blank: Indices = NOBODY_FRESH.number,
     ) -> Sent:
         """What the rehearsal did to its neurons, done to those that they stand for; shared: the samples, if whole."""
         grown, n = int(self.grown[0]), len(chosen)
@@ -247,7 +257,7 @@ class SplitPrototypes:
         neurons.steps[0] += batch
         self.holes = self.holes or sent.heard is not None
         k = np.append(number, NOBODY)[sent.k[0]]
-        k[list(blank)] = 0
+        k[blank] = 0
         return sent._replace(k=k.astype(np.int32)[None])
 
     def _put(self, j: Indices, vectors: Vectors, shared: Shared | None = None, rows: Indices | None = None) -> None:
@@ -297,14 +307,11 @@ class SplitPrototypes:
     def ranking(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         cut = _cut(evidence)
         first = 0 if count == 1 else count  # one that is likely to be the best is enough, mostly
-        asked = [self._look(part, first)[1] for part in cut]
-        done = [self._ranking(part, self.shards.answers(one), count) for part, one in zip(cut, asked)]
+        done = [self._ranking(question, count) for question in [self._look(part, first) for part in cut]]
         return np.concatenate([k for k, _ in done], 1), np.concatenate([v for _, v in done], 1)
 
-    def _ranking(
-        self, evidence: Patches, near: Mapping[int, Near], count: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        everybody = Neighbours(self.shards, evidence, near, count=0 if count == 1 else count)
+    def _ranking(self, question: Question, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        everybody = Neighbours(self.shards, question, self.shards.answers(question.asked))
         while True:
             k, v, top = everybody.ranking(count)
             winner = k[:, 0] if count == 1 else np.full(len(k), NOBODY)
@@ -394,6 +401,12 @@ def _emptiest(loads: NDArray[np.int64], new: int) -> NDArray[np.int16]:
         owner[i] = loads.argmin()
         loads[owner[i]] += 1
     return owner
+
+
+def _repeated(best: Indices, samples: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Of some samples, those whose best is that of another one too: it may have changed when they come."""
+    _, at, many = np.unique(np.where(samples, best, NONE), return_inverse=True, return_counts=True)
+    return np.asarray((many[at] > 1) & samples)
 
 
 def _among(numbers: Indices, j: Indices) -> tuple[NDArray[np.bool_], Indices]:

@@ -12,6 +12,7 @@ from sqhn.banks import bounds
 from sqhn.banks.bounds import BRIEF
 from sqhn.banks.cpu.compiled import compiled, fused, inlined
 from sqhn.banks.cpu.kernels.decision import (
+    NOBODY,
     NOTHING,
     Measure,
     Prototypes,
@@ -342,9 +343,10 @@ def widths_at_rest(own, sight, G, error, whole, measure):
 
 
 @compiled
-def best(lo, hi, x, products, sight, own, G, measure, most, k, v, left, second, evaluated):
+def best(lo, hi, x, products, sight, own, G, measure, most, bar, k, v, left, second, evaluated):
     """The winner and its similarity at one node for samples lo..hi, and what no other neuron is above.
 
+    bar: a similarity for each sample, if any: where no neuron can be as good, the winner is NOBODY, at minus infinity.
     second: another that is good, and its similarity, if one was evaluated (else as it was); then `left` is of the rest.
     Where the first few leave more than `most` neurons each to be evaluated, the rest is left UNSEEN.
     """
@@ -359,7 +361,15 @@ def best(lo, hi, x, products, sight, own, G, measure, most, k, v, left, second, 
             break
         sample = Sample(x[t], shift(x[t], measure.centre, y), NOTHING, None, x.shape[1])
         inside = 0.0 if whole else squared(seen[t], 0.0)
-        slack, evaluated[t] = look(P[t], y, sample, inside, own, G, 1.0, error, whole, measure, width, work)
+        if len(bar) and measure.euclidean is None and np.sqrt(sample.xx) >= BRIEF:
+            slack = glimpse(P[t], sample, inside, own, G, error, whole, width, work)
+            above = at_most(work.upper, G, sample.xx, slack, measure.centre)
+            if above < bar[t] - TIE:
+                k[t], v[t], left[t], evaluated[t] = NOBODY, -np.inf, above, 0
+                continue
+            evaluated[t] = tighten(y, sample, own, G, slack, measure, work)
+        else:
+            slack, evaluated[t] = look(P[t], y, sample, inside, own, G, 1.0, error, whole, measure, width, work)
         many += evaluated[t]
         k[t], v[t] = decide(sample, own, G, slack, measure, work)
         left[t] = work.left[0]
@@ -390,6 +400,15 @@ def rest(t, winner, v, second, work):
     return top, max(v, top)
 
 
+@inlined
+def glimpse(p, sample, inside, own, G, error, whole, width, work):
+    """Upper bounds for a whole sample, by cosines, before any neuron is looked at; returns what they lack."""
+    length = np.sqrt(sample.xx)
+    yb = np.float32(0.0 if whole else outside(sample.xx, inside, length, error))
+    bound(p, own.inv, width, yb, np.float32(length), G, work.upper)
+    return error * length
+
+
 @compiled
 def glance(lo, hi, x, products, sight, own, G, measure, k, v, left):
     """As `best`, but of each sample only the neuron that looks best is evaluated: others may have up to `left`."""
@@ -400,15 +419,12 @@ def glance(lo, hi, x, products, sight, own, G, measure, k, v, left):
     for t in range(lo, hi):
         sample = Sample(x[t], shift(x[t], measure.centre, y), NOTHING, None, x.shape[1])
         inside = 0.0 if whole else squared(seen[t], 0.0)
-        length = np.sqrt(sample.xx)
-        yb = np.float32(0.0 if whole else outside(sample.xx, inside, length, error))
-        slack = error * length
-        bound(P[t], own.inv, width, yb, np.float32(length), G, work.upper)
+        slack = glimpse(P[t], sample, inside, own, G, error, whole, width, work)
         k[t] = highest(work.upper, G)
         v[t] = similarity(sample, own, k[t], measure)
         work.upper[k[t]] = -np.inf
         left[t] = np.inf
-        if length >= BRIEF:
+        if np.sqrt(sample.xx) >= BRIEF:
             left[t] = at_most(work.upper, G, sample.xx, slack, measure.centre)
 
 
