@@ -1,41 +1,122 @@
-"""How fast on shards, against one bank in the same run: everything on the cores of this machine."""
+"""How fast on shards, against one bank in the same run: everything on the cores of this machine.
+
+And how fast on more machines than are here: `Costs`.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.banks.shards.neighbours import NAME
+from sqhn.banks.shards.prototypes import PART
 from sqhn.bench import COLOUR, Result, pictures
 from sqhn.network import SQHN
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "Costs"]
 
 Phases = dict[str, Callable[[SQHN], int]]
 NEURONS, MORE = 20_000, 3072
 MILLION, EDGE = 1_000_000, 28
+LARGE, MACHINES = 10_000_000, (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a sample costs: seconds of a core in all shards together, and in the program; bytes to and from each shard.
+
+    On one machine all share its cores, and a thread of a shard has one. On several, the shards of one look at samples
+    while the program learns the last ones and sends the next: the slowest of the three sets the pace. Of every part of
+    samples an answer is waited for. `messages` to each shard for a part keep the program busy too.
+    """
+
+    shards: float
+    program: float
+    bytes: float
+    message: float
+    messages: float = 3.0
+
+    def here(self, shards: int, cores: int) -> float:
+        """Samples a second on one machine."""
+        look, program = self.shards / shards, self._program(shards)
+        threads = max(1, cores // shards)
+        return 1 / max(look / threads, program, (self.shards + program) / cores)
+
+    def there(self, shards: int, cores: int, latency: float, bandwidth: float) -> float:
+        """Samples a second on machines of their own, which have so many cores each; seconds, and bytes a second."""
+        look = self.shards / shards / cores + 2 * latency / PART
+        return 1 / max(look, self._program(shards), shards * self.bytes / bandwidth)
+
+    def _program(self, shards: int) -> float:
+        """The costs are those of one shard; each other one takes as many messages again."""
+        return self.program + (shards - 1) * self.messages * self.message / PART
+
+
+def used(shards: Any) -> float:
+    """For how long shards have kept cores busy."""
+    import ray
+
+    return float(sum(ray.get([shard.seconds.remote() for shard in shards.shards]))) if shards else 0.0
 
 
 def rates(memory: SQHN, phases: Phases) -> dict[str, Result]:
     """How many samples a second in each phase; on shards also what was sent and received, and the share of waiting."""
     shards: Any = getattr(memory._patterns, "shards", None)
-    found = {}
+    found: dict[str, Result] = {}
     for name, phase in phases.items():
         sent, received, waited = (shards.sent, shards.received, shards.waited) if shards else (0, 0, 0.0)
-        start = time.perf_counter()
+        busy, start, own = used(shards), time.perf_counter(), time.process_time()
         count = phase(memory)
-        seconds = time.perf_counter() - start
+        seconds, own = time.perf_counter() - start, time.process_time() - own
         found[name] = {"samples_per_second": count / seconds}
         if shards:
             found[name] |= {
                 "bytes_sent_per_sample": (shards.sent - sent) / count,
                 "bytes_received_per_sample": (shards.received - received) / count,
                 "share_of_time_waiting": (shards.waited - waited) / seconds,
+                "core_seconds_per_sample": {"program": own / count, "shards": (used(shards) - busy) / count},
             }
+    return found
+
+
+def message() -> float:
+    """Seconds of the program for a message to a shard."""
+    shards: Any = SQHN((2, 2), capacity=1, device="ray", shards=1)._patterns.shards  # type: ignore[attr-defined]
+    start, many = time.process_time(), 300
+    for _ in range(many):
+        shards.ask({0: (NAME, "fetch", np.zeros(0, np.int64))})
+    return (time.process_time() - start) / many
+
+
+def formula() -> Result:
+    """What one shard costs, what follows from that for 2 and 4 on this machine, and what was measured; and beyond.
+
+    Beyond: machines of four cores at 10 Gbit/s and half a millisecond, one shard each, and ten million neurons.
+    """
+    found: Result = {}
+    measured = {many: beside(COLOUR, NEURONS, many, crops()) for many in (1, 2, 4)}
+    cores, one = os.cpu_count() or 1, message()
+    for phase in ("grow", "full", "recall"):
+        told = {many: result["shards"][phase] for many, result in measured.items()}
+        busy = told[1]["core_seconds_per_sample"]
+        sent = told[1]["bytes_sent_per_sample"] + told[1]["bytes_received_per_sample"]
+        costs = Costs(busy["shards"], busy["program"], sent, one)
+        large = replace(costs, shards=costs.shards * LARGE / NEURONS)
+        found[phase] = {
+            "costs": asdict(costs),
+            "here": {
+                many: {"expected": costs.here(many, cores), "measured": result["samples_per_second"]}
+                for many, result in told.items()
+            },
+            f"{LARGE:,} neurons": {many: large.there(many, 4, 5e-4, 1.25e9) for many in MACHINES},
+        }
     return found
 
 
@@ -54,7 +135,7 @@ def beside(shape: tuple[int, ...], capacity: int, many: int, phases: Phases) -> 
     return {**best, "ratio": ratios}
 
 
-def shards(many: int) -> Result:
+def crops() -> Phases:
     """20,000 neurons x 3,072 values: the second half grows, then averaging, then recall from noise."""
     x = pictures(NEURONS + MORE)
     noise = np.random.default_rng(0).normal(0, 0.1, (MORE, *COLOUR))
@@ -65,13 +146,17 @@ def shards(many: int) -> Result:
         memory.memorize(x[:first])
         return first
 
-    phases: Phases = {
+    return {
         "memorize": memorize,
         "grow": lambda memory: len(memory.learn(x[first:NEURONS]).grew),
         "full": lambda memory: len(memory.learn(x[NEURONS:]).grew),
         "recall": lambda memory: len(memory.recall(noisy).x),
     }
-    return beside(COLOUR, NEURONS, many, phases)
+
+
+def shards(many: int) -> Result:
+    """So many beside one bank."""
+    return beside(COLOUR, NEURONS, many, crops())
 
 
 def smooth(count: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -122,4 +207,5 @@ def million() -> Result:
 CASES: dict[str, Callable[[], Result]] = {
     **{f"shards-{many}": partial(shards, many) for many in (1, 2, 4)},
     "million": million,
+    "formula": formula,
 }

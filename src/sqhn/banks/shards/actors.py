@@ -27,6 +27,10 @@ class Actor(Shard):
         """Its number."""
         return os.getpid()
 
+    def seconds(self) -> float:
+        """For how long it has kept a core busy."""
+        return time.process_time()
+
 
 class Actors:
     """Starts and reaches so many actors, spread over the machines of a cluster."""
