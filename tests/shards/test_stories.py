@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from sqhn import SQHN
+from sqhn import SQHN, Level
+from sqhn.banks.shards.nodes import Nodes
 from sqhn.reference import ReferenceSQHN
 from tests.by_evidence import ODD, assert_as_the_reference, assert_possible, odd
 from tests.conformance.test_stories import SHAPES, SIMILARITIES, same_in_all, story, tell
@@ -53,6 +56,54 @@ def test_shards_that_are_lost_and_come_back(
     assert memory._patterns.shards.carrier.lost  # type: ignore[attr-defined]
 
 
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_story_full_of_ties(local: Local, monkeypatch: pytest.MonkeyPatch, data: st.DataObject) -> None:
+    """Samples of few values, in chunks of 1 to 512, that pieces look at a few or many at a time."""
+    local(data.draw(st.sampled_from([1, 2, 3, 7])))
+    monkeypatch.setattr("sqhn.banks.shards.prototypes.PART", data.draw(st.sampled_from([1, 4, 32, 384])))
+    shape: Any = data.draw(st.sampled_from([(8, 12), (6, 6), (10, 10)]))  # nodes of many values, and of few
+    policy: Any = data.draw(st.sampled_from(["average", "overwrite", "oldest", "freeze"]))
+    level = Level(None, data.draw(st.integers(1, 30)), data.draw(st.sampled_from([1e7, 20.0])), when_full=policy)
+    memory = SQHN(shape, [level], similarity=data.draw(st.sampled_from(SIMILARITIES)), device="ray")
+    memory._chunk = data.draw(st.integers(1, 512))
+    one, rng = (
+        SQHN(shape, [level], similarity=memory.options.similarity),
+        np.random.default_rng(data.draw(st.integers(0, 99))),
+    )
+    things = rng.choice([0.0, 0.5, 1.0], (12, *shape)).astype(np.float32)
+    for count in data.draw(st.lists(st.sampled_from([1, 10, 60]), max_size=5)):
+        x = things[rng.integers(12, size=count)]
+        x[rng.random(count) < 0.3, 0] = rng.choice([0.0, 0.5, 1.0])
+        x[rng.random(count) < 0.1] = 0.5
+        for a, b in zip(memory.learn(x), one.learn(x)):
+            np.testing.assert_array_equal(a, b)
+        k = min(3, len(one))
+        for a, b in zip(memory.recall(x, k=k)[:3], one.recall(x, k=k)[:3]):
+            np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(memory.recall(x).index, one.recall(x).index)
+    assert fingerprint(memory) == fingerprint(one)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 7, 64, 512])
+def test_chunks_of_any_size(chunk: int, local: Local) -> None:
+    local(3)
+    memory, reference, rng = story("large", "shifted_cosine", "oldest", "ray")
+    memory._chunk = chunk
+    tell(memory, reference, rng, 8)
+    same_in_all(memory, reference, rng)
+
+
+def test_room_is_part_of_what_a_shard_is() -> None:
+    """A write that comes next counts on what was reserved."""
+    memory = SQHN((18, 9), [Level(9, 40), Level(None, 12)])
+    made = memory._tilings[0], memory.levels[0], memory.options, False
+    nodes, other = (Nodes("cpu", "patterns", *made) for _ in range(2))
+    nodes.call("reserve", 20)
+    other.restore(nodes.state())
+    assert other.bank.neurons.room >= nodes.bank.neurons.room >= 20
+
+
 def test_what_is_sent_does_not_grow_with_the_memory(local: Local) -> None:
     """Nor is a chunk rehearsed twice, where samples resemble nothing or each its own neuron."""
     local(2)
@@ -89,6 +140,26 @@ def test_evidence(kind: str, shards: int, local: Local) -> None:
     found, expected = (m.recall(asked, inference="evidence") for m in (memory, one))
     np.testing.assert_array_equal(found.index, expected.index)
     np.testing.assert_allclose(found.score, expected.score, rtol=1e-9)
+
+
+@pytest.mark.parametrize("shards", [2, 3, 7])
+@pytest.mark.parametrize("name", ["two levels", "three levels"])
+@pytest.mark.parametrize("inference", ["evidence", "exact", "feedforward"])
+def test_rules_in_trees(inference: Any, name: str, shards: int, local: Local) -> None:
+    """All levels below the memory node are in several places, the values of children in any order."""
+    local(shards)
+    memory, _, rng = story(name, "shifted_cosine", "average", "ray")
+    x = rng.random((40, *memory.input_shape)).astype(np.float32)
+    memory.learn(x[:30])
+    one, seen = memory.to("cpu"), rng.random(x[:8].shape) < 0.6
+    for observed in (None, seen):
+        found, expected = (m.recall(x[:8], observed, inference=inference, k=2) for m in (memory, one))
+        np.testing.assert_array_equal(found.index, expected.index)
+        np.testing.assert_array_equal(found.x, expected.x)
+        np.testing.assert_allclose(found.score, expected.score, rtol=1e-9)
+        if inference != "evidence":
+            energies = [m.energy(x[:8], observed, inference=inference) for m in (memory, one)]
+            np.testing.assert_allclose(*energies, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ODD)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sqhn.banks.cpu.device import Cpu
-from sqhn.banks.interface import SplitBank
+from sqhn.banks.interface import CodeBank, SplitBank
 from sqhn.banks.shards.actors import Actors
-from sqhn.banks.shards.nodes import SplitNodes
+from sqhn.banks.shards.nodes import SplitCodes, SplitPatterns
 from sqhn.banks.shards.prototypes import SplitPrototypes
 from sqhn.banks.shards.shards import Shards
 from sqhn.level import Level, Options
@@ -15,7 +18,7 @@ __all__ = ["Sharded"]
 
 
 class Sharded(Cpu):
-    """Level 1 is on shards: of one level the neurons, of a tree the nodes; `word`: on which device of theirs."""
+    """On shards: of one level the neurons, of a tree all nodes but the memory node; `word`: their device."""
 
     split = True
     breadth = 4  # parts of a question follow each other without a pause
@@ -27,7 +30,16 @@ class Sharded(Cpu):
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> SplitBank:  # type: ignore[override]
         if top and self.word != "cpu":
             raise ValueError(f"device={self.name!r} is for trees: the neurons of one level are on CPUs, device='ray'")
-        shards = Shards(self.many, self.carrier)
+        self.shards, self.above = Shards(self.many, self.carrier), 0
         if top:
-            return SplitPrototypes(self, shards, tiling, level, options)
-        return SplitNodes(self, shards, self.word, tiling, level, options)
+            return SplitPrototypes(self, self.shards, tiling, level, options)
+        return SplitPatterns(self, self.shards, self.word, tiling, level, options)
+
+    def codes(  # type: ignore[override]
+        self, children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int
+    ) -> CodeBank:
+        """Of the same memory as the last `patterns`."""
+        if top:
+            return super().codes(children, level, options, top, values)
+        self.above += 1
+        return SplitCodes(self, self.shards, self.word, f"codes {self.above}", children, level, options, values)

@@ -1,35 +1,39 @@
-"""A level whose nodes are in several places: nodes know nothing of each other, so each place has a bank of its own."""
+"""Levels whose nodes are in several places: nodes know nothing of each other, so each place has a bank of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, Never
+from typing import Any, NamedTuple, Never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.devices import device_of
-from sqhn.banks.interface import Device, Patches, Sent, Shown, State, Support
+from sqhn.banks.interface import Codes, Device, Patches, Sent, Shown, State, Support
 from sqhn.banks.saved import KINDS, check_growth, joined, known_of
 from sqhn.banks.shards.shards import BUILD, Shards
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
 
-__all__ = ["SplitNodes"]
-
-NAME = "nodes"
+__all__ = ["SplitCodes", "SplitPatterns"]
 
 
 class Nodes:
-    """The bank of some nodes, on any device, for someone who has NumPy's arrays."""
+    """The bank of some nodes, on any device, for someone who has NumPy's arrays.
 
-    def __init__(self, word: str, tiling: Tiling, level: Level, options: Options) -> None:
+    kind: "patterns" or "codes", and what a device makes it from.
+    """
+
+    def __init__(self, word: str, kind: str, *args: Any) -> None:
         self.device = device_of(word)
-        self.bank = self.device.patterns(tiling, level, options, top=False)
+        self.bank = getattr(self.device, kind)(*args)
+        self.reserved: tuple[int, ...] = ()
 
     def call(self, method: str, *args: Any) -> tuple[Any, Any]:
         """What the bank answers, and how far it has grown then."""
+        if method == "reserve":
+            self.reserved = args
         with self.device.stream():
             found = _each(getattr(self.bank, method)(*(_each(arg, self._bring) for arg in args)), self._give)
             return found, (self._give(self.bank.grown), self.bank.neurons.room, self.bank.neurons.step, self.bank.holes)
@@ -48,16 +52,19 @@ class Nodes:
 
     def state(self) -> State:
         with self.device.stream():
-            neurons = self.bank.neurons
-            more = {"step": np.array(neurons.step), "room": np.array(neurons.room)}
-            return {**neurons.state(), **self.bank.state(), **more}
+            more = {"step": np.array(self.bank.neurons.step), "reserved": np.array(self.reserved, np.int64)}
+            return {**self.bank.neurons.state(), **self.bank.state(), **more}
 
     def restore(self, state: State) -> None:
+        """Become what a state says. A write that comes next may count on what was reserved, the last number of it too:
+        the values of children, where there are any.
+        """
+        self.reserved = tuple(state["reserved"].tolist())
         with self.device.stream():
             self.bank.neurons.restore(state, int(state["step"]))
-            self.bank.restore(state, 0)
-            if "room" in state:  # a write that comes next may count on it
-                self.bank.reserve(int(state["room"]) - self.bank.neurons.most)
+            self.bank.restore(state, self.reserved[-1] if self.reserved else 0)
+            if self.reserved:
+                self.bank.reserve(*self.reserved)
 
 
 class SplitNeurons:
@@ -89,51 +96,130 @@ class SplitNeurons:
         self.waiting = state, step
 
 
+class Below(NamedTuple):
+    """A message about the nodes of the level below."""
+
+    message: Any
+
+
 class SplitNodes:
-    """The prototypes of many nodes, each in one of several places."""
+    """A level below the memory node: its nodes, each in one of several places."""
 
-    top = False
-
-    def __init__(
-        self, device: Device, shards: Shards, word: str, tiling: Tiling, level: Level, options: Options
-    ) -> None:
-        self.device, self.shards, self.tiling, self.level = device, shards, tiling, level
-        self.nodes = tiling.nodes
+    def __init__(self, device: Device, shards: Shards, name: str, nodes: int, level: Level) -> None:
+        self.device, self.shards, self.name, self.nodes, self.level = device, shards, name, nodes, level
         self.neurons = SplitNeurons(self)
         self.holes = False
-        bounds = np.linspace(0, self.nodes, min(len(shards), self.nodes) + 1).astype(int)
+        bounds = np.linspace(0, nodes, min(len(shards), nodes) + 1).astype(int)
         self.parts = [slice(a, b) for a, b in pairwise(bounds.tolist())]
-        side, *rest = tiling.patch
+
+    def _build(self, word: str, kind: str, args: Callable[[slice], tuple[Any, ...]]) -> None:
+        """Banks, each made from what concerns some nodes."""
         for s, part in enumerate(self.parts):
-            some = Tiling(((part.stop - part.start) * side, *rest), tiling.kernel)
-            shards.tell({s: (BUILD, NAME, Nodes, word, some, level, options)})
+            self.shards.tell({s: (BUILD, self.name, Nodes, word, kind, *args(part))})
 
     @property
     def grown(self) -> NDArray[np.int64]:
         return self.neurons.grown
-
-    def chunk_size(self, limit: int) -> int:
-        nodes = max(part.stop - part.start for part in self.parts)
-        most: int = nodes * min(self.level.capacity, self.neurons.most + limit)
-        return max(1, min(limit, (1 << 23) // max(1, most)))
 
     def settle(self) -> None:
         """Every place does it after each chunk."""
 
     def _everywhere(self, how: Callable[..., Any], method: str, *args: Any) -> list[Any]:
         """A method of the banks of all places, each with its part of arrays."""
-        calls = {s: (NAME, "call", method, *(_part(arg, part) for arg in args)) for s, part in enumerate(self.parts)}
+        calls = {
+            s: (self.name, "call", method, *(self._part(arg, part) for arg in args))
+            for s, part in enumerate(self.parts)
+        }
         found, after = zip(*how(calls).values())
         self.neurons.grown = np.concatenate([one[0] for one in after])
         self.neurons.room, self.neurons.step = max(one[1] for one in after), after[0][2]
         self.holes = any(one[3] for one in after)
         return list(found)
 
-    def _ask(self, method: str, *args: Any) -> Any:
-        return _joined(self._everywhere(self.shards.ask, method, *args))
+    def _part(self, value: Any, nodes: slice) -> Any:
+        """What of a message concerns some nodes."""
+        if isinstance(value, Below):
+            return _some(value.message, self._children(nodes))
+        return self._entries(value, nodes) if isinstance(value, Support) else _some(value, nodes)
+
+    def _children(self, nodes: slice) -> NDArray[np.int32]:
+        raise TypeError(f"there is nothing below nodes {nodes}")
+
+    def _entries(self, support: Support, nodes: slice) -> Support:
+        """What the level above expects of some nodes."""
+        batch = (len(support.start) - 1) // self.nodes
+        start = support.start[nodes.start * batch : nodes.stop * batch + 1]
+        own = slice(start[0], start[-1])
+        return Support(start - start[0], support.value[own], support.probability[own])
+
+    def _ask(self, method: str, *args: Any, fill: float = 0.0) -> Any:
+        return _joined(self._everywhere(self.shards.ask, method, *args), fill)
 
     def _tell(self, method: str, *args: Any) -> Any:
         return _joined(self._everywhere(self.shards.tell, method, *args))
+
+    def _shown(self, *args: Any) -> Shown:
+        found = self._everywhere(self.shards.ask, "shown", *args)
+        rest: Shown = _joined([one._replace(A=None) for one in found])
+        return rest._replace(A=_joined([one.A for one in found], -np.inf))
+
+    def forget(self, j: NDArray[np.int64]) -> Never:
+        """Only a memory node forgets."""
+        raise TypeError(f"neurons {j} of a level below the memory node")
+
+    # -- persistence ---------------------------------------------------------------------------------------------
+
+    def kept(self) -> State:
+        """What is kept of the neurons of all places, one after another."""
+        found = self.shards.ask(dict.fromkeys(range(len(self.parts)), (self.name, "kept"))).values()
+        return {name: np.concatenate(arrays) for name, *arrays in zip(("grown", *KINDS), *found)}
+
+    def states(self) -> Iterator[tuple[slice, State]]:
+        """What is saved of each place, and of which nodes."""
+        for s, part in enumerate(self.parts):
+            yield part, self.shards.ask({s: (self.name, "state")})[s]
+
+    def restore(self, state: State, values: int) -> None:
+        assert self.neurons.waiting is not None
+        (kept, step), self.neurons.waiting = self.neurons.waiting, None
+        first = np.concatenate([[0], np.cumsum(kept["grown"])])
+        more: State = {"step": np.array(step), "reserved": np.array(self._reserved(values))}
+        for s, part in enumerate(self.parts):
+            own = slice(int(first[part.start]), int(first[part.stop]))
+            some = {name: kept[name][own] for name in KINDS} | {"grown": kept["grown"][part]} | more
+            self.shards.tell({s: (self.name, "restore", some | self._own(state, len(kept["c"]), part, own))})
+        self._ask("chunk_size", 1)
+
+    def _reserved(self, values: int) -> tuple[int, ...]:  # noqa: ARG002
+        """Room for nothing more; values: of children."""
+        return (0,)
+
+    def _own(self, state: State, total: int, nodes: slice, neurons: slice) -> State:
+        """What of a state concerns some nodes, whose neurons are these of so many."""
+        raise NotImplementedError
+
+
+class SplitPatterns(SplitNodes):
+    """Prototypes."""
+
+    top = False
+
+    def __init__(
+        self, device: Device, shards: Shards, word: str, tiling: Tiling, level: Level, options: Options
+    ) -> None:
+        super().__init__(device, shards, "patterns", tiling.nodes, level)
+        self.tiling = tiling
+        side, *rest = tiling.patch
+
+        def some(part: slice) -> tuple[Any, ...]:
+            return Tiling(((part.stop - part.start) * side, *rest), tiling.kernel), level, options, False
+
+        self._build(word, "patterns", some)
+
+    def chunk_size(self, limit: int) -> int:
+        nodes = max(part.stop - part.start for part in self.parts)
+        most: int = nodes * min(self.level.capacity, self.neurons.most + limit)
+        return max(1, min(limit, (1 << 23) // max(1, most)))
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -151,10 +237,6 @@ class SplitNodes:
     def store(self, evidence: Patches) -> None:
         self._tell("store", evidence)
 
-    def forget(self, j: NDArray[np.int64]) -> Never:
-        """Only a memory node forgets."""
-        raise TypeError(f"neurons {j} of a level below the memory node")
-
     # -- questions -----------------------------------------------------------------------------------------------
 
     def best(self, evidence: Patches) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
@@ -166,26 +248,17 @@ class SplitNodes:
         return k, v
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
-        return np.asarray(_joined(self._everywhere(self.shards.ask, "activity", evidence), -np.inf))
+        return np.asarray(self._ask("activity", evidence, fill=-np.inf))
 
     def shown(self, evidence: Patches) -> Shown:
-        found = self._everywhere(self.shards.ask, "shown", evidence)
-        rest: Shown = _joined([one._replace(A=None) for one in found])
-        return rest._replace(A=_joined([one.A for one in found], -np.inf))
+        return self._shown(evidence)
 
     def shown_at(self, *_: Any) -> Never:
         """For one level."""
         raise TypeError("a level below the memory node")
 
     def at(self, evidence: Patches, support: Support) -> NDArray[np.float64]:
-        batch, calls = evidence.x.shape[1], {}
-        for s, part in enumerate(self.parts):
-            start = support.start[part.start * batch : part.stop * batch + 1]
-            own = slice(start[0], start[-1])
-            some = Support(start - start[0], support.value[own], support.probability[own])
-            seen = None if evidence.seen is None else evidence.seen[part]
-            calls[s] = (NAME, "call", "at", Patches(evidence.x[part], seen), some)
-        return np.concatenate([found for found, _ in self.shards.ask(calls).values()])
+        return np.asarray(self._ask("at", evidence, support))
 
     def similarity(self, evidence: Patches, k: NDArray[np.int32]) -> NDArray[np.float64]:
         return np.asarray(self._ask("similarity", evidence, k))
@@ -198,15 +271,9 @@ class SplitNodes:
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
-    def kept(self) -> State:
-        """What is kept of the neurons of all places, one after another."""
-        found = self.shards.ask(dict.fromkeys(range(len(self.parts)), (NAME, "kept"))).values()
-        return {name: np.concatenate(arrays) for name, *arrays in zip(("grown", *KINDS), *found)}
-
     def pieces(self) -> Iterator[State]:
         first = 0
-        for s in range(len(self.parts)):
-            found: State = self.shards.ask({s: (NAME, "state")})[s]
+        for _, found in self.states():
             last = first + len(found["c"])
             piece = {"number": np.arange(first, last), "prototypes": found["prototypes"]}
             if self.holes:
@@ -217,23 +284,131 @@ class SplitNodes:
     def state(self) -> State:
         return joined(self.pieces(), int(self.grown.sum()), self.tiling.size, self.holes)
 
-    def restore(self, state: State, values: int) -> None:  # noqa: ARG002
-        assert self.neurons.waiting is not None
-        (kept, step), self.neurons.waiting = self.neurons.waiting, None
-        if len(state["prototypes"]) != len(kept["c"]):
-            raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {len(kept['c'])} neurons")
-        first = np.concatenate([[0], np.cumsum(kept["grown"])])
-        for s, part in enumerate(self.parts):
-            own = slice(int(first[part.start]), int(first[part.stop]))
-            some = {name: array[own] for name, array in (state | kept).items() if name != "grown"}
-            some |= {"grown": kept["grown"][part], "step": np.array(step)}
-            self.shards.tell({s: (NAME, "restore", some)})
-        self._ask("chunk_size", 1)
+    def _own(self, state: State, total: int, nodes: slice, neurons: slice) -> State:  # noqa: ARG002
+        if len(state["prototypes"]) != total:
+            raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {total} neurons")
+        return {name: array[neurons] for name, array in state.items() if name in ("prototypes", "known")}
 
 
-def _part(value: Any, nodes: slice) -> Any:
-    """What of a message concerns some nodes."""
-    return _each(value, lambda part: part[nodes] if _is_array(part) else part)
+class SplitCodes(SplitNodes):
+    """Counts; children (nodes, children each) are rows of the level below."""
+
+    def __init__(
+        self,
+        device: Device,
+        shards: Shards,
+        word: str,
+        name: str,
+        children: NDArray[np.int32],
+        level: Level,
+        options: Options,
+        values: int,
+    ) -> None:
+        super().__init__(device, shards, name, len(children), level)
+        self.children = children
+
+        def some(part: slice) -> tuple[Any, ...]:
+            own = np.arange(children[part].size, dtype=np.int32).reshape(children[part].shape)
+            return own, level, options, False, values
+
+        self._build(word, "codes", some)
+
+    def _children(self, nodes: slice) -> NDArray[np.int32]:
+        return self.children[nodes].ravel()
+
+    @staticmethod
+    def chunk_size(limit: int) -> int:
+        return limit
+
+    # -- learning ------------------------------------------------------------------------------------------------
+
+    def reserve(self, more: int, values: int) -> None:
+        self._tell("reserve", more, values)
+
+    def learn(self, evidence: Codes) -> Sent:
+        sent: Sent = self._tell("learn", Below(evidence))
+        return sent
+
+    def hears(self, evidence: Codes) -> NDArray[np.bool_] | None:
+        return None if evidence.heard is None else np.asarray(evidence.heard[self.children].any(axis=1))
+
+    def hold(self, evidence: Codes, times: int, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
+        self._tell("hold", Below(evidence), times, k, wrote)
+
+    def store(self, evidence: Codes) -> None:
+        self._tell("store", Below(evidence))
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def best(self, evidence: Codes) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        k, v = self._ask("best", Below(evidence))
+        return k, v
+
+    def ranking(self, evidence: Codes, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        k, v = self._ask("ranking", Below(evidence), count)
+        return k, v
+
+    def at(self, evidence: Codes, support: Support) -> NDArray[np.float64]:
+        return np.asarray(self._ask("at", Below(evidence), support))
+
+    def shown(self, below: Shown, weight: float) -> Shown:
+        return self._shown(Below(below), weight)
+
+    def max_sum(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(self._ask("max_sum", Below(u), fill=-np.inf))
+
+    def support(self, j: NDArray[np.int32]) -> Support:
+        """Children are in the order of their parents at first."""
+        found: list[Support] = self._everywhere(self.shards.ask, "support", j)
+        many = np.concatenate([np.diff(one.start) for one in found]).reshape(self.children.size, -1)
+        order = np.argsort(self.children.ravel())
+        sizes, first = many.sum(axis=1)[order], (np.cumsum(many.sum(axis=1)) - many.sum(axis=1))[order]
+        at = np.repeat(first - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
+        _, value, probability = (np.concatenate(part) for part in zip(*found))
+        return Support(np.concatenate([[0], np.cumsum(many[order].ravel())]), value[at], probability[at])
+
+    def expects(self, j: NDArray[np.int32], known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return self._by_children(self._ask("expects", j, known))
+
+    def probability(self, j: NDArray[np.int32], k: NDArray[np.int32]) -> NDArray[np.float64]:
+        return self._by_children(self._ask("probability", j, Below(k)))
+
+    def _by_children(self, found: NDArray[Any]) -> NDArray[Any]:
+        """What is told of children in the order of their parents, in their own."""
+        every = np.empty_like(found)
+        every[self.children.ravel()] = found
+        return every
+
+    # -- persistence ---------------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        counts, known = [], []
+        for part, found in self.states():
+            found["counts"][:, 0] += part.start
+            counts.append(found["counts"])
+            if self.holes:
+                known.append(known_of(found, self.children.shape[1]).astype(np.int32))
+        return {"counts": np.concatenate(counts), **({"known": np.concatenate(known)} if known else {})}
+
+    def _reserved(self, values: int) -> tuple[int, ...]:
+        return 0, values
+
+    def _own(self, state: State, total: int, nodes: slice, neurons: slice) -> State:
+        rows = state["counts"]
+        if rows.ndim != 2 or rows.shape[1] != 5 or rows.dtype != np.int32:
+            raise ValueError(f"counts of shape {rows.shape} and dtype {rows.dtype}")
+        if len(rows) and not 0 <= rows[:, 0].min() <= rows[:, 0].max() < self.nodes:
+            raise ValueError("counts of nodes that are not there")
+        if "known" in state and len(state["known"]) != total:
+            raise ValueError(f"known of shape {state['known'].shape} for {total} neurons")
+        there = (rows[:, 0] >= nodes.start) & (rows[:, 0] < nodes.stop)
+        some = rows[there] - np.array([nodes.start, 0, 0, 0, 0], np.int32)
+        return {"counts": some, **({"known": state["known"][neurons]} if "known" in state else {})}
+
+
+def _some(value: Any, rows: Any) -> Any:
+    """Rows of all arrays of a message."""
+    return _each(value, lambda part: part[rows] if _is_array(part) else part)
 
 
 def _is_array(value: Any) -> bool:
