@@ -35,7 +35,19 @@ from sqhn.pieces import Entry, Rows, folder_of, keep_only, one_at_a_time, open_p
 if TYPE_CHECKING:
     from sqhn.network import SQHN
 
-__all__ = ["FORMAT", "Header", "Tensors", "describe", "fill", "load", "parts", "save", "save_in_pieces", "settings"]
+__all__ = [
+    "FORMAT",
+    "Header",
+    "Tensors",
+    "count_pieces",
+    "describe",
+    "fill",
+    "load",
+    "parts",
+    "save",
+    "save_in_pieces",
+    "settings",
+]
 
 FORMAT = 2
 FIRST = 1  # without features, and without the steps of last writes, which count as 0
@@ -195,6 +207,15 @@ def _pieces(path: str | os.PathLike[str], header: Header) -> dict[str, Rows] | N
             return None
         missing = Path(error.filename)
         raise MemoryFileError(f"{path} has a piece that is not there: {missing} belongs to it") from error
+
+
+def count_pieces(path: str | os.PathLike[str]) -> int:
+    """How many pieces a memory was saved in; 0 if it is whole, or cannot be read."""
+    try:
+        with safe_open(path, "numpy") as file:
+            return len(json.loads((file.metadata() or {})["sqhn"]).get("pieces", ()))
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError):
+        return 0
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -140,12 +140,12 @@ class Journal:
         if not isinstance(name, str) or Path(name).name != name:
             raise MemoryFileError(f"{self.path} was not kept in a folder, and has no journal: load it by its own name")
         path, end = self.folder / name, 0
-        content = path.read_bytes()
-        for after, action, args in _records(path, content):
+        size = path.stat().st_size
+        for after, action, args in _records(path, size):
             try:
                 getattr(memory, action)(*args)
             except (LookupError, TypeError, ValueError) as error:
-                if after < len(content):
+                if after < size:
                     raise MemoryFileError(f"{path}: the change at byte {end:,} cannot be made: {error}") from error
                 break  # nor could it when it was noted, and the process ended before it was taken back
             end = after
@@ -166,28 +166,35 @@ def _record(name: str, args: tuple[Any, ...]) -> bytes:
     return len(body).to_bytes(8, "little") + zlib.crc32(body).to_bytes(4, "little") + body
 
 
-def _records(path: Path, content: bytes) -> Iterator[tuple[int, str, list[Any]]]:
-    """The changes of a journal, and where each ends; the last may not have been written to its end."""
+def _records(path: Path, size: int) -> Iterator[tuple[int, str, list[Any]]]:
+    """The changes of a journal of so many bytes, and where each ends; the last may not have been written to its end."""
+    end = 0
+    with path.open("rb") as file:
+        while end < size:
+            head = file.read(HEAD)
+            length = int.from_bytes(head[:8], "little")
+            body = file.read(min(length, size - end))
+            if len(body) < length or zlib.crc32(body) != int.from_bytes(head[8:], "little"):
+                if end + HEAD + length < size:
+                    raise MemoryFileError(f"{path} is damaged, at byte {end:,} of {size:,}")
+                return
+            end += HEAD + length
+            yield end, *_change(path, end, body)
+
+
+def _change(path: Path, end: int, body: bytes) -> tuple[str, list[Any]]:
+    """What a record says that ends at some byte."""
     from sqhn.network import CHANGES
 
-    end = 0
-    while end < len(content):
-        start, length = end + HEAD, int.from_bytes(content[end : end + 8], "little")
-        body = content[start : start + length]
-        if len(body) < length or zlib.crc32(body) != int.from_bytes(content[end + 8 : start], "little"):
-            if start + length < len(content):
-                raise MemoryFileError(f"{path} is damaged, at byte {end:,} of {len(content):,}")
-            return
-        end = start + length
-        try:
-            arrays = deserialize(body)
-            head = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
-            name, args = json.loads(head["__metadata__"]["change"])
-            if name not in CHANGES:
-                raise ValueError(f"{name!r}, which this version of sqhn does not know")
-            yield end, name, [_meant(arg, arrays) for arg in args]
-        except (SafetensorError, LookupError, TypeError, ValueError) as error:
-            raise MemoryFileError(f"{path}: the change before byte {end:,} cannot be read: {error}") from error
+    try:
+        arrays = deserialize(body)
+        head = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
+        name, args = json.loads(head["__metadata__"]["change"])
+        if name not in CHANGES:
+            raise ValueError(f"{name!r}, which this version of sqhn does not know")
+        return name, [_meant(arg, arrays) for arg in args]
+    except (SafetensorError, LookupError, TypeError, ValueError) as error:
+        raise MemoryFileError(f"{path}: the change before byte {end:,} cannot be read: {error}") from error
 
 
 def _plain(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:

@@ -878,12 +878,16 @@ class SQHN:
         """Read a memory, whatever device it was saved from; it continues exactly where the saved one stopped.
 
         path: a file; or a folder that a memory is kept in (see `folder`): it is kept there again.
+        shards: with "ray"; as many as the memory was saved from, if none are named.
 
         Of a subclass its own `__init__` is not called.
         """
+        kept = (Path(path) / MEMORY).exists()
+        if shards is None and str(device).partition(":")[0] == "ray":
+            shards = io.count_pieces(Path(path) / MEMORY if kept else path) or None
         device_of(device, shards)  # one that cannot be used is no fault of the file
         memory = cls.__new__(cls)
-        if not (Path(path) / MEMORY).exists():
+        if not kept:
             io.load(path, lambda header, tensors: memory._become(header, tensors, device, shards))
             return memory
         journal = Journal(Path(path))

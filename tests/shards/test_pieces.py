@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from sqhn import SQHN, MemoryFileError, io, journal, pieces
+from sqhn import SQHN, MemoryFileError, io, journal, network, pieces
+from sqhn.banks.devices import device_of
 from sqhn.banks.shards import prototypes
 from sqhn.files import write_whole
 from sqhn.io import describe
@@ -73,6 +74,14 @@ def test_the_file_tells_of_all(saved: Path) -> None:
     assert told["bytes"] == saved.stat().st_size + sum(path.stat().st_size for path in files(saved))
     assert told["bytes"] > 50 * X[0].nbytes
     assert len(files(saved)) == 3
+
+
+def test_as_many_shards_as_it_was_saved_from(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "device_of", device_of)
+    assert SQHN.load(saved, "ray").shards == 3
+    SQHN.load(saved).save(tmp_path / "whole")
+    with pytest.raises(ValueError, match="needs shards=N"):
+        SQHN.load(tmp_path / "whole", "ray")
 
 
 def test_a_later_one_takes_its_place(saved: Path) -> None:

@@ -84,9 +84,7 @@ class SplitPrototypes:
         self.rules = rules(level, options, top=True)
         self.owner = np.zeros(0, np.int16)  # the shard of every neuron
         self.holes = False
-        self.fresh = (
-            NOBODY_FRESH  # what the last part wrote: pieces may not have heard of it when they look at the next
-        )
+        self.fresh = NOBODY_FRESH  # what the last part wrote, of which pieces may not have heard yet
         self.rounds = 0  # how often a part of a chunk was rehearsed
         self.room = 0  # of every piece
         self.questions = count()  # their numbers
