@@ -165,30 +165,23 @@ class LargeNodes:
 
         And others that are good, if there is room for a `second`.
         """
-        evaluated = self._first(bank, n, x, products, found, second, bar)
+        evaluated = self._evaluate(bank, n, x, products, bar, *found, second)
         if len(x) > TRIAL and evaluated.min() == UNSEEN:  # the coarse view does not pay for these samples
             rest = np.flatnonzero(evaluated == UNSEEN)
             others, more = Best.room((len(rest),)), (second[0][rest], second[1][rest]) if len(second[0]) else second
             whole = self.meet(bank, n, x[rest], whole=True)
-            self._first(bank, n, x[rest], whole, others, more, bar[rest] if len(bar) else bar)
+            self._evaluate(bank, n, x[rest], whole, bar[rest] if len(bar) else bar, *others, more)
             found.k[rest], found.v[rest], found.left[rest] = others
             if more is not second:
                 second[0][rest], second[1][rest] = more
 
-    def _first(
-        self,
-        bank: Prototypes,
-        n: int,
-        x: NDArray[np.float32],
-        products: Met,
-        found: Best,
-        second: Second,
-        bar: NDArray[np.float64],
+    def _evaluate(
+        self, bank: Prototypes, n: int, x: NDArray[np.float32], products: Met, *more: Any
     ) -> NDArray[np.int64]:
         """The same; returns how many neurons were evaluated for each sample."""
         evaluated = np.empty(len(x), np.int64)
         most = math.inf if products.whole else self.coarse.too_many(bank.neurons.most)
-        self._ask(kernels.best, bank, n, x, products, most, bar, *found, second, evaluated)
+        self._ask(kernels.best, bank, n, x, products, most, *more, evaluated)
         return evaluated
 
     def glance(self, bank: Prototypes, x: NDArray[np.float32], products: Met, found: Best) -> None:

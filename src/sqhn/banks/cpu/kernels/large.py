@@ -342,6 +342,14 @@ def widths_at_rest(own, sight, G, error, whole, measure):
     return width
 
 
+@inlined
+def ready(x, products, sight, own, G, measure):
+    """What a question about G neurons needs, which do not change meanwhile: scratch, and how far products are wrong."""
+    own, measure = Prototypes(*own), Measure(*measure)
+    width = widths_at_rest(own, Features(*sight), G, products[3], products[4], measure)
+    return own, measure, np.empty(x.shape[1], np.float32), scratch(G), width
+
+
 @compiled
 def best(lo, hi, x, products, sight, own, G, measure, most, bar, k, v, left, second, evaluated):
     """The winner and its similarity at one node for samples lo..hi, and what no other neuron is above.
@@ -350,10 +358,8 @@ def best(lo, hi, x, products, sight, own, G, measure, most, bar, k, v, left, sec
     second: another that is good, and its similarity, if one was evaluated (else as it was); then `left` is of the rest.
     Where the first few leave more than `most` neurons each to be evaluated, the rest is left UNSEEN.
     """
-    own, measure = Prototypes(*own), Measure(*measure)
+    own, measure, y, work, width = ready(x, products, sight, own, G, measure)
     P, _, seen, error, whole = products
-    y, work = np.empty(x.shape[1], np.float32), scratch(G)
-    width = widths_at_rest(own, Features(*sight), G, error, whole, measure)
     many = 0
     for t in range(lo, hi):
         if t - lo == TRIAL and many > most * TRIAL:
@@ -412,10 +418,8 @@ def glimpse(p, sample, inside, own, G, error, whole, width, work):
 @compiled
 def glance(lo, hi, x, products, sight, own, G, measure, k, v, left):
     """As `best`, but of each sample only the neuron that looks best is evaluated: others may have up to `left`."""
-    own, measure = Prototypes(*own), Measure(*measure)
+    own, measure, y, work, width = ready(x, products, sight, own, G, measure)
     P, _, seen, error, whole = products
-    y, work = np.empty(x.shape[1], np.float32), scratch(G)
-    width = widths_at_rest(own, Features(*sight), G, error, whole, measure)
     for t in range(lo, hi):
         sample = Sample(x[t], shift(x[t], measure.centre, y), NOTHING, None, x.shape[1])
         inside = 0.0 if whole else squared(seen[t], 0.0)
@@ -449,10 +453,8 @@ def several(lo, hi, x, products, sight, own, G, measure, k, v, left, found):
     left: what no other neuron is above. found: whether bounds could tell; they cannot where all neurons must be looked
     at, those that are out already too.
     """
-    own, measure = Prototypes(*own), Measure(*measure)
+    own, measure, y, work, width = ready(x, products, sight, own, G, measure)
     P, _, seen, error, whole = products
-    y, work = np.empty(x.shape[1], np.float32), scratch(G)
-    width = widths_at_rest(own, Features(*sight), G, error, whole, measure)
     for t in range(lo, hi):
         sample = Sample(x[t], shift(x[t], measure.centre, y), NOTHING, None, x.shape[1])
         inside = 0.0 if whole else squared(seen[t], 0.0)
