@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -193,7 +194,7 @@ def test_damage_is_found(tmp_path: Path) -> None:
     with pytest.raises(MemoryFileError, match="is damaged, at byte 0 of"):
         SQHN.load(tmp_path)
     place.unlink()
-    with pytest.raises(FileNotFoundError, match=PREFIX):
+    with pytest.raises(MemoryFileError, match=f"{PREFIX}.* belongs to .*, and is not there"):
         SQHN.load(tmp_path)
     SQHN(SHAPE, capacity=9).save(tmp_path / MEMORY)
     with pytest.raises(MemoryFileError, match="was not kept in a folder"):
@@ -299,3 +300,195 @@ def test_a_signal_while_the_memory_is_saved(tmp_path: Path, monkeypatch: pytest.
     assert (step := memory.step) in (4, 8, 12)
     journal_in(tmp_path)
     assert again(memory).step == step
+
+
+# -- what users and others do ------------------------------------------------------------------------------------------
+
+
+def kept(folder: Path, count: int = 20) -> Path:
+    """A folder that a memory was kept in, and its journal."""
+    memory = SQHN(SHAPE, capacity=30, folder=folder)
+    for x in X[:count]:
+        memory.learn(x)
+    del memory
+    return journal_in(folder)
+
+
+def test_files_of_others_stay(tmp_path: Path) -> None:
+    for name in ("journal-2026.md", "notes", ".memory.sqhn.tmp"):
+        (tmp_path / name).write_text("mine")
+    (tmp_path / ".memory.sqhn.0123abcd.tmp").write_text("of one that died")
+    SQHN(SHAPE, capacity=9, folder=tmp_path)
+    assert {"journal-2026.md", "notes", ".memory.sqhn.tmp"} < {path.name for path in tmp_path.iterdir()}
+    assert not (tmp_path / ".memory.sqhn.0123abcd.tmp").exists()
+
+
+@pytest.mark.parametrize("byte", [0, 4, 7, 9, 13, 20])
+def test_any_bit_of_a_change_that_is_not_the_last(byte: int, tmp_path: Path) -> None:
+    """Nothing is taken for an unfinished end that is none, and what is there stays."""
+    place = kept(tmp_path)
+    content = bytearray(place.read_bytes())
+    content[byte] ^= 1
+    place.write_bytes(content)
+    with pytest.raises(MemoryFileError, match="is damaged, at byte 0"):
+        SQHN.load(tmp_path)
+    assert place.read_bytes() == content
+
+
+@pytest.mark.parametrize("zeros", [1, 15, 16, 600])
+def test_blocks_that_nothing_was_written_to(zeros: int, tmp_path: Path) -> None:
+    place = kept(tmp_path)
+    place.write_bytes(place.read_bytes() + bytes(zeros))
+    memory = SQHN.load(tmp_path)
+    assert memory.step == 20
+    memory.learn(X[20])
+    assert again(memory).step == 21
+
+
+def test_a_process_that_goes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "ENOUGH", 2000)
+    (tmp_path / "b" / "k").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    memory = SQHN(SHAPE, capacity=30, folder="k")
+    monkeypatch.chdir(tmp_path / "b")
+    for x in X:
+        memory.learn(x)
+    assert again(memory).step == len(X)
+    assert not list((tmp_path / "b" / "k").iterdir())
+
+
+def test_where_it_is_kept_it_is_not_saved(tmp_path: Path) -> None:
+    memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
+    memory.learn(X[:3])
+    with pytest.raises(ValueError, match="is where this memory is kept"):
+        memory.save(tmp_path / "." / MEMORY)
+    memory.learn(X[3])
+    assert again(memory).step == 4
+    with pytest.warns(UserWarning, match="its folder has all since then"):
+        assert SQHN.load(tmp_path / MEMORY).step == 0
+
+
+@posix
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    place, victim = kept(tmp_path / "k"), tmp_path / "victim"
+    victim.write_text("thesis")
+    place.unlink()
+    place.symlink_to(victim)
+    with pytest.raises(MemoryFileError, match="is not there"):
+        SQHN.load(tmp_path / "k")
+    assert victim.read_text() == "thesis"
+
+
+def test_what_comes_after_the_memory_is_saved_may_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal that it names is the one that is written to."""
+    memory, save = SQHN(SHAPE, capacity=9, folder=tmp_path), SQHN._save
+    memory.learn(X[:3])
+
+    def fail(self: SQHN, *args: Any) -> None:
+        save(self, *args)
+        raise OSError(errno.EMFILE, "too many")
+
+    monkeypatch.setattr(SQHN, "_save", fail)
+    assert memory._journal is not None
+    memory._journal.next = 0
+    memory.learn(X[3:6])
+    memory.learn(X[6:9])
+    assert again(memory).step == 9
+
+
+def test_what_is_learned_is_learned_whatever_happens_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError("no room")
+
+    memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
+    monkeypatch.setattr(SQHN, "_save", fail)
+    assert memory._journal is not None
+    memory._journal.next = 0
+    with pytest.warns(UserWarning, match="no room"):
+        memory.learn(X[:3])
+    assert again(memory).step == 3
+
+
+def test_who_fails_does_not_keep_the_lock(tmp_path: Path) -> None:
+    """Even if the error is kept, as interpreters do."""
+    place = kept(tmp_path)
+    with pytest.raises(FileExistsError) as first:
+        SQHN(SHAPE, capacity=9, folder=tmp_path)
+    content = place.read_bytes()
+    place.write_bytes(b"x" * 50)
+    with pytest.raises(MemoryFileError) as second:
+        SQHN.load(tmp_path)
+    place.write_bytes(content)
+    assert SQHN.load(tmp_path).step == 20
+    assert first.tb is not second.tb
+
+
+def test_what_is_noted_is_what_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else writes into the sample meanwhile."""
+    memory, x, write = SQHN(SHAPE, capacity=9, folder=tmp_path), X[:5].copy(), journal.Journal._write
+
+    def write_and_change(self: journal.Journal, record: bytes) -> None:
+        write(self, record)
+        x[:] = 0.25
+
+    monkeypatch.setattr(journal.Journal, "_write", write_and_change)
+    memory.learn(x)
+    np.testing.assert_array_equal(memory.prototypes, X[:5])
+    state = everything(memory)
+    assert everything(again(memory)) == state
+
+
+@posix
+def test_a_folder_that_is_removed(tmp_path: Path) -> None:
+    memory = SQHN(SHAPE, capacity=9, folder=tmp_path / "k")
+    memory.learn(X[:3])
+    shutil.rmtree(tmp_path / "k")
+    with pytest.raises(OSError, match="the journal was removed"):
+        memory.learn(X[3])
+    assert memory.step == 3
+
+
+@posix
+def test_a_child_that_outlives_its_parent(tmp_path: Path) -> None:
+    """The lock is the parent's."""
+    program = """
+import os, sys, time, numpy as np
+from sqhn import SQHN
+memory = SQHN((6, 6), capacity=9, folder=sys.argv[1])
+memory.learn(np.random.default_rng(0).random((5, 6, 6)))
+if child := os.fork():
+    print(child, flush=True)
+    os.kill(os.getpid(), 9)
+time.sleep(60)
+"""
+    words = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        try:
+            process.wait()
+            assert SQHN.load(tmp_path).step == 5
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("_learn_chunk", (np.full((2, *SHAPE), np.nan, np.float32), None, "all", True, None)),
+        ("_learn_chunk", (np.zeros((2, 5), np.float32), None, "all", True, None)),
+        ("_learn_chunk", (X[:2], np.ones((2, 5), bool), "all", True, None)),
+        ("_learn_chunk", (None, None)),
+        ("_set_options", (None,)),
+        ("_set_shown", (5,)),
+        ("_reset", (1, 2)),
+        ("__init__", ((6, 6),)),
+    ],
+)
+def test_changes_that_nobody_made(change: tuple[str, tuple[Any, ...]], tmp_path: Path) -> None:
+    place = kept(tmp_path)
+    with place.open("ab") as file:
+        file.write(journal._record(*change))
+        file.write(journal._record("_reset", ()))
+    with pytest.raises(MemoryFileError, match="cannot be"):
+        SQHN.load(tmp_path)

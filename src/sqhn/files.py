@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["check_writable", "write_whole", "written_whole"]
+__all__ = ["check_writable", "sync_folder", "write_whole", "written_whole"]
 
 
 @contextmanager
@@ -26,12 +26,23 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(place)
+        sync_folder(place.parent)
     except BaseException as error:
         with suppress(OSError):  # the folder is not one, say; what went wrong first is what counts
             draft.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, str(draft)):  # a draft, which nobody asked for
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Let the names in a folder outlast a power cut, where there is a way."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def check_writable(path: Path) -> None:

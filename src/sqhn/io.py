@@ -16,6 +16,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,10 +28,10 @@ from safetensors.numpy import save as serialize
 
 from sqhn.banks.interface import Bank
 from sqhn.checks import as_shape
-from sqhn.files import write_whole
+from sqhn.files import check_writable, write_whole
 from sqhn.level import Level, Options
 from sqhn.memory import MemoryFileError
-from sqhn.pieces import Entry, Rows, folder_of, keep_only, one_at_a_time, open_pieces, write_pieces
+from sqhn.pieces import Rows, folder_of, keep_only, one_at_a_time, open_pieces, write_pieces
 
 if TYPE_CHECKING:
     from sqhn.network import SQHN
@@ -39,9 +40,9 @@ __all__ = [
     "FORMAT",
     "Header",
     "Tensors",
-    "count_pieces",
     "describe",
     "fill",
+    "header_of",
     "load",
     "parts",
     "save",
@@ -65,8 +66,8 @@ def save(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None
     """Write a memory to `path`, atomically."""
     _write(path, header, tensors)
     if folder_of(path).exists():
-        with one_at_a_time(path) as folder:
-            keep_only(folder, _entries(path))  # of one that was saved since
+        with suppress(OSError), one_at_a_time(path) as folder:  # what is saved is saved
+            keep_only(folder, header_of(path).get("pieces", ()))  # of one that was saved since
 
 
 def _write(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None:
@@ -79,6 +80,7 @@ def save_in_pieces(path: str | os.PathLike[str], memory: SQHN, more: Mapping[str
 
     more: what else to say in the header.
     """
+    check_writable(Path(path))
     header, tensors = parts(memory, whole=False)
     with one_at_a_time(path) as folder:
         try:
@@ -86,7 +88,7 @@ def save_in_pieces(path: str | os.PathLike[str], memory: SQHN, more: Mapping[str
             header |= {"pieces": entries, "features": [*header["features"], "pieces"], **(more or {})}
             _write(path, header, tensors)
         except BaseException:
-            keep_only(folder, _entries(path))
+            keep_only(folder, header_of(path).get("pieces", ()))
             raise
         keep_only(folder, entries)
 
@@ -189,13 +191,17 @@ def _read(path: str | os.PathLike[str]) -> tuple[Header, Tensors]:
     return json.loads(text), tensors
 
 
-def _entries(path: str | os.PathLike[str]) -> Sequence[Entry]:
-    """The pieces that a file names, if there is one."""
+def header_of(path: str | os.PathLike[str]) -> Header:
+    """What a file says of itself, unchecked; nothing, if it cannot be read."""
     try:
-        entries: Sequence[Entry] = _read(path)[0].get("pieces", ())
-        return entries
-    except (OSError, ValueError):
-        return ()
+        with Path(path).open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            metadata = json.loads(file.read(min(length, 1 << 26)))["__metadata__"]
+        header: Header = json.loads(metadata["sqhn"])
+        header.get("pieces")
+        return header
+    except (AttributeError, LookupError, OSError, TypeError, ValueError):
+        return {}
 
 
 def _pieces(path: str | os.PathLike[str], header: Header) -> dict[str, Rows] | None:
@@ -203,19 +209,10 @@ def _pieces(path: str | os.PathLike[str], header: Header) -> dict[str, Rows] | N
     try:
         return open_pieces(path, header["pieces"])
     except FileNotFoundError as error:
-        if _entries(path) != header["pieces"]:
+        if header_of(path).get("pieces") != header["pieces"]:
             return None
         missing = Path(error.filename)
         raise MemoryFileError(f"{path} has a piece that is not there: {missing} belongs to it") from error
-
-
-def count_pieces(path: str | os.PathLike[str]) -> int:
-    """How many pieces a memory was saved in; 0 if it is whole, or cannot be read."""
-    try:
-        with safe_open(path, "numpy") as file:
-            return len(json.loads((file.metadata() or {})["sqhn"]).get("pieces", ()))
-    except (OSError, SafetensorError, LookupError, TypeError, ValueError):
-        return 0
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -255,7 +252,10 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _bytes_of_pieces(path: str | os.PathLike[str], header: Header) -> int:
-    return sum((folder_of(path) / entry["name"]).stat().st_size for entry in header.get("pieces", ()))
+    try:
+        return sum((folder_of(path) / entry["name"]).stat().st_size for entry in header.get("pieces", ()))
+    except FileNotFoundError as error:
+        raise MemoryFileError(f"{path} has a piece that is not there: {error.filename} belongs to it") from error
 
 
 def _check_version(path: str | os.PathLike[str], metadata: dict[str, str]) -> None:

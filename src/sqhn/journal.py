@@ -11,6 +11,7 @@ import errno
 import gc
 import json
 import os
+import re
 import secrets
 import warnings
 import zlib
@@ -28,7 +29,9 @@ from safetensors.numpy import save as serialize
 
 from sqhn.calibration import Calibration
 from sqhn.door import as_numpy
+from sqhn.files import sync_folder
 from sqhn.interrupt import deferred
+from sqhn.io import header_of
 from sqhn.level import Options
 from sqhn.lockfile import held
 from sqhn.memory import MemoryFileError
@@ -42,7 +45,10 @@ __all__ = ["MEMORY", "Journal"]
 Answer = TypeVar("Answer")
 MEMORY = "memory.sqhn"
 PREFIX = "journal-"
-HEAD = 12  # bytes before each change: how long it is, and a checksum
+NAME = f"{PREFIX}[0-9a-f]{{16}}"
+OWN = re.compile(rf"{NAME}|\.{re.escape(MEMORY)}\.[0-9a-f]+\.tmp")
+HEAD = 16  # bytes before each change: how long it is, a checksum of it, and one of these
+BLOCK = 1 << 20
 ENOUGH = 1 << 26
 """Bytes of changes after which the memory is saved, if it is not larger than that itself."""
 
@@ -51,7 +57,8 @@ class Journal:
     """The journal of one memory; nobody else has it open."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.path, self.process = folder, folder / MEMORY, os.getpid()
+        self.folder = Path(os.path.realpath(folder))  # wherever the process goes
+        self.path, self.process = self.folder / MEMORY, os.getpid()
         self.file: Any = None
         self.lock = ExitStack()
         try:
@@ -63,6 +70,12 @@ class Journal:
 
     def _take(self) -> None:
         self.lock.enter_context(held(self.path, _refuse, warnings.warn))
+
+    def close(self) -> None:
+        """Let others have it."""
+        if self.file is not None:
+            self.file.close()
+        self.lock.close()
 
     def __del__(self) -> None:
         if self.file is not None:
@@ -77,9 +90,10 @@ class Journal:
                 f"{self.folder} belongs to a memory of process {self.process}: this one has a copy of it"
             )
         record = _record(action.__name__, args)
+        _, noted = _change(self.path, self.end, record[HEAD:])  # a sample may change while it is learned
         try:
             self._write(record)
-            answer = action(*args)
+            answer = action(*noted)
         except BaseException:
             with suppress(OSError):  # what went wrong first is what counts, and who writes next truncates too
                 self.file.truncate(self.end)
@@ -89,6 +103,8 @@ class Journal:
 
     def _write(self, record: bytes) -> None:
         try:
+            if os.fstat(self.file.fileno()).st_nlink == 0:
+                raise FileNotFoundError(errno.ENOENT, "the journal was removed: changes cannot be kept")
             self.file.truncate(self.end)
             self.file.seek(self.end)
             if self.file.write(record) < len(record):
@@ -104,7 +120,7 @@ class Journal:
         if self.end >= self.next:
             try:
                 self.begin(memory)
-            except OSError as error:
+            except Exception as error:  # what was to be learned is learned
                 self.next = 2 * self.end
                 warnings.warn(
                     f"{self.path} cannot be saved now, and changes are kept for longer: {error}", stacklevel=2
@@ -115,15 +131,17 @@ class Journal:
         name = f"{PREFIX}{secrets.token_hex(8)}"
         with deferred():
             file = (self.folder / name).open("xb", buffering=0)
+            sync_folder(self.folder)
             try:
                 memory._save(self.path, {"journal": name})
             except BaseException:
-                file.close()
-                (self.folder / name).unlink()
-                raise
+                if header_of(self.path).get("journal") != name:
+                    file.close()
+                    (self.folder / name).unlink()
+                    raise
             self._go_on_with(file, 0)
-            for other in self.folder.glob(f"{PREFIX}*"):
-                if other.name != name:
+            for other in self.folder.iterdir():  # drafts of one that died, too
+                if OWN.fullmatch(other.name) and other.name != name:
                     with suppress(OSError):
                         other.unlink()
 
@@ -137,21 +155,22 @@ class Journal:
     def follow(self, memory: SQHN, header: dict[str, Any]) -> None:
         """Make all changes again that a memory, as it was saved with a header, has not seen."""
         name = header.get("journal")
-        if not isinstance(name, str) or Path(name).name != name:
+        if not isinstance(name, str) or not re.fullmatch(NAME, name):
             raise MemoryFileError(f"{self.path} was not kept in a folder, and has no journal: load it by its own name")
         path, end = self.folder / name, 0
+        if path.is_symlink() or not path.is_file():
+            raise MemoryFileError(f"{path} belongs to {self.path}, and is not there")
         size = path.stat().st_size
         for after, action, args in _records(path, size):
             try:
+                _check(memory, action, args)
                 getattr(memory, action)(*args)
-            except (LookupError, TypeError, ValueError) as error:
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
                 if after < size:
                     raise MemoryFileError(f"{path}: the change at byte {end:,} cannot be made: {error}") from error
                 break  # nor could it when it was noted, and the process ended before it was taken back
             end = after
-        file = path.open("r+b", buffering=0)
-        file.truncate(end)
-        self._go_on_with(file, end)
+        self._go_on_with(path.open("r+b", buffering=0), end)  # what is beyond goes when there is something to write
 
 
 def _refuse(text: str) -> None:
@@ -163,18 +182,23 @@ def _record(name: str, args: tuple[Any, ...]) -> bytes:
     arrays: dict[str, NDArray[Any]] = {}
     change = json.dumps([name, [_plain(arg, arrays) for arg in args]])
     body = serialize(arrays, {"change": change})
-    return len(body).to_bytes(8, "little") + zlib.crc32(body).to_bytes(4, "little") + body
+    head = len(body).to_bytes(8, "little") + zlib.crc32(body).to_bytes(4, "little")
+    return head + zlib.crc32(head).to_bytes(4, "little") + body
 
 
 def _records(path: Path, size: int) -> Iterator[tuple[int, str, list[Any]]]:
     """The changes of a journal of so many bytes, and where each ends; the last may not have been written to its end."""
     end = 0
     with path.open("rb") as file:
-        while end < size:
+        while size - end >= HEAD:
             head = file.read(HEAD)
+            if zlib.crc32(head[:12]) != int.from_bytes(head[12:], "little"):
+                if any(head) or any(map(any, iter(lambda: file.read(BLOCK), b""))):  # else nothing came to be written
+                    raise MemoryFileError(f"{path} is damaged, at byte {end:,} of {size:,}")
+                return
             length = int.from_bytes(head[:8], "little")
             body = file.read(min(length, size - end))
-            if len(body) < length or zlib.crc32(body) != int.from_bytes(head[8:], "little"):
+            if len(body) < length or zlib.crc32(body) != int.from_bytes(head[8:12], "little"):
                 if end + HEAD + length < size:
                     raise MemoryFileError(f"{path} is damaged, at byte {end:,} of {size:,}")
                 return
@@ -195,6 +219,18 @@ def _change(path: Path, end: int, body: bytes) -> tuple[str, list[Any]]:
         return name, [_meant(arg, arrays) for arg in args]
     except (SafetensorError, LookupError, TypeError, ValueError) as error:
         raise MemoryFileError(f"{path}: the change before byte {end:,} cannot be read: {error}") from error
+
+
+def _check(memory: SQHN, action: str, args: list[Any]) -> None:
+    """Raise unless a change can have been noted by a memory like this one."""
+    kinds = {"_set_options": Options, "_set_shown": Calibration}
+    if action in kinds and not isinstance(args[0], kinds[action]):
+        raise TypeError(f"{action} with {args[0]!r}")
+    if action in ("_learn_chunk", "_learn_held", "_memorize"):
+        samples, single, _ = memory._samples(args[0])
+        seen = args[1] if len(args) > 1 else None
+        if single or (seen is not None and (seen.shape != samples.shape or seen.dtype != bool)):
+            raise ValueError(f"{action} with samples of shape {samples.shape} of which {seen!r} was seen")
 
 
 def _plain(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:

@@ -22,6 +22,8 @@ POLL = 0.05  # seconds; a signal ends a sleep everywhere, but not everywhere a w
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 TRIES = 3  # to open what others remove and make
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+HELD: set[int] = set()
+"""Lock files that are open here."""
 OUTSIDE = 1 << 30  # a place in the lock file that nothing is written to
 
 
@@ -39,6 +41,7 @@ def held(path: Path, waiting: Callable[[str], None], without: Callable[[str], No
     descriptor = None
     try:
         descriptor = _acquire(path, place, waiting)
+        HELD.add(descriptor)
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
@@ -48,6 +51,7 @@ def held(path: Path, waiting: Callable[[str], None], without: Callable[[str], No
         yield
     finally:
         if descriptor is not None and os.getpid() == process:  # a child that was forked leaves it to its parent
+            HELD.discard(descriptor)
             _release(descriptor, place)
 
 
@@ -168,3 +172,13 @@ def _holder(place: Path) -> str | None:
     except OSError:
         text = ""
     return " ".join(text.split()) or "another process"
+
+
+def _in_child() -> None:
+    """A lock is its parent's alone: it ends when that one ends."""
+    while HELD:
+        os.close(HELD.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -148,9 +148,13 @@ class SQHN:
     def _keep_in(self, folder: Path) -> Journal:
         folder.mkdir(parents=True, exist_ok=True)
         journal = Journal(folder)
-        if journal.path.exists():
-            raise FileExistsError(f"{folder} has a memory already: SQHN.load({str(folder)!r}) continues it")
-        journal.begin(self)
+        try:
+            if journal.path.exists():
+                raise FileExistsError(f"{folder} has a memory already: SQHN.load({str(folder)!r}) continues it")
+            journal.begin(self)
+        except BaseException:
+            journal.close()
+            raise
         return journal
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -860,6 +864,8 @@ class SQHN:
         On shards it names other files, one for each of them, in the folder `path`.pieces; while these are written,
         nothing is learned.
         """
+        if self._journal is not None and Path(os.path.realpath(path)) == self._journal.path:
+            raise ValueError(f"{path} is where this memory is kept, change by change: it need not be saved there")
         if self._device.split:
             self._read(self._save, path, {})
         else:
@@ -884,20 +890,26 @@ class SQHN:
         """
         kept = (Path(path) / MEMORY).exists()
         if shards is None and str(device).partition(":")[0] == "ray":
-            shards = io.count_pieces(Path(path) / MEMORY if kept else path) or None
+            shards = len(io.header_of(Path(path) / MEMORY if kept else path).get("pieces", ())) or None
         device_of(device, shards)  # one that cannot be used is no fault of the file
         memory = cls.__new__(cls)
-        if not kept:
-            io.load(path, lambda header, tensors: memory._become(header, tensors, device, shards))
-            return memory
-        journal = Journal(Path(path))
+        journal = Journal(Path(path)) if kept else None
 
         def build(header: io.Header, tensors: io.Tensors) -> None:
             memory._become(header, tensors, device, shards)
-            with memory._device.stream():
-                journal.follow(memory, header)
+            if journal is not None:
+                with memory._device.stream():
+                    journal.follow(memory, header)
+                    memory._settle()
+            elif "journal" in header:
+                warnings.warn(f"{path} is as it was last saved; its folder has all since then: load that", stacklevel=5)
 
-        io.load(journal.path, build)
+        try:
+            io.load(path if journal is None else journal.path, build)
+        except BaseException:
+            if journal is not None:
+                journal.close()
+            raise
         memory._journal = journal
         return memory
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +29,8 @@ from sqhn.memory import MemoryFileError
 __all__ = ["Entry", "Rows", "folder_of", "keep_only", "one_at_a_time", "open_pieces", "write_pieces"]
 
 SUFFIX = ".piece"
+NAME = r"[0-9a-f]{8}-\d+\.piece"
+OWN = re.compile(rf"{NAME}|\.{NAME}\.[0-9a-f]+\.tmp")  # and drafts of one that died
 KINDS = {"F32": np.float32, "I32": np.int32, "I64": np.int64}
 BLOCK = 1 << 22  # bytes read at once
 Entry = dict[str, Any]
@@ -61,8 +65,8 @@ def keep_only(folder: Path, entries: Sequence[Entry]) -> None:
     """Remove all other pieces; and the folder, if nothing is left in it."""
     named = {entry["name"] for entry in entries}
     with suppress(OSError):  # they are in nobody's way
-        for path in folder.glob(f"*{SUFFIX}"):
-            if path.name not in named:
+        for path in folder.iterdir():
+            if OWN.fullmatch(path.name) and path.name not in named:
                 path.unlink()
         folder.rmdir()
 
@@ -83,7 +87,7 @@ class PieceFile:
 
     def __init__(self, folder: Path, entry: Entry) -> None:
         name = entry["name"]
-        if not isinstance(name, str) or Path(name).name != name:
+        if not isinstance(name, str) or not re.fullmatch(NAME, name):
             raise ValueError(f"a piece with the name {name!r}")
         self.path = folder / name
         self.file = self.path.open("rb")
@@ -92,17 +96,28 @@ class PieceFile:
             digest.update(block)
         if digest.hexdigest() != entry["sha256"]:
             raise MemoryFileError(f"{self.path} is damaged: its content does not match its digest")
-        self.file.seek(0)
-        length = int.from_bytes(self.file.read(8), "little")
-        layout = json.loads(self.file.read(length))
-        self.places = {
-            name: Place(8 + length + one["data_offsets"][0], KINDS[one["dtype"]], tuple(one["shape"]))
-            for name, one in layout.items()
-            if name != "__metadata__"
-        }
+        try:
+            self.places = self._layout(self.file.tell())
+        except (AttributeError, LookupError, OverflowError, TypeError) as error:
+            raise ValueError(f"{self.path} has a damaged header: {error}") from error
         self.number = self.rows("number", 0, self.places["number"].shape[0])
         if len(self.number) and (self.number[0] < 0 or (np.diff(self.number) <= 0).any()):
             raise ValueError(f"{self.path} has neurons that are not in order")
+
+    def _layout(self, size: int) -> dict[str, Place]:
+        """Where arrays are in a file of so many bytes."""
+        self.file.seek(0)
+        length = int.from_bytes(self.file.read(8), "little")
+        if length > size:
+            raise ValueError(f"{self.path} has a header of {length} bytes")
+        found = {}
+        for name, one in json.loads(self.file.read(length)).items():
+            if name != "__metadata__":
+                (first, last), kind, shape = one["data_offsets"], KINDS[one["dtype"]], tuple(one["shape"])
+                if first < 0 or last + 8 + length > size or math.prod(shape) * np.dtype(kind).itemsize != last - first:
+                    raise ValueError(f"{self.path} has no room for {name} of shape {shape}")
+                found[name] = Place(8 + length + first, kind, shape)
+        return found
 
     def __del__(self) -> None:
         if hasattr(self, "file"):

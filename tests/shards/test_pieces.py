@@ -19,6 +19,7 @@ from sqhn.banks.devices import device_of
 from sqhn.banks.shards import prototypes
 from sqhn.files import write_whole
 from sqhn.io import describe
+from sqhn.pieces import folder_of
 from tests.conformance.test_stories import SHAPES, story, tell
 from tests.helpers import fingerprint
 
@@ -188,6 +189,37 @@ def test_kept_in_a_folder(local: Local, tmp_path: Path, monkeypatch: pytest.Monk
         memory = SQHN.load(tmp_path, *how)
         assert fingerprint(memory) == fingerprint(one)
         assert (memory.device, memory.folder) == (how[0], tmp_path)
+
+
+def test_files_of_others_stay(saved: Path) -> None:
+    others = [folder_of(saved) / name for name in ("mine.piece", "notes")]
+    for path in others:
+        path.write_text("mine")
+    draft = folder_of(saved) / ".0123abcd-0.piece.89ef.tmp"
+    draft.write_text("of one that died")
+    SQHN.load(saved, "ray").save(saved)
+    SQHN.load(saved).save(saved)
+    assert sorted(files(saved)) == sorted(others)
+
+
+def test_places_that_are_not_there(saved: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nowhere/m\.sqhn cannot be written"):
+        SQHN.load(saved, "ray").save(saved.parent / "nowhere" / "m.sqhn")
+    files(saved)[0].unlink()
+    with pytest.raises(MemoryFileError, match="belongs to it"):
+        describe(saved)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff" * 30, bytes(8), (1 << 40).to_bytes(8, "little"), (2).to_bytes(8, "little") + b"[]"]
+)
+def test_pieces_with_damaged_headers(content: bytes, saved: Path) -> None:
+    header, tensors = io._read(saved)
+    files(saved)[0].write_bytes(content)
+    header["pieces"][0]["sha256"] = hashlib.sha256(content).hexdigest()
+    io._write(saved, header, tensors)
+    with pytest.raises(MemoryFileError, match="consistent"):
+        SQHN.load(saved)
 
 
 def test_one_piece_at_a_time_is_here(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
