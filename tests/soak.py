@@ -1,5 +1,7 @@
 """Longer than a test: memories on Ray whose processes are killed again and again, beside the same in one place.
 
+And on a cluster of which a whole machine goes.
+
 python -m tests.soak KILLS
 """
 
@@ -33,7 +35,31 @@ def killed(levels: list[Level], kills: int, seed: int) -> None:
     print(f"{levels}: the same after {kills} kills")
 
 
+def without_a_machine(levels: list[Level]) -> None:
+    """Learn half a stream, lose one of three machines, as it were, and learn the rest."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    lost = [machines.add_node(num_cpus=1) for _ in range(2)]
+    ray.init(address=machines.address, log_to_driver=False)
+    try:
+        one, many, x = SQHN(SHAPE, levels), SQHN(SHAPE, levels, device="ray", shards=3), stream(600)
+        for part in (x[:300], x[300:]):
+            for a, b in zip(one.learn(part), many.learn(part)):
+                np.testing.assert_array_equal(a, b)
+            if lost:
+                machines.remove_node(lost.pop())
+        assert fingerprint(one) == fingerprint(many)
+        print(f"{levels}: the same without a machine")
+    finally:
+        ray.shutdown()
+        machines.shutdown()  # type: ignore[no-untyped-call]
+
+
 if __name__ == "__main__":
     with cluster():
         for number, levels in enumerate(([Level(capacity=60)], TREE)):
             killed(levels, int(sys.argv[1]) // 2, number)
+    for levels in ([Level(capacity=60)], TREE):
+        without_a_machine(levels)
