@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN, Level, MemoryFileError, journal
 from sqhn.journal import HEAD, MEMORY, PREFIX
+from sqhn.level import Options
 from tests.helpers import fingerprint
 
 SHAPE = (6, 6)
@@ -479,7 +480,11 @@ time.sleep(60)
         ("_learn_chunk", (np.zeros((2, 5), np.float32), None, "all", True, None)),
         ("_learn_chunk", (X[:2], np.ones((2, 5), bool), "all", True, None)),
         ("_learn_chunk", (None, None)),
+        ("_learn_chunk", (X[:2], None, "all", True, ["{", None])),
+        ("_learn_chunk", (X[:2], None, "all", True, [3, None])),
+        ("_forget", ([0, 0],)),
         ("_set_options", (None,)),
+        ("_set_options", (Options(similarity="cosine"), None)),
         ("_set_shown", (5,)),
         ("_reset", (1, 2)),
         ("__init__", ((6, 6),)),

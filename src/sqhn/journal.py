@@ -17,7 +17,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -223,14 +223,23 @@ def _change(path: Path, end: int, body: bytes) -> tuple[str, list[Any]]:
 
 def _check(memory: SQHN, action: str, args: list[Any]) -> None:
     """Raise unless a change can have been noted by a memory like this one."""
-    kinds = {"_set_options": Options, "_set_shown": Calibration}
-    if action in kinds and not isinstance(args[0], kinds[action]):
-        raise TypeError(f"{action} with {args[0]!r}")
+    first: Any = args[0] if args else None
+    wrong = TypeError(f"{action} with {first!r}")
+    if action == "_set_options" and (
+        not isinstance(first, Options) or replace(first, rho=memory.options.rho) != memory.options
+    ):
+        raise wrong
+    if action == "_set_shown" and not isinstance(first, Calibration):
+        raise wrong
+    if action == "_forget" and len(set(first)) < len(first):
+        raise wrong
     if action in ("_learn_chunk", "_learn_held", "_memorize"):
         samples, single, _ = memory._samples(args[0])
-        seen = args[1] if len(args) > 1 else None
+        seen, texts = args[1] if len(args) > 1 else None, args[-1] if action != "_memorize" else None
         if single or (seen is not None and (seen.shape != samples.shape or seen.dtype != bool)):
             raise ValueError(f"{action} with samples of shape {samples.shape} of which {seen!r} was seen")
+        for text in texts if isinstance(texts, list) else ():
+            json.loads(text or "null")
 
 
 def _plain(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
