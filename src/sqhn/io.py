@@ -15,7 +15,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -75,7 +75,7 @@ def _write(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> No
     write_whole(Path(path), serialize(tensors, {"sqhn": text, "sha256": _digest(text, tensors)}))
 
 
-def save_in_pieces(path: str | os.PathLike[str], memory: SQHN, more: Mapping[str, Any] | None = None) -> None:
+def save_in_pieces(path: str | os.PathLike[str], memory: SQHN, more: Header) -> None:
     """Write a memory that is in several places, atomically; no two pieces are in this process at a time.
 
     more: what else to say in the header.
@@ -85,7 +85,7 @@ def save_in_pieces(path: str | os.PathLike[str], memory: SQHN, more: Mapping[str
     with one_at_a_time(path) as folder:
         try:
             entries = write_pieces(folder, memory._patterns.pieces())  # type: ignore[attr-defined]
-            header |= {"pieces": entries, "features": [*header["features"], "pieces"], **(more or {})}
+            header |= {"pieces": entries, "features": [*header["features"], "pieces"], **more}
             _write(path, header, tensors)
         except BaseException:
             keep_only(folder, header_of(path).get("pieces", ()))

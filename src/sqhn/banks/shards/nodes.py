@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple, Never
@@ -102,7 +103,7 @@ class Below(NamedTuple):
     message: Any
 
 
-class SplitNodes:
+class SplitNodes(ABC):
     """A level below the memory node: its nodes, each in one of several places."""
 
     def __init__(self, device: Device, shards: Shards, name: str, nodes: int, level: Level) -> None:
@@ -121,7 +122,7 @@ class SplitNodes:
     def grown(self) -> NDArray[np.int64]:
         return self.neurons.grown
 
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027
         """Every place does it after each chunk."""
 
     def _everywhere(self, how: Callable[..., Any], method: str, *args: Any) -> list[Any]:
@@ -194,9 +195,9 @@ class SplitNodes:
         """Room for nothing more; values: of children."""
         return (0,)
 
+    @abstractmethod
     def _own(self, state: State, total: int, nodes: slice, neurons: slice) -> State:
         """What of a state concerns some nodes, whose neurons are these of so many."""
-        raise NotImplementedError
 
 
 class SplitPatterns(SplitNodes):
