@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from numpy.typing import NDArray
 
+from sqhn.banks.devices import device_of
 from sqhn.data import digits, photos
 
 settings.register_profile("ci", derandomize=True)  # a verdict on a change must not depend on luck
@@ -47,3 +51,24 @@ def distinct() -> NDArray[np.float32]:
 def grey() -> NDArray[np.float32]:
     """Handwritten digits, (500, 28, 28) in [0, 1]."""
     return digits()[0][:500].astype(np.float32) / np.float32(255)
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let the shards of device="ray" be in this process, with so many shards, of which one call in so many is lost."""
+    pytest.importorskip("numba")
+
+    def be(shards: int, every: int = 0) -> None:
+        import sqhn.banks.shards.device
+        import sqhn.network
+        from tests.shards.here import Here
+
+        number = itertools.count(every)
+        monkeypatch.setattr(sqhn.banks.shards.device, "Actors", lambda *_: Here(next(number) if every else 0))
+
+        def find(name: str, many: int | None = None) -> Any:
+            return device_of(name, many or shards if name.startswith("ray") else many)
+
+        monkeypatch.setattr(sqhn.network, "device_of", find)
+
+    return be

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from sqhn.banks.shards.neighbours import NAME
 from sqhn.banks.shards.prototypes import PART
-from sqhn.bench import COLOUR, Result, pictures
+from sqhn.bench import COLOUR, TREE, Result, pictures
 from sqhn.network import SQHN
 
 __all__ = ["CASES", "Costs"]
 
 Phases = dict[str, Callable[[SQHN], int]]
+Ways = dict[str, Callable[[], SQHN]]
 NEURONS, MORE = 20_000, 3072
 MILLION, EDGE = 1_000_000, 28
 LARGE, MACHINES = 10_000_000, (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -120,19 +121,46 @@ def formula() -> Result:
     return found
 
 
+def compared(ways: Ways, phases: Phases) -> dict[str, dict[str, Result]]:
+    """Memories, one after the other, phase by phase; the second time counts, of all."""
+    return [{name: rates(make(), phases) for name, make in ways.items()} for _ in range(2)][1]
+
+
 def beside(shape: tuple[int, ...], capacity: int, many: int, phases: Phases) -> Result:
-    """One bank and so many shards, one after the other, phase by phase; the second time counts, of both."""
-    best: dict[str, dict[str, Result]] = {"one bank": {}, "shards": {}}
-    for turn in range(2):
-        for name, how in (("one bank", {}), ("shards", {"device": "ray", "shards": many})):
-            found = rates(SQHN(shape, capacity=capacity, **how), phases)  # type: ignore[arg-type]
-            if turn:
-                best[name] = found
+    """One bank and so many shards."""
+    memory = partial(SQHN, shape, capacity=capacity)
+    found = compared({"one bank": memory, "shards": partial(memory, device="ray", shards=many)}, phases)
     ratios = {
-        phase: one["samples_per_second"] / best["one bank"][phase]["samples_per_second"]
-        for phase, one in best["shards"].items()
+        phase: one["samples_per_second"] / found["one bank"][phase]["samples_per_second"]
+        for phase, one in found["shards"].items()
     }
-    return {**best, "ratio": ratios}
+    return {**found, "ratio": ratios}
+
+
+def tree() -> Result:
+    """Three levels (2, 4, 4), 600 neurons per node: 4,096 pictures learned, 1,024 recalled from noise.
+
+    In one place and on shards, and the same on GPUs where there are any.
+    """
+    import ray
+
+    memory, x = partial(SQHN, COLOUR, TREE), pictures(4096)
+    noisy = np.clip(x[:1024] + np.random.default_rng(0).normal(0, 0.1, (1024, *COLOUR)), 0, 1).astype(np.float32)
+    ways: Ways = {"cpu": memory}
+    ways |= {f"ray, {many} shards": partial(memory, device="ray", shards=many) for many in (1, 2)}
+    ways["ray, 1 shards"]()  # Ray is there
+    if ray.cluster_resources().get("GPU"):  # type: ignore[no-untyped-call]
+        ways["cuda"] = partial(memory, device="cuda")
+        ways |= {f"ray:cuda, {many} shards": partial(memory, device="ray:cuda", shards=many) for many in (1, 2)}
+    return dict(
+        compared(
+            ways,
+            {
+                "learn": lambda memory: len(memory.learn(x).grew),
+                "recall": lambda memory: len(memory.recall(noisy).x),
+            },
+        )
+    )
 
 
 def crops() -> Phases:
@@ -206,6 +234,7 @@ def million() -> Result:
 
 CASES: dict[str, Callable[[], Result]] = {
     **{f"shards-{many}": partial(shards, many) for many in (1, 2, 4)},
+    "tree": tree,
     "million": million,
     "formula": formula,
 }

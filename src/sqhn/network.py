@@ -429,11 +429,9 @@ class SQHN:
     def _resize(self, capacity: int) -> None:
         if capacity < self.capacity:
             raise ValueError(f"a memory can only be made larger: it has room for {self.capacity}, not for {capacity}")
-        header, tensors = io.parts(self)
-        header["levels"][-1]["capacity"] = capacity
-        larger = SQHN.__new__(SQHN)
-        larger._become(header, tensors, self.device, self.shards)
-        self._levels, self._patterns, self._codes = larger._levels, larger._patterns, larger._codes
+        *below, last = self._levels
+        self._root.resize(replace(last, capacity=capacity))
+        self._levels = (*below, self._root.level)
 
     def forget(self, index: int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]]) -> int:
         """Forget a neuron of the memory node, or several: their places are free, and the lowest is used next.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_answers, assert_same_ranking, assert_same_state, without_view
+from tests.helpers import assert_same_answers, assert_same_ranking, assert_same_state, fingerprint, without_view
 
 SHAPES: dict[str, tuple[tuple[int, ...], list[int | None]]] = {
     "small": ((6, 6), [None]),
@@ -97,6 +98,17 @@ def same_in_all(memory: SQHN, reference: ReferenceSQHN, rng: np.random.Generator
         x = samples(memory.input_shape, 5, rng)
         assert_same_answers(memory, reference, x)
         assert_same_ranking(memory, reference, x[:2], masks(x[:2], 0.6, rng), min(4, len(memory)), "exact")
+
+
+def told_and_saved(name: str, similarity: Any, when_full: str, device: str, path: Path) -> None:
+    """A story on a device, which goes on there and on a CPU after it was saved."""
+    memory, reference, rng = story(name, similarity, when_full, device)
+    tell(memory, reference, rng, 6)
+    same_in_all(memory, reference, rng)
+    memory.save(path)
+    for other in (SQHN.load(path, device), SQHN.load(path)):
+        assert fingerprint(other) == fingerprint(memory)
+        tell(other, ReferenceSQHN.of(memory), np.random.default_rng(1), 2)
 
 
 @pytest.mark.parametrize("when_full", ["average", "overwrite", "oldest", "freeze"])

@@ -12,6 +12,7 @@ import pytest
 def device(monkeypatch: pytest.MonkeyPatch) -> str:
     torch = pytest.importorskip("torch")
     if os.environ.get("TRITON_INTERPRET") == "1":
+        import sqhn.banks.shards.nodes
         import sqhn.network
         from sqhn.banks.cuda.device import Cuda
         from sqhn.banks.devices import device_of
@@ -24,6 +25,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> str:
             return there
 
         monkeypatch.setattr(sqhn.network, "device_of", interpreted)
+        monkeypatch.setattr(sqhn.banks.shards.nodes, "device_of", interpreted)
     elif not torch.cuda.is_available():
         pytest.skip("needs a GPU that torch can use")
     return "cuda"

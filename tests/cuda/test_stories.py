@@ -10,21 +10,15 @@ import pytest
 
 from sqhn import SQHN
 from sqhn.reference import ReferenceSQHN
-from tests.conformance.test_stories import SHAPES, SIMILARITIES, same_in_all, story, tell, tree
-from tests.helpers import assert_same_state, fingerprint
+from tests.conformance.test_stories import SHAPES, SIMILARITIES, told_and_saved, tree
+from tests.helpers import assert_same_state
 
 
 @pytest.mark.parametrize("when_full", ["average", "overwrite", "oldest", "freeze"])
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("name", SHAPES)
 def test_one_story(name: str, similarity: Any, when_full: str, device: str, tmp_path: Path) -> None:
-    memory, reference, rng = story(name, similarity, when_full, device)
-    tell(memory, reference, rng, 6)
-    same_in_all(memory, reference, rng)
-    memory.save(tmp_path / "m")
-    for other in (SQHN.load(tmp_path / "m", device), SQHN.load(tmp_path / "m")):
-        assert fingerprint(other) == fingerprint(memory)
-        tell(other, ReferenceSQHN.of(memory), np.random.default_rng(1), 2)
+    told_and_saved(name, similarity, when_full, device, tmp_path / "m")
 
 
 @pytest.mark.parametrize("name", ["small", "two levels"])

@@ -121,8 +121,9 @@ def test_words() -> None:
         SQHN(SHAPE, capacity=9, shards=2)
     with pytest.raises(ValueError, match="'ray' or 'ray:cuda'; got 'ray:tpu'"):
         SQHN(SHAPE, capacity=9, device="ray:tpu", shards=2)
-    with pytest.raises(ValueError, match="is for trees"):
-        SQHN(SHAPE, capacity=9, device="ray:cuda", shards=2)
+    if not ray.cluster_resources().get("GPU"):
+        with pytest.raises(RuntimeError, match=r"cannot be used: the cluster of Ray has no GPU; use device='ray'"):
+            SQHN(SHAPE, TREE, device="ray:cuda", shards=2)
     with pytest.raises(ValueError, match="shards"):
         SQHN(SHAPE, capacity=9, device="ray", shards=0)
 

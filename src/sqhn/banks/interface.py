@@ -163,6 +163,9 @@ class Bank(Protocol):
     def settle(self) -> None:
         """Put in order what those want who only ask; after the last chunk of a call that learns."""
 
+    def resize(self, level: Level) -> None:
+        """Let a memory node grow further: its level, but for a larger capacity."""
+
     def forget(self, j: NDArray[np.int64]) -> None:
         """Free the places of different neurons of a memory node: none of them wins until it is learned anew."""
 

@@ -63,6 +63,10 @@ class Counts:
             self.pool = enlarge(self.pool, 1, max(entries, self.pool.shape[1] * 3 // 2))
         self.neurons.reserve(room)  # last: stopped on the way, nothing is smaller than it says
 
+    def resize(self, level: Level) -> None:
+        self.level = self.neurons.level = level
+        self.rules = (level.capacity, *self.rules[1:])
+
     def settle(self) -> None:
         """Nothing waits here to be put in order."""
 

@@ -91,6 +91,10 @@ class Prototypes:
             self.known = enlarge(self.known, 1, room)
         self.neurons.reserve(room)  # last: stopped on the way, nothing is smaller than it says
 
+    def resize(self, level: Level) -> None:
+        self.level = self.neurons.level = level
+        self.rules = (level.capacity, *self.rules[1:])
+
     def settle(self) -> None:
         """Learning leaves nothing to be put in order."""
 

@@ -120,16 +120,20 @@ class Counts:
         self.holes = False  # whether a sample was learned that a node did not hear all children of
         self.rules = rules(level, options, top)
         self.S = torch.zeros((self.nodes, 0), dtype=torch.int64, device=self.place)
-        limits = (self.nodes, self.family, values, level.capacity)
-        if math.prod(limits) >= 2**63:
-            raise ValueError(
-                f"{self.nodes} nodes of {self.family} children with {values} values each and {level.capacity} neurons "
-                "are more than can be numbered on a GPU: take smaller capacities"
-            )
         self._n = torch.arange(self.nodes, device=self.place)[:, None, None]  # for what is (nodes, children, batch)
         self._q = torch.arange(self.family, device=self.place)[None, :, None]
+        self.old = self.lately = self.none = self._nobody(values, level.capacity)
+
+    def _nobody(self, values: int, capacity: int) -> Entries:
+        """No entries yet, of so many neurons and values of their children."""
+        limits = (self.nodes, self.family, values, capacity)
+        if math.prod(limits) >= 2**63:
+            raise ValueError(
+                f"{self.nodes} nodes of {self.family} children with {values} values each and {capacity} neurons "
+                "are more than can be numbered on a GPU: take smaller capacities"
+            )
         number = torch.int32 if math.prod(limits) < 2**31 else torch.int64  # half of the work of sorting
-        self.old = self.lately = self.none = Entries(limits, self._ints(0, number), self._ints(0, torch.int32))
+        return Entries(limits, self._ints(0, number), self._ints(0, torch.int32))
 
     @property
     def grown(self) -> Tensor:
@@ -144,6 +148,15 @@ class Counts:
         """Put in order what those want who only read: one list, in both orders."""
         if len(self.lately.key) or self.old.other is None:
             self.old, self.lately = self.entries.in_both_orders(), self.none
+
+    def resize(self, level: Level) -> None:
+        """Entries are numbered anew, in the same order."""
+        entries = self.entries
+        none = self._nobody(entries.limits[2], level.capacity)
+        key = none.pack(*entries.fields)
+        self.old, self.lately = Entries(none.limits, key, entries.count).in_both_orders(), none
+        self.none, self.level, self.neurons.level = none, level, level
+        self.rules = self.rules._replace(capacity=level.capacity)
 
     def add(self, key: Tensor, count: Tensor) -> None:
         """Count entries."""

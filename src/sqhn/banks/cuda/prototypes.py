@@ -98,6 +98,10 @@ class Prototypes:
             "masked": seen is not None, "holes": self.holes, "euclidean": self.euclidean, "centre": self.centre, **tile
         }  # fmt: skip
 
+    def resize(self, level: Level) -> None:
+        self.level = self.neurons.level = level
+        self.rules = self.rules._replace(capacity=level.capacity)
+
     def chunk_size(self, limit: int) -> int:
         """How many samples to learn at once."""
         width = self.nodes * (min(self.level.capacity, self.neurons.most + limit) + limit)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import gc
+import math
 import os
 import time
 from typing import Any
@@ -14,6 +16,8 @@ __all__ = ["Actors"]
 
 ASIDE = "aside"
 SOON = 0.05  # seconds to wait for an actor that Ray restarts
+PATIENCE = 20.0  # seconds to wait for GPUs that are about to be free
+UNIT = 10_000  # parts that Ray can divide a GPU into
 
 
 class Actor(Shard):
@@ -40,17 +44,34 @@ class Actors:
             import ray
         except ImportError as error:
             raise ImportError('device="ray" needs Ray: pip install "sqhn[ray]"') from error
-        self.ray = ray
+        self.ray: Any = ray
         if not ray.is_initialized():
             ray.init(include_dashboard=False, log_to_driver=False)
         machines = [node["Resources"].get("CPU", 1) for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
         self.threads = max(1, int(sum(machines) // many))
-        gpus = {"num_gpus": 1} if word.startswith("cuda") else {}
+        gpus = {"num_gpus": self._share_of_a_gpu(many)} if word == "cuda" else {}
         variables = {"OMP_NUM_THREADS": str(self.threads), "OPENBLAS_NUM_THREADS": str(self.threads)}
         remote: Any = ray.remote(concurrency_groups={ASIDE: 1})  # type: ignore[call-overload]
         self.actor = remote(Actor).options(
             num_cpus=0, max_restarts=-1, scheduling_strategy="SPREAD", runtime_env={"env_vars": variables}, **gpus
         )
+
+    def _share_of_a_gpu(self, many: int) -> float:
+        """One each; or, if there are fewer, as many on each as there must be."""
+        gpus = int(self.ray.cluster_resources().get("GPU", 0))
+        if not gpus:
+            raise RuntimeError("device='ray:cuda' cannot be used: the cluster of Ray has no GPU; use device='ray'")
+        share = math.floor(UNIT / math.ceil(many / gpus)) / UNIT
+        gc.collect()  # memories that are no longer needed, which have some
+        end = time.monotonic() + PATIENCE
+        while (free := self.ray.available_resources().get("GPU", 0.0)) < many * share - 0.5 / UNIT:
+            if time.monotonic() > end:
+                raise RuntimeError(
+                    f"device='ray:cuda' cannot be used: shards={many} need {many * share:g} GPUs, but of {gpus} only "
+                    f"{free:g} are free; another memory may have them"
+                )
+            time.sleep(SOON)
+        return share
 
     def start(self) -> Any:
         return self.actor.remote(self.threads)

@@ -26,11 +26,12 @@ class Sharded(Cpu):
     def __init__(self, name: str, word: str, many: int) -> None:
         self.name, self.word, self.many = name, word, many
         self.carrier = Actors(word, many)
+        self.shards: Shards | None = None
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> SplitBank:  # type: ignore[override]
         if top and self.word != "cpu":
             raise ValueError(f"device={self.name!r} is for trees: the neurons of one level are on CPUs, device='ray'")
-        self.shards, self.above = Shards(self.many, self.carrier), 0
+        self.shards, self.above = self.shards or Shards(self.many, self.carrier), 0  # of one memory, anew
         if top:
             return SplitPrototypes(self, self.shards, tiling, level, options)
         return SplitPatterns(self, self.shards, self.word, tiling, level, options)
@@ -41,5 +42,6 @@ class Sharded(Cpu):
         """Of the same memory as the last `patterns`."""
         if top:
             return super().codes(children, level, options, top, values)
+        assert self.shards is not None
         self.above += 1
         return SplitCodes(self, self.shards, self.word, f"codes {self.above}", children, level, options, values)

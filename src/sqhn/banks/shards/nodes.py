@@ -168,6 +168,10 @@ class SplitNodes(ABC):
         """Only a memory node forgets."""
         raise TypeError(f"neurons {j} of a level below the memory node")
 
+    def resize(self, level: Level) -> Never:
+        """Only a memory node grows further than it could."""
+        raise TypeError(f"{level} below the memory node")
+
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def kept(self) -> State:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ from sqhn.patches import Tiling
 __all__ = ["NONE", "Again", "Indices", "Near", "Piece", "Vectors"]
 
 Indices = NDArray[np.int64]
+ANY = 2**31 - 1
+"""How far a piece may grow: as far as it is told."""
 NONE = -1
 """In the place of a neuron."""
 LOOKS, KEPT_BYTES = 6, 1 << 25
@@ -70,7 +73,7 @@ class Piece:
     """Neurons that are known by their numbers in the whole memory; they are kept in that order."""
 
     def __init__(self, tiling: Tiling, level: Level, options: Options) -> None:
-        self.bank = Prototypes(Cpu(), tiling, level, options, top=True)
+        self.bank = Prototypes(Cpu(), tiling, replace(level, capacity=ANY), options, top=True)
         self.number = np.zeros(0, np.int64)  # of each place
         self.met: deque[tuple[int, Met]] = deque(maxlen=LOOKS)  # of the last questions
 

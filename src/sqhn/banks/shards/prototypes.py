@@ -109,6 +109,11 @@ class SplitPrototypes:
         """How many neurons every shard has."""
         return np.bincount(self.owner, minlength=len(self.shards))
 
+    def resize(self, level: Level) -> None:
+        """Pieces grow as far as they are told."""
+        self.level = self.neurons.level = level
+        self.rules = self.rules._replace(capacity=level.capacity)
+
     def settle(self) -> None:
         """All writes have arrived: those who only ask need not wait for any."""
         self.shards.arrived(range(len(self.shards)))

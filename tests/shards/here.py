@@ -1,17 +1,13 @@
-"""Shards in this process, that may be lost at any call; and on Ray."""
+"""Shards in this process, that may be lost at any call."""
 
 from __future__ import annotations
 
 import copy
-import itertools
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
-from sqhn.banks.devices import device_of
 from sqhn.banks.shards.shards import LostError, Shard
 
 
@@ -62,23 +58,3 @@ class Here:
 
     def share(self, value: Any) -> Any:
         return Shared(value)
-
-
-@pytest.fixture
-def local(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let device="ray" be in this process, with so many shards, of which one call in so many is lost."""
-    pytest.importorskip("numba")
-
-    def be(shards: int, every: int = 0) -> None:
-        import sqhn.banks.shards.device
-        import sqhn.network
-
-        number = itertools.count(every)
-        monkeypatch.setattr(sqhn.banks.shards.device, "Actors", lambda *_: Here(next(number) if every else 0))
-
-        def find(name: str, many: int | None = None) -> Any:
-            return device_of(name, many or shards) if name == "ray" else device_of(name, many)
-
-        monkeypatch.setattr(sqhn.network, "device_of", find)
-
-    return be

@@ -1,0 +1,89 @@
+"""Trees whose nodes are in several places, each on a GPU: what they are in one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sqhn import SQHN, Level
+from tests.by_evidence import NEAR
+from tests.conformance.test_stories import SHAPES, SIMILARITIES, same_in_all, story, tell, told_and_saved
+from tests.helpers import cluster, fingerprint
+from tests.shards.test_ray import SHAPE, TREE, kill, stream
+from tests.shards.test_stories import as_in_one_place
+
+Local = Callable[..., None]
+TREES = [name for name, (_, kernels) in SHAPES.items() if len(kernels) > 1]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("name", TREES)
+def test_one_story(name: str, similarity: Any, shards: int, device: str, local: Local, tmp_path: Path) -> None:
+    local(shards)
+    when_full = ["average", "overwrite", "oldest", "freeze"][(shards + len(name)) % 4]
+    told_and_saved(name, similarity, when_full, f"ray:{device}", tmp_path / "m")
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_shards_that_are_lost(name: str, device: str, local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    local(3, every=8)
+    monkeypatch.setattr("sqhn.banks.shards.shards.ENOUGH", 2000)
+    memory, reference, rng = story(name, "shifted_cosine", "oldest", f"ray:{device}")
+    tell(memory, reference, rng, 6)
+    same_in_all(memory, reference, rng)
+    assert memory._patterns.shards.carrier.lost  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("inference", ["evidence", "exact", "feedforward"])
+def test_rules(inference: Any, name: str, device: str, local: Local) -> None:
+    local(2)
+    as_in_one_place(*story(name, "shifted_cosine", "average", f"ray:{device}"), inference, NEAR)
+
+
+@pytest.fixture(scope="module")
+def on_ray() -> Iterator[Any]:
+    """Ray itself, on a machine with a GPU."""
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU that torch can use")
+    with cluster() as ray:
+        yield ray
+
+
+def test_shards_that_are_killed(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two on one GPU, or each on its own; the memory is that of one place on a CPU, bit for bit."""
+    monkeypatch.setattr("sqhn.banks.shards.shards.ENOUGH", 50_000)
+    one, many = SQHN(SHAPE, TREE), SQHN(SHAPE, TREE, device="ray:cuda", shards=2)
+    x, rng = stream(300), np.random.default_rng(0)
+    for i in range(6):
+        kill(many, int(rng.integers(2)), gently=bool(i % 2))
+        for a, b in zip(one.learn(x[50 * i : 50 * i + 50])[:2], many.learn(x[50 * i : 50 * i + 50])[:2]):
+            np.testing.assert_array_equal(a, b)
+    assert fingerprint(many) == fingerprint(one)
+    np.testing.assert_array_equal(many.recall(x).x, one.recall(x).x)
+    many.resize(90)
+    many.reset()
+    assert (len(many), many.capacity, many.shards) == (0, 90, 2)
+    many.learn(x)
+    larger = SQHN(SHAPE, [TREE[0], Level(capacity=90)])
+    larger.learn(x)
+    assert fingerprint(many) == fingerprint(larger)
+
+
+def test_gpus_that_others_have(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a memory that is gone are free again, at some time; those of one that is there are not."""
+    gpus = int(on_ray.cluster_resources()["GPU"])
+    memory = SQHN(SHAPE, TREE, device="ray:cuda", shards=gpus)
+    with monkeypatch.context() as patch:
+        patch.setattr("sqhn.banks.shards.actors.PATIENCE", 1.0)
+        with pytest.raises(RuntimeError, match=f"shards={gpus} need {gpus} GPUs, but of {gpus} only 0 are free"):
+            SQHN(SHAPE, TREE, device="ray:cuda", shards=gpus)
+    memory.learn(stream(20))
+    del memory
+    assert SQHN(SHAPE, TREE, device="ray:cuda", shards=3 * gpus).shards == 3 * gpus
