@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.banks.devices import device_of
 from sqhn.banks.shards.neighbours import NAME
 from sqhn.banks.shards.prototypes import PART
 from sqhn.bench import COLOUR, TREE, Result, pictures
@@ -23,7 +25,6 @@ from sqhn.network import SQHN
 __all__ = ["CASES", "Costs"]
 
 Phases = dict[str, Callable[[SQHN], int]]
-Ways = dict[str, Callable[[], SQHN]]
 NEURONS, MORE = 20_000, 3072
 MILLION, EDGE = 1_000_000, 28
 LARGE, MACHINES = 10_000_000, (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -121,15 +122,11 @@ def formula() -> Result:
     return found
 
 
-def compared(ways: Ways, phases: Phases) -> dict[str, dict[str, Result]]:
-    """Memories, one after the other, phase by phase; the second time counts, of all."""
-    return [{name: rates(make(), phases) for name, make in ways.items()} for _ in range(2)][1]
-
-
 def beside(shape: tuple[int, ...], capacity: int, many: int, phases: Phases) -> Result:
-    """One bank and so many shards."""
+    """One bank and so many shards, one after the other, phase by phase; the second time counts, of both."""
     memory = partial(SQHN, shape, capacity=capacity)
-    found = compared({"one bank": memory, "shards": partial(memory, device="ray", shards=many)}, phases)
+    ways = {"one bank": memory, "shards": partial(memory, device="ray", shards=many)}
+    _, found = ({name: rates(make(), phases) for name, make in ways.items()} for _ in range(2))
     ratios = {
         phase: one["samples_per_second"] / found["one bank"][phase]["samples_per_second"]
         for phase, one in found["shards"].items()
@@ -142,25 +139,25 @@ def tree() -> Result:
 
     In one place and on shards, and the same on GPUs where there are any.
     """
-    import ray
-
-    memory, x = partial(SQHN, COLOUR, TREE), pictures(4096)
+    x, ways = pictures(4096), {"cpu": ("cpu", None), "ray, one shard": ("ray", 1), "ray, two": ("ray", 2)}
     noisy = np.clip(x[:1024] + np.random.default_rng(0).normal(0, 0.1, (1024, *COLOUR)), 0, 1).astype(np.float32)
-    ways: Ways = {"cpu": memory}
-    ways |= {f"ray, {many} shards": partial(memory, device="ray", shards=many) for many in (1, 2)}
-    ways["ray, 1 shards"]()  # Ray is there
-    if ray.cluster_resources().get("GPU"):  # type: ignore[no-untyped-call]
-        ways["cuda"] = partial(memory, device="cuda")
-        ways |= {f"ray:cuda, {many} shards": partial(memory, device="ray:cuda", shards=many) for many in (1, 2)}
-    return dict(
-        compared(
-            ways,
-            {
-                "learn": lambda memory: len(memory.learn(x).grew),
-                "recall": lambda memory: len(memory.recall(noisy).x),
-            },
-        )
-    )
+    with suppress(ImportError, RuntimeError):
+        device_of("cuda")
+        ways |= {"cuda": ("cuda", None), "ray:cuda, one shard": ("ray:cuda", 1), "ray:cuda, two": ("ray:cuda", 2)}
+    phases: Phases = {
+        "learn": lambda memory: len(memory.learn(x).grew),
+        "recall": lambda memory: len(memory.recall(noisy).x),
+    }
+
+    def ready(device: str, shards: int | None) -> SQHN:
+        """With all kernels compiled, wherever it is."""
+        memory = SQHN(COLOUR, TREE, device=device, shards=shards)
+        for phase in phases.values():
+            phase(memory)
+        memory.reset()
+        return memory
+
+    return {name: rates(ready(*way), phases) for name, way in ways.items()}
 
 
 def crops() -> Phases:

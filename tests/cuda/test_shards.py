@@ -31,7 +31,7 @@ def test_one_story(name: str, similarity: Any, shards: int, device: str, local: 
 
 @pytest.mark.parametrize("name", TREES)
 def test_shards_that_are_lost(name: str, device: str, local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    local(3, every=8)
+    local(3, every=20)
     monkeypatch.setattr("sqhn.banks.shards.shards.ENOUGH", 2000)
     memory, reference, rng = story(name, "shifted_cosine", "oldest", f"ray:{device}")
     tell(memory, reference, rng, 6)
@@ -57,7 +57,7 @@ def on_ray() -> Iterator[Any]:
 
 
 def test_shards_that_are_killed(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two on one GPU, or each on its own; the memory is that of one place on a CPU, bit for bit."""
+    """Two on one GPU, or each on its own: bit for bit as if nothing had happened, and as in one place."""
     monkeypatch.setattr("sqhn.banks.shards.shards.ENOUGH", 50_000)
     one, many = SQHN(SHAPE, TREE), SQHN(SHAPE, TREE, device="ray:cuda", shards=2)
     x, rng = stream(300), np.random.default_rng(0)
@@ -65,15 +65,28 @@ def test_shards_that_are_killed(on_ray: Any, monkeypatch: pytest.MonkeyPatch) ->
         kill(many, int(rng.integers(2)), gently=bool(i % 2))
         for a, b in zip(one.learn(x[50 * i : 50 * i + 50])[:2], many.learn(x[50 * i : 50 * i + 50])[:2]):
             np.testing.assert_array_equal(a, b)
-    assert fingerprint(many) == fingerprint(one)
+    assert_alike(many, one)
     np.testing.assert_array_equal(many.recall(x).x, one.recall(x).x)
+    before = fingerprint(many)
+    many.reset()
+    many.learn(x)
+    assert fingerprint(many) == before
     many.resize(90)
     many.reset()
     assert (len(many), many.capacity, many.shards) == (0, 90, 2)
     many.learn(x)
     larger = SQHN(SHAPE, [TREE[0], Level(capacity=90)])
     larger.learn(x)
-    assert fingerprint(many) == fingerprint(larger)
+    assert_alike(many, larger)
+
+
+def assert_alike(memory: SQHN, other: SQHN) -> None:
+    """The same but for the last bits of mean activities, which are of other sums on a GPU."""
+    for bank, its in zip(memory.banks, other.banks):
+        states = [one.neurons.state() | one.state() for one in (bank, its)]
+        assert states[0].keys() == states[1].keys()
+        for name, array in states[0].items():
+            np.testing.assert_allclose(array, states[1][name], rtol=0, atol=1e-9 if name == "mu" else 0)
 
 
 def test_gpus_that_others_have(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def test_one_story(name: str, similarity: Any, shards: int, local: Local, tmp_pa
 def test_shards_that_are_lost_and_come_back(
     name: str, when_full: str, local: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    local(3, every=8)
+    local(3, every=20)
     monkeypatch.setattr("sqhn.banks.shards.shards.ENOUGH", 2000)
     memory, reference, rng = story(name, "shifted_cosine", when_full, "ray")
     tell(memory, reference, rng, 6)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sqhn.banks.cpu.device import Cpu
 from sqhn.banks.interface import CodeBank, SplitBank
 from sqhn.banks.shards.actors import Actors
-from sqhn.banks.shards.nodes import SplitCodes, SplitPatterns
+from sqhn.banks.shards.nodes import CHUNK, SplitCodes, SplitPatterns
 from sqhn.banks.shards.prototypes import SplitPrototypes
 from sqhn.banks.shards.shards import Shards
 from sqhn.level import Level, Options
@@ -21,6 +21,7 @@ class Sharded(Cpu):
     """On shards: of one level the neurons, of a tree all nodes but the memory node; `word`: their device."""
 
     split = True
+    chunk = CHUNK
     breadth = 4  # parts of a question follow each other without a pause
 
     def __init__(self, name: str, word: str, many: int) -> None:

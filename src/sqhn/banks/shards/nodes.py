@@ -20,6 +20,20 @@ from sqhn.patches import Tiling
 __all__ = ["SplitCodes", "SplitPatterns"]
 
 
+CHUNK = 1536
+"""So many samples are learned at once, if there is memory for it: every level takes a round for them."""
+
+
+class After(NamedTuple):
+    """What the bank of some nodes is after a call; chunk: how many samples to learn at once."""
+
+    grown: NDArray[np.int64]
+    room: int
+    step: int
+    holes: bool
+    chunk: int
+
+
 class Nodes:
     """The bank of some nodes, on any device, for someone who has NumPy's arrays.
 
@@ -31,13 +45,17 @@ class Nodes:
         self.bank = getattr(self.device, kind)(*args)
         self.reserved: tuple[int, ...] = ()
 
-    def call(self, method: str, *args: Any) -> tuple[Any, Any]:
-        """What the bank answers, and how far it has grown then."""
+    def call(self, method: str, *args: Any) -> tuple[Any, After]:
+        """What the bank answers, and what it is then."""
         if method == "reserve":
             self.reserved = args
         with self.device.stream():
             found = _each(getattr(self.bank, method)(*(_each(arg, self._bring) for arg in args)), self._give)
-            return found, (self._give(self.bank.grown), self.bank.neurons.room, self.bank.neurons.step, self.bank.holes)
+            return found, self._after()
+
+    def _after(self) -> After:
+        bank = self.bank
+        return After(self._give(bank.grown), bank.neurons.room, bank.neurons.step, bank.holes, bank.chunk_size(CHUNK))
 
     def _bring(self, array: Any) -> Any:
         return self.device.own(self.device.bring(array)) if isinstance(array, np.ndarray) else array
@@ -109,7 +127,7 @@ class SplitNodes(ABC):
     def __init__(self, device: Device, shards: Shards, name: str, nodes: int, level: Level) -> None:
         self.device, self.shards, self.name, self.nodes, self.level = device, shards, name, nodes, level
         self.neurons = SplitNeurons(self)
-        self.holes = False
+        self.holes, self.chunk = False, CHUNK
         bounds = np.linspace(0, nodes, min(len(shards), nodes) + 1).astype(int)
         self.parts = [slice(a, b) for a, b in pairwise(bounds.tolist())]
 
@@ -122,6 +140,9 @@ class SplitNodes(ABC):
     def grown(self) -> NDArray[np.int64]:
         return self.neurons.grown
 
+    def chunk_size(self, limit: int) -> int:
+        return min(limit, self.chunk)
+
     def settle(self) -> None:  # noqa: B027
         """Every place does it after each chunk."""
 
@@ -132,9 +153,9 @@ class SplitNodes(ABC):
             for s, part in enumerate(self.parts)
         }
         found, after = zip(*how(calls).values())
-        self.neurons.grown = np.concatenate([one[0] for one in after])
-        self.neurons.room, self.neurons.step = max(one[1] for one in after), after[0][2]
-        self.holes = any(one[3] for one in after)
+        self.neurons.grown = np.concatenate([one.grown for one in after])
+        self.neurons.room, self.neurons.step = max(one.room for one in after), after[0].step
+        self.holes, self.chunk = any(one.holes for one in after), min(one.chunk for one in after)
         return list(found)
 
     def _part(self, value: Any, nodes: slice) -> Any:
@@ -220,11 +241,6 @@ class SplitPatterns(SplitNodes):
             return Tiling(((part.stop - part.start) * side, *rest), tiling.kernel), level, options, False
 
         self._build(word, "patterns", some)
-
-    def chunk_size(self, limit: int) -> int:
-        nodes = max(part.stop - part.start for part in self.parts)
-        most: int = nodes * min(self.level.capacity, self.neurons.most + limit)
-        return max(1, min(limit, (1 << 23) // max(1, most)))
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -320,10 +336,6 @@ class SplitCodes(SplitNodes):
 
     def _children(self, nodes: slice) -> NDArray[np.int32]:
         return self.children[nodes].ravel()
-
-    @staticmethod
-    def chunk_size(limit: int) -> int:
-        return limit
 
     # -- learning ------------------------------------------------------------------------------------------------
 

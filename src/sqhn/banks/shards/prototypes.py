@@ -42,8 +42,6 @@ MESSAGE = 1 << 26
 """Bytes of prototypes in a message, where all of them travel."""
 PART = 384
 """Samples that pieces look at together."""
-AHEAD = 6
-"""So many times as many samples are a chunk as in one bank: its parts follow each other without a pause."""
 
 
 @cache
@@ -96,7 +94,7 @@ class SplitPrototypes:
 
     @staticmethod
     def chunk_size(limit: int) -> int:
-        return AHEAD * limit
+        return limit
 
     def reserve(self, more: int) -> None:
         need = -(-min(int(self.grown[0]) + more, self.level.capacity) // len(self.shards))
