@@ -10,6 +10,7 @@ Meanwhile these look at the next part, as if the last one had written nothing: w
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, wraps
@@ -42,6 +43,10 @@ MESSAGE = 1 << 26
 """Bytes of prototypes in a message, where all of them travel."""
 PART = 384
 """Samples that pieces look at together."""
+AHEAD = 2
+"""So many parts are on their way to pieces, and no more: these need not have heard of what the last one wrote."""
+QUICK = 1 << 28
+"""Values of all neurons that pieces can look at for several thousand samples while nobody gets impatient."""
 
 
 @cache
@@ -92,9 +97,9 @@ class SplitPrototypes:
     def grown(self) -> NDArray[np.int64]:
         return self.neurons.grown
 
-    @staticmethod
-    def chunk_size(limit: int) -> int:
-        return limit
+    def chunk_size(self, limit: int) -> int:
+        """More where that is quick: while the last part of a chunk is learned, pieces have nothing to do."""
+        return limit * max(1, min(4, QUICK // max(1, int(self.grown[0]) * self.tiling.size)))
 
     def reserve(self, more: int) -> None:
         need = -(-min(int(self.grown[0]) + more, self.level.capacity) // len(self.shards))
@@ -121,13 +126,14 @@ class SplitPrototypes:
     @quietly
     def learn(self, evidence: Patches) -> Sent:
         cut, done = _cut(evidence), []
-        question = self._look(cut[0], 1)
+        asked = deque(self._look(part, 1) for part in cut[:AHEAD])
         try:
             for i, now in enumerate(cut):
-                asked, near = question, self.shards.answers(question.asked)
-                if i + 1 < len(cut):
-                    question = self._look(cut[i + 1], 1)
-                done.append(self._learn_part(now, Neighbours(self.shards, asked, near, self.fresh.number)))
+                question = asked.popleft()
+                everybody = Neighbours(self.shards, question, self.shards.answers(question.asked), self.fresh.number)
+                done.append(self._learn_part(now, everybody))
+                if i + AHEAD < len(cut):
+                    asked.append(self._look(cut[i + AHEAD], 1))
         finally:
             self.fresh = NOBODY_FRESH
         sent = Sent(*(np.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
