@@ -245,8 +245,9 @@ def test_folders(tmp_path: Path, saved: Path) -> None:
     with pytest.raises(FileNotFoundError) as missing:
         memory.save(nowhere)
     assert missing.value.filename == str(nowhere)  # not that of a draft
-    with pytest.raises(IsADirectoryError):
-        memory.save(tmp_path)
+    for folder in (tmp_path, f"{tmp_path}/new/"):
+        with pytest.raises(IsADirectoryError, match="folder"):
+            memory.save(folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == [saved.name]
 
 

@@ -8,6 +8,7 @@ Whoever calls, from whatever thread: samples are checked first, then a reader or
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import warnings
@@ -862,6 +863,8 @@ class SQHN:
         On shards it names other files, one for each of them, in the folder `path`.pieces; while these are written,
         nothing is learned.
         """
+        if os.fspath(path).endswith(os.sep):
+            raise IsADirectoryError(errno.EISDIR, "a folder, not a file", os.fspath(path))
         if self._journal is not None and Path(os.path.realpath(path)) == self._journal.path:
             raise ValueError(f"{path} is where this memory is kept, change by change: it need not be saved there")
         if self._device.split:
