@@ -13,7 +13,7 @@ from sqhn import SQHN, Level
 from tests.by_evidence import NEAR
 from tests.conformance.test_stories import SHAPES, SIMILARITIES, same_in_all, story, tell, told_and_saved
 from tests.helpers import cluster, fingerprint
-from tests.shards.test_ray import SHAPE, TREE, kill, stream
+from tests.shards.test_ray import SHAPE, TREE, fail_in_the_last_shard, kill, stream
 from tests.shards.test_stories import as_in_one_place
 
 Local = Callable[..., None]
@@ -87,6 +87,13 @@ def assert_alike(memory: SQHN, other: SQHN) -> None:
         assert states[0].keys() == states[1].keys()
         for name, array in states[0].items():
             np.testing.assert_allclose(array, states[1][name], rtol=0, atol=1e-9 if name == "mu" else 0)
+
+
+def test_what_fails_in_a_shard_changes_nothing(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another takes its place, on the same GPU if there is no other."""
+    memory, one = SQHN(SHAPE, TREE, device="ray:cuda", shards=1), SQHN(SHAPE, TREE)
+    fail_in_the_last_shard(memory, one, monkeypatch)
+    assert_alike(memory, one)
 
 
 def test_gpus_that_others_have(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:

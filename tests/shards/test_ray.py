@@ -89,17 +89,16 @@ def test_from_one_place_to_several_and_back(tmp_path: Path) -> None:
         assert fingerprint(copy) == fingerprint(memory)
 
 
-def test_what_fails_in_a_shard_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = SQHN(SHAPE, capacity=60, device="ray", shards=2)
+def fail_in_the_last_shard(memory: SQHN, one: SQHN, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no room, the others have: then none has changed, and all goes on as in one place."""
     x = stream(100)
     memory.learn(x[:40])
     before, shards = fingerprint(memory), memory._patterns.shards  # type: ignore[attr-defined]
     result = shards._result
 
     def fail(s: int, begun: Any, again: Any) -> Any:
-        """One of them has room, the other has not."""
         found = result(s, begun, again)
-        if s == 1 and shards.log[s][-1][1] == "reserve":
+        if s == len(shards) - 1 and "reserve" in shards.log[s][-1][:3]:
             raise MemoryError("no room")
         return found
 
@@ -108,9 +107,14 @@ def test_what_fails_in_a_shard_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
         memory.learn(x[40:50])
     monkeypatch.undo()
     assert fingerprint(memory) == before
-    one = SQHN(SHAPE, capacity=60)
     one.learn(x)
     memory.learn(x[40:])
+
+
+@pytest.mark.parametrize("levels", [[Level(capacity=60)], TREE], ids=["one level", "tree"])
+def test_what_fails_in_a_shard_changes_nothing(levels: list[Level], monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, one = SQHN(SHAPE, levels, device="ray", shards=2), SQHN(SHAPE, levels)
+    fail_in_the_last_shard(memory, one, monkeypatch)
     assert fingerprint(memory) == fingerprint(one)
 
 
