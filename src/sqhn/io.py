@@ -85,7 +85,7 @@ def save_in_pieces(path: str | os.PathLike[str], memory: SQHN, more: Header) -> 
     with one_at_a_time(path) as folder:
         try:
             entries = write_pieces(folder, memory._patterns.pieces())  # type: ignore[attr-defined]
-            header |= {"pieces": entries, "features": [*header["features"], "pieces"], **more}
+            header |= {"pieces": entries, "shards": memory.shards, "features": [*header["features"], "pieces"], **more}
             _write(path, header, tensors)
         except BaseException:
             keep_only(folder, header_of(path).get("pieces", ()))

@@ -891,7 +891,7 @@ class SQHN:
         """
         kept = (Path(path) / MEMORY).exists()
         if shards is None and str(device).partition(":")[0] == "ray":
-            shards = len(io.header_of(Path(path) / MEMORY if kept else path).get("pieces", ())) or None
+            shards = io.header_of(Path(path) / MEMORY if kept else path).get("shards")
         device_of(device, shards)  # one that cannot be used is no fault of the file
         memory = cls.__new__(cls)
         journal = Journal(Path(path)) if kept else None

@@ -18,6 +18,15 @@ class Shared:
         self.value = value
 
 
+def frozen(found: Any) -> Any:
+    """Arrays that come from elsewhere cannot be written to."""
+    if isinstance(found, np.ndarray):
+        found.setflags(write=False)
+    for part in found.values() if isinstance(found, dict) else found if isinstance(found, tuple | list) else ():
+        frozen(part)
+    return found
+
+
 class Here:
     """Shards that are lost before or after one call in so many, or empty again; what comes back is empty, mostly."""
 
@@ -43,7 +52,7 @@ class Here:
             found = getattr(shard, method)(*args)
         except LostError as error:
             return error
-        return LostError("after") if after else copy.deepcopy(found)  # it is elsewhere, as it were
+        return LostError("after") if after else frozen(copy.deepcopy(found))  # it is elsewhere, as it were
 
     def result(self, call: Any) -> Any:
         if isinstance(call, LostError):

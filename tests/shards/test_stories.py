@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -115,6 +118,105 @@ def test_more_room_and_a_new_beginning(name: str, shards: int, local: Local, mon
             one.reset()
         assert (len(memory), memory.step, memory.capacity) == (0, 0, 30)
     assert memory._patterns.shards is before  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("failing", "after"), [("share", 5), ("share", 8), ("call", 5), ("call", 8), ("call", 20), ("call", 40)]
+)
+def test_a_chunk_that_fails_is_not_learned_at_all(
+    failing: str, after: int, local: Local, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """However many parts of it were: neither here, nor on shards, nor in the folder."""
+    local(2)
+    monkeypatch.setattr("sqhn.banks.shards.shards.ENOUGH", 2000)
+    rng = np.random.default_rng(0)
+    things = rng.random((30, 8, 12)).astype(np.float32)
+    x = things[rng.integers(30, size=150)] + rng.normal(0, 0.05, (150, 8, 12)).astype(np.float32)
+    memory, one = SQHN((8, 12), capacity=20, device="ray", folder=tmp_path), SQHN((8, 12), capacity=20)
+    for part in (x[:50], x[50:60]):
+        memory.learn(part)
+        one.learn(part)
+    carrier = memory._patterns.shards.carrier  # type: ignore[attr-defined]
+    real, calls = getattr(carrier, failing), iter(range(1000))
+
+    def fail(*args: Any, **how: Any) -> Any:
+        if next(calls) == after:
+            raise OSError("full")
+        return real(*args, **how)
+
+    monkeypatch.setattr(carrier, failing, fail)
+    with pytest.raises(OSError, match="full"):
+        memory.learn(x[60:])
+    assert fingerprint(memory) == fingerprint(one)
+    for part in (x[100:], x[60:100]):
+        for a, b in zip(memory.learn(part), one.learn(part)):
+            np.testing.assert_array_equal(a, b)
+    assert fingerprint(memory) == fingerprint(one)
+    del memory
+    assert fingerprint(SQHN.load(tmp_path)) == fingerprint(one)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_ties_with_one_that_has_changed(shards: int, local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """u ties with W, and W with F, but not u with F: as soon as F is elsewhere, u wins."""
+    monkeypatch.setattr("sqhn.banks.shards.prototypes.PART", 384)
+    local(shards)
+    e, others = np.eye(80), np.zeros((383, 80))
+    others[:, 5:] = np.random.default_rng(0).normal(size=(383, 75))
+    stored = np.stack([e[0] + np.sqrt(3.0e-12) * e[1], e[0] + np.sqrt(1.6e-12) * e[2], e[0]])
+    if shards == 2:  # these three are on the same
+        stored = np.concatenate([np.stack(pair) for pair in zip(stored, others[:3])])
+    away = e[0] - 3e-4 * e[1] - 3e-4 * e[2]
+    memory, one = (SQHN((80,), capacity=5000, similarity="cosine", device=device) for device in ("ray", "cpu"))
+    for m in (memory, one):
+        m.memorize(stored.astype(np.float32))
+    x = np.concatenate([away[None], others, e[:1]]).astype(np.float32)
+    for a, b in zip(memory.learn(x), one.learn(x)):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_scores_of_whole_samples_beside_others(similarity: Any, local: Local) -> None:
+    """To the last bit, in learning and in recall."""
+    local(2)
+    rng = np.random.default_rng(0)
+    x = (rng.random((600, 100)) ** 3).astype(np.float32)
+    seen = np.ones(x.shape, bool)
+    seen[::7] = rng.random(seen[::7].shape) < 0.7
+    memory, one = (SQHN((100,), capacity=5000, similarity=similarity, device=device) for device in ("ray", "cpu"))
+    for a, b in zip(memory.learn(x, observed=seen), one.learn(x, observed=seen)):
+        np.testing.assert_array_equal(a, b)
+    for k in (None, 1, 3):
+        for a, b in zip(memory.recall(x, seen, k=k)[:3], one.recall(x, seen, k=k)[:3]):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_threads_leave_products_as_they_were() -> None:
+    """Whoever begins first, and whoever ends last."""
+    program = """
+import threading, time
+import numpy
+from threadpoolctl import threadpool_info
+from sqhn.banks.shards.prototypes import quietly
+def told(): return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+before = told()
+def wait(begin, seconds):
+    time.sleep(begin)
+    quietly(time.sleep)(seconds)
+threads = [threading.Thread(target=wait, args=args) for args in ((0, 0.3), (0.1, 0.4), (0.2, 0.05))]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert told() == before != [1], (told(), before)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"OMP_NUM_THREADS": "2"})
+
+
+def test_as_many_shards_as_before(local: Local, tmp_path: Path) -> None:
+    """Also if there are fewer nodes."""
+    local(3)
+    SQHN((8, 8), [Level(4, 9), Level(None, 9)], device="ray", shards=6).save(tmp_path / "m")
+    local(0)
+    assert SQHN.load(tmp_path / "m", "ray").shards == 6
 
 
 def test_room_is_part_of_what_a_shard_is() -> None:

@@ -21,6 +21,7 @@ class Sharded(Cpu):
     """On shards: of one level the neurons, of a tree all nodes but the memory node; `word`: their device."""
 
     split = True
+    at_once = False
     chunk = CHUNK
     breadth = 4  # parts of a question follow each other without a pause
 

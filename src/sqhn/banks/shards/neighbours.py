@@ -62,8 +62,8 @@ class Neighbours:
         self.k, self.v = np.concatenate([self.k, k], 1), np.concatenate([self.v, v], 1)
         self.left[s, rows], self.first[s, rows] = near.left, NONE
         self.best[s, rows] = np.maximum(v[rows].max(axis=1, initial=-np.inf), near.left)
-        if self.count == 1 and k.shape[1]:
-            self.first[s, rows] = k[rows, 0]
+        if self.count == 1 and k.shape[1]:  # the winner among all that it named, if they all count
+            self.first[s, rows] = np.where(there.all(axis=1), k[rows, 0], NONE)
 
     @property
     def top(self) -> Scores:

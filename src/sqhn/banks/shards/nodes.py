@@ -168,11 +168,11 @@ class SplitNodes(ABC):
         raise TypeError(f"there is nothing below nodes {nodes}")
 
     def _entries(self, support: Support, nodes: slice) -> Support:
-        """What the level above expects of some nodes."""
+        """What the level above expects of some nodes, without how much: who asks for activities there need not know."""
         batch = (len(support.start) - 1) // self.nodes
         start = support.start[nodes.start * batch : nodes.stop * batch + 1]
         own = slice(start[0], start[-1])
-        return Support(start - start[0], support.value[own], support.probability[own])
+        return Support(start - start[0], support.value[own], None)
 
     def _ask(self, method: str, *args: Any, fill: float = 0.0) -> Any:
         return _joined(self._everywhere(self.shards.ask, method, *args), fill)
@@ -401,8 +401,7 @@ class SplitCodes(SplitNodes):
     def state(self) -> State:
         counts, known = [], []
         for part, found in self.states():
-            found["counts"][:, 0] += part.start
-            counts.append(found["counts"])
+            counts.append(found["counts"] + np.array([part.start, 0, 0, 0, 0], np.int32))
             if self.holes:
                 known.append(known_of(found, self.children.shape[1]).astype(np.int32))
         return {"counts": np.concatenate(counts), **({"known": np.concatenate(known)} if known else {})}

@@ -10,6 +10,7 @@ Meanwhile these look at the next part, as if the last one had written nothing: w
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -27,7 +28,7 @@ from sqhn.banks.cpu.neurons import Neurons
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.interface import Device, Patches, Sent, State
 from sqhn.banks.rule import BECAME, KEPT, OVERWRITE, rules
-from sqhn.banks.saved import check_prototypes, joined
+from sqhn.banks.saved import KINDS, check_prototypes, joined
 from sqhn.banks.shards.neighbours import NAME, Neighbours, Question
 from sqhn.banks.shards.piece import NONE, Indices, Piece, Vectors
 from sqhn.banks.shards.shards import BUILD, Call, Shards, Shared
@@ -49,6 +50,10 @@ QUICK = 1 << 28
 """Values of all neurons that pieces can look at for several thousand samples while nobody gets impatient."""
 
 
+LIMITING = threading.Lock()
+"""Of the thread that limits the threads of all: another one would take the limit for what was before."""
+
+
 @cache
 def controller() -> ThreadpoolController:
     """Of the threads that multiply matrices in this process."""
@@ -60,8 +65,13 @@ def quietly(method: Callable[..., Answer]) -> Callable[..., Answer]:
 
     @wraps(method)
     def quiet(*args: Any) -> Answer:
-        with controller().limit(limits=1, user_api="blas"):
+        if not LIMITING.acquire(blocking=False):
             return method(*args)
+        try:
+            with controller().limit(limits=1, user_api="blas"):
+                return method(*args)
+        finally:
+            LIMITING.release()
 
     return quiet
 
@@ -88,6 +98,7 @@ class SplitPrototypes:
         self.owner = np.zeros(0, np.int16)  # the shard of every neuron
         self.holes = False
         self.fresh = NOBODY_FRESH  # what the last part wrote, of which pieces may not have heard yet
+        self.replaced: list[tuple[Any, ...]] = []  # what parts of a chunk have changed, until all of it is learned
         self.rounds = 0  # how often a part of a chunk was rehearsed
         self.room = 0  # of every piece
         self.questions = count()  # their numbers
@@ -126,7 +137,7 @@ class SplitPrototypes:
     @quietly
     def learn(self, evidence: Patches) -> Sent:
         cut, done = _cut(evidence), []
-        asked = deque(self._look(part, 1) for part in cut[:AHEAD])
+        asked, before = deque(self._look(part, 1) for part in cut[:AHEAD]), self.shards.mark()
         try:
             for i, now in enumerate(cut):
                 question = asked.popleft()
@@ -134,8 +145,12 @@ class SplitPrototypes:
                 done.append(self._learn_part(now, everybody))
                 if i + AHEAD < len(cut):
                     asked.append(self._look(cut[i + AHEAD], 1))
+        except BaseException:
+            self._take_back()
+            self.shards.back_to(before)
+            raise
         finally:
-            self.fresh = NOBODY_FRESH
+            self.shards.marked, self.replaced, self.fresh = None, [], NOBODY_FRESH
         sent = Sent(*(np.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
         return sent._replace(heard=None if evidence.seen is None else evidence.seen.any(axis=2))
 
@@ -257,8 +272,10 @@ class SplitPrototypes:
             self._put(number[wrote], vectors, shared, np.where(new, last[wrote], NONE))
         self.fresh = Known(number[wrote], vectors)
         neurons = self.neurons
+        kept = tuple(getattr(neurons, name)[0, number] for name in KINDS)
+        self.replaced.append((number, kept, grown, int(neurons.free[0]), neurons.step, self.holes))
         neurons.free[0] += int(local.neurons.free[0]) - int((neurons.c[0, chosen] == 0).sum())
-        for name in ("c", "mu", "written"):
+        for name in KINDS:
             getattr(neurons, name)[0, number] = getattr(local.neurons, name)[0, : len(number)]
         neurons.grown[0] = grown + len(number) - n
         neurons.steps[0] += batch
@@ -266,6 +283,15 @@ class SplitPrototypes:
         k = np.append(number, NOBODY)[sent.k[0]]
         k[blank] = 0
         return sent._replace(k=k.astype(np.int32)[None])
+
+    def _take_back(self) -> None:
+        """What is kept of every neuron, as it was before the parts of a chunk that were learned."""
+        neurons = self.neurons
+        for number, kept, grown, free, step, holes in reversed(self.replaced):
+            for name, values in zip(KINDS, kept):
+                getattr(neurons, name)[0, number] = values
+            neurons.grown[0], neurons.free[0], neurons.steps[0], self.holes = grown, free, step, holes
+        self.owner = self.owner[: int(neurons.grown[0])]
 
     def _put(self, j: Indices, vectors: Vectors, shared: Shared | None = None, rows: Indices | None = None) -> None:
         """Write neurons; new ones go to the shards with most room. rows: of which samples they are copies, or NONE."""
@@ -295,7 +321,7 @@ class SplitPrototypes:
         kind = np.full((1, 1), KEPT + bool(wrote[0]), np.int32)
         heard = None if evidence.seen is None else evidence.seen
         self._commit(local, chosen, Sent(np.zeros((1, 1), np.int32), None, None, kind, heard), evidence.x.shape[1])
-        self.fresh = NOBODY_FRESH
+        self.replaced, self.fresh = [], NOBODY_FRESH
 
     def store(self, evidence: Patches) -> None:
         batch = evidence.x.shape[1]

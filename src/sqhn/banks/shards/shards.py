@@ -124,6 +124,7 @@ class Shards:
         self.posted: dict[int, Any] = {}  # the last write of a shard, if nobody waited for it
         self.saved: list[Any] = [None] * many  # what a shard was before the first of the log
         self.saving: dict[int, tuple[int, Any]] = {}  # who is about to tell what it is, after so many writes
+        self.marked: list[int] | None = None  # up to where writes may be taken back
         self.logged, self.held = [0] * many, [0] * many  # bytes
         self.sent = self.received = 0  # bytes
         self.waited = 0.0  # seconds
@@ -174,11 +175,12 @@ class Shards:
     def tell(self, calls: Mapping[int, Call]) -> dict[int, Any]:
         """Writes to shards, all at once, and their answers."""
         self.arrived(calls)
-        begun = {s: self._write(s, call) for s, call in calls.items()}
+        before = [self._number(s) for s in range(len(self))]
         try:
+            begun = {s: self._write(s, call) for s, call in calls.items()}
             answers = {s: self._result(s, one, partial(self._tell, s)) for s, one in begun.items()}
         except BaseException:
-            self._undo(calls)
+            self.back_to(before)
             raise
         self.received += sum(map(_bytes, answers.values()))
         self._relieve(calls)
@@ -212,14 +214,21 @@ class Shards:
         """Begin the last write of a shard."""
         return self._call(s, "tell", self._number(s), self.log[s][-1])
 
-    def _undo(self, calls: Mapping[int, Call]) -> None:
+    def mark(self) -> list[int]:
+        """Let what is written from now on be taken back, until it is said that it need not be."""
+        self.marked = [self._number(s) for s in range(len(self))]
+        return self.marked
+
+    def back_to(self, mark: list[int]) -> None:
         """Take back writes, some of which may have been applied: other shards take the places of these."""
-        for s, call in calls.items():
-            self.saving.pop(s, None)
-            self.log[s].pop()
-            self.logged[s] -= self._kept(call)
-            self.shards[s] = self.carrier.start()
-            self._revive(s)
+        for s, number in enumerate(mark):
+            if self._number(s) > number:
+                self.saving.pop(s, None)
+                self.posted.pop(s, None)
+                del self.log[s][number - self.before[s] :]
+                self.logged[s] = sum(map(self._kept, self.log[s]))
+                self.shards[s] = self.carrier.start()
+                self._revive(s)
 
     def _kept(self, call: Call) -> int:
         """How much a write keeps: of what all shards share, its part."""
@@ -229,7 +238,8 @@ class Shards:
         """Save shards of which many writes are kept: they are asked what they are, and nobody waits for the answer."""
         for s in which:
             if s in self.saving:
-                if self.carrier.arrived(self.saving[s][1]):
+                number, answer = self.saving[s]
+                if (self.marked is None or number <= self.marked[s]) and self.carrier.arrived(answer):
                     self._put_away(s, *self.saving.pop(s))
             elif self.logged[s] > max(ENOUGH, self.held[s]):
                 number = self._number(s)

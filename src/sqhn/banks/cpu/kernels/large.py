@@ -485,7 +485,8 @@ def best_observed(lo, hi, x, seen, P, squares, error, own, G, measure, nobody, k
             k[t], v[t], left[t] = nobody, 0.0, 0.0
             continue
         masked = not seen[t].all()
-        sample = Sample(x[t], shift_observed(x[t], seen[t], measure.centre, y), seen[t], masked, seen[t].sum())
+        xx = shift_observed(x[t], seen[t], measure.centre, y) if masked else shift(x[t], measure.centre, y)
+        sample = Sample(x[t], xx, seen[t], masked, seen[t].sum())
         slack = look_masked(P[t], squares[t], error, sample, own, G, measure, work.upper)
         k[t], v[t] = decide(sample, own, G, slack, measure, work)
         left[t] = work.left[0]
