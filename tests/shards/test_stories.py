@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -154,6 +155,28 @@ def test_a_chunk_that_fails_is_not_learned_at_all(
     assert fingerprint(memory) == fingerprint(one)
     del memory
     assert fingerprint(SQHN.load(tmp_path)) == fingerprint(one)
+
+
+def test_a_signal_waits_for_the_end_of_a_chunk(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever part of it is being learned."""
+    local(2)
+    memory, one = (SQHN((8, 12), capacity=200, device=device) for device in ("ray", "cpu"))
+    memory._chunk, x = 32, np.random.default_rng(0).random((300, 8, 12)).astype(np.float32)
+    chunk = memory.banks[0].chunk_size(32)
+    carrier = memory._patterns.shards.carrier  # type: ignore[attr-defined]
+    real, calls = carrier.call, iter(range(10_000))
+
+    def call(*args: Any, **how: Any) -> Any:
+        if next(calls) == 12:
+            signal.raise_signal(signal.SIGINT)
+        return real(*args, **how)
+
+    monkeypatch.setattr(carrier, "call", call)
+    with pytest.raises(KeyboardInterrupt):
+        memory.learn(x)
+    assert memory.step == chunk < len(x)
+    one.learn(x[:chunk])
+    assert fingerprint(memory) == fingerprint(one)
 
 
 @pytest.mark.parametrize("shards", [1, 2])
