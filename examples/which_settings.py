@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqhn import SQHN, Level
 from sqhn.data import digits, photos
 from sqhn.data.corruptions import occlusion, right_mask, white_noise
-from sqhn.metrics import recall_accuracy, recall_error
+from sqhn.paper.metrics import recall_accuracy, recall_error
 
 Samples = NDArray[np.float32]
 Rows = list[list[str]]

@@ -59,16 +59,16 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     pytest.importorskip("numba")
 
     def be(shards: int, every: int = 0) -> None:
-        import sqhn.banks.shards.device
-        import sqhn.network
-        from tests.shards.here import Here
+        import sqhn.banks.ray.device
+        import sqhn.memory
+        from tests.ray.here import Here
 
         number = itertools.count(every)
-        monkeypatch.setattr(sqhn.banks.shards.device, "Actors", lambda *_: Here(next(number) if every else 0))
+        monkeypatch.setattr(sqhn.banks.ray.device, "Actors", lambda *_: Here(next(number) if every else 0))
 
         def find(name: str, many: int | None = None) -> Any:
             return device_of(name, many or shards if name.startswith("ray") else many)
 
-        monkeypatch.setattr(sqhn.network, "device_of", find)
+        monkeypatch.setattr(sqhn.memory, "device_of", find)
 
     return be

@@ -13,7 +13,7 @@ import numpy as np
 
 from sqhn import SQHN, Level
 from tests.helpers import cluster, fingerprint
-from tests.shards.test_ray import SHAPE, TREE, back, kill, stream
+from tests.ray.test_ray import SHAPE, TREE, back, kill, stream
 
 
 def killed(levels: list[Level], kills: int, seed: int) -> None:
@@ -37,8 +37,9 @@ def killed(levels: list[Level], kills: int, seed: int) -> None:
 
 def without_a_machine(levels: list[Level]) -> None:
     """Learn half a stream, lose one of three machines, as it were, and learn the rest."""
-    import ray
     from ray.cluster_utils import Cluster
+
+    import ray
 
     machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     lost = [machines.add_node(num_cpus=1) for _ in range(2)]

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn import SQHN, EmptyMemoryError, Level
-from sqhn.door import as_numpy
+from sqhn.inputs import as_numpy
 from sqhn.reference import ReferenceSQHN
 from tests.helpers import assert_same_state
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from sqhn import SQHN, Level
-from sqhn.pictures import MOST, pixels
+from sqhn.display import MOST, pixels
 
 TREE = [Level(4, 30), Level(capacity=30)]
 

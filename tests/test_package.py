@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from sqhn import SQHN, bench
+from sqhn import SQHN
 from sqhn.cli import app
 from sqhn.data import builtin, digits, photos, random_crops
 from sqhn.level import Options
@@ -28,7 +28,7 @@ def test_importing_is_light() -> None:
 
 
 def test_bench_prints_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "CASES", {"one": lambda: {"value": 1.5, "met": True}})
+    monkeypatch.setattr("sqhn.bench.cpu.CASES", {"one": lambda: {"value": 1.5, "met": True}})
     result = CliRunner().invoke(app, ["bench"])
     assert result.exit_code == 0
     document = json.loads(result.stdout)

@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 from sqhn import Level
 from sqhn.cli import app
 from sqhn.data.dataset import NAMES
-from sqhn.experiments.catalogue import EXPERIMENTS
 from sqhn.level import Options
+from sqhn.paper.experiments.catalogue import EXPERIMENTS
 from tests.helpers import cluster
 
 ROOT = Path(__file__).parents[1]

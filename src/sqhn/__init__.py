@@ -8,11 +8,11 @@ SQHN((28, 28), 1 level, 0 of 1000 neurons, step 0)
 from typing import TYPE_CHECKING, Any
 
 from sqhn.level import Level
-from sqhn.memory import EmptyMemoryError, Memory, MemoryFileError, Recalled, Recognized, Written
+from sqhn.protocol import EmptyMemoryError, Memory, MemoryFileError, Recalled, Recognized, Written
 
 if TYPE_CHECKING:
     from sqhn.banks.cpu.threads import get_num_threads, set_num_threads
-    from sqhn.network import SQHN
+    from sqhn.memory import SQHN
 
 __all__ = [
     "SQHN",
@@ -31,7 +31,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name == "SQHN":  # compiled code is imported on first use
-        from sqhn.network import SQHN
+        from sqhn.memory import SQHN
 
         return SQHN
     if name in ("get_num_threads", "set_num_threads"):

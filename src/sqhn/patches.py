@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.door import is_tensor
+from sqhn.inputs import is_tensor
 from sqhn.level import Level
 
 __all__ = ["Tiling", "plan"]

@@ -13,7 +13,7 @@ is not there. Four checks are abilities that the others build on:
     "recognize"        there is such a verb; else nothing asks for it
     "missing values"   `recall` takes `observed`; else nothing is left out
 
->>> from sqhn.baselines import NearestNeighbor
+>>> from sqhn.paper.baselines import NearestNeighbor
 >>> report = check_memory(lambda: NearestNeighbor((4, 4), capacity=20), (4, 4))
 >>> len(report.passed) == len(checks()), report.excused
 (True, {})
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.memory import EmptyMemoryError, Memory, Recognized
+from sqhn.protocol import EmptyMemoryError, Memory, Recognized
 
 __all__ = ["ROOM", "Check", "Report", "check_memory", "checks"]
 

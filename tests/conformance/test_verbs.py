@@ -14,7 +14,8 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from sqhn import SQHN, EmptyMemoryError, Level, Memory, Recalled, Recognized, Written
-from sqhn.baselines import (
+from sqhn.inputs import answers, as_floats, as_samples
+from sqhn.paper.baselines import (
     GPCN,
     MHN,
     BayesPCN,
@@ -24,7 +25,6 @@ from sqhn.baselines import (
     OnlineMHN,
     OnlineMHNTree,
 )
-from sqhn.door import answers, as_floats, as_samples
 from sqhn.reference import ReferenceSQHN
 from sqhn.testing import Check, check_memory, checks
 from tests.cuda.conftest import device  # noqa: F401
@@ -742,7 +742,7 @@ def test_the_suite_needs_only_numpy() -> None:
     program = (
         "import sys\n"
         "for name in ('torch', 'numba', 'pytest', 'scipy'): sys.modules[name] = None\n"
-        "from sqhn.baselines.store import NearestNeighbor\n"
+        "from sqhn.paper.baselines.store import NearestNeighbor\n"
         "from sqhn.testing import check_memory\n"
         "check_memory(lambda: NearestNeighbor((3, 3), 9), [3, 3])"
     )

@@ -12,8 +12,8 @@ import pytest
 def device(monkeypatch: pytest.MonkeyPatch) -> str:
     torch = pytest.importorskip("torch")
     if os.environ.get("TRITON_INTERPRET") == "1":
-        import sqhn.banks.shards.nodes
-        import sqhn.network
+        import sqhn.banks.ray.nodes
+        import sqhn.memory
         from sqhn.banks.cuda.device import Cuda
         from sqhn.banks.devices import device_of
 
@@ -24,8 +24,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> str:
             there.name = "cuda:0"
             return there
 
-        monkeypatch.setattr(sqhn.network, "device_of", interpreted)
-        monkeypatch.setattr(sqhn.banks.shards.nodes, "device_of", interpreted)
+        monkeypatch.setattr(sqhn.memory, "device_of", interpreted)
+        monkeypatch.setattr(sqhn.banks.ray.nodes, "device_of", interpreted)
     elif not torch.cuda.is_available():
         pytest.skip("needs a GPU that torch can use")
     return "cuda"

@@ -13,8 +13,8 @@ from sqhn import SQHN, Level
 from tests.by_evidence import NEAR
 from tests.conformance.test_stories import SHAPES, SIMILARITIES, same_in_all, story, tell, told_and_saved
 from tests.helpers import cluster, fingerprint
-from tests.shards.test_ray import SHAPE, TREE, fail_in_the_last_shard, kill, stream
-from tests.shards.test_stories import as_in_one_place
+from tests.ray.test_ray import SHAPE, TREE, fail_in_the_last_shard, kill, stream
+from tests.ray.test_stories import as_in_one_place
 
 Local = Callable[..., None]
 TREES = [name for name, (_, kernels) in SHAPES.items() if len(kernels) > 1]
@@ -32,7 +32,7 @@ def test_one_story(name: str, similarity: Any, shards: int, device: str, local: 
 @pytest.mark.parametrize("name", TREES)
 def test_shards_that_are_lost(name: str, device: str, local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     local(3, every=20)
-    monkeypatch.setattr("sqhn.banks.shards.shards.ENOUGH", 2000)
+    monkeypatch.setattr("sqhn.banks.ray.shards.ENOUGH", 2000)
     memory, reference, rng = story(name, "shifted_cosine", "oldest", f"ray:{device}")
     tell(memory, reference, rng, 6)
     same_in_all(memory, reference, rng)
@@ -58,7 +58,7 @@ def on_ray() -> Iterator[Any]:
 
 def test_shards_that_are_killed(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two on one GPU, or each on its own: bit for bit as if nothing had happened, and as in one place."""
-    monkeypatch.setattr("sqhn.banks.shards.shards.ENOUGH", 50_000)
+    monkeypatch.setattr("sqhn.banks.ray.shards.ENOUGH", 50_000)
     one, many = SQHN(SHAPE, TREE), SQHN(SHAPE, TREE, device="ray:cuda", shards=2)
     x, rng = stream(300), np.random.default_rng(0)
     for i in range(6):
@@ -101,7 +101,7 @@ def test_gpus_that_others_have(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> 
     gpus = int(on_ray.cluster_resources()["GPU"])
     memory = SQHN(SHAPE, TREE, device="ray:cuda", shards=gpus)
     with monkeypatch.context() as patch:
-        patch.setattr("sqhn.banks.shards.actors.PATIENCE", 1.0)
+        patch.setattr("sqhn.banks.ray.actors.PATIENCE", 1.0)
         with pytest.raises(RuntimeError, match=f"shards={gpus} need {gpus} GPUs, but of {gpus} only 0 are free"):
             SQHN(SHAPE, TREE, device="ray:cuda", shards=gpus)
     memory.learn(stream(20))

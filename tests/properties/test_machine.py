@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sqhn import SQHN, EmptyMemoryError, Level
 from sqhn.banks.cpu import prototypes
 from sqhn.level import Options
-from sqhn.memory import Recalled
+from sqhn.protocol import Recalled
 from sqhn.reference import ReferenceSQHN
 from tests.helpers import assert_same_ranking, assert_same_state, fingerprint, lower
 

@@ -19,7 +19,7 @@ def device_of(name: str, shards: int | None = None) -> Device:
         word = name.partition(":")[2] or "cpu"
         if word not in ("cpu", "cuda"):
             raise ValueError(f"device must be 'ray' or 'ray:cuda'; got {name!r}")
-        from sqhn.banks.shards.device import Sharded
+        from sqhn.banks.ray.device import Sharded
 
         return Sharded(name, word, check_count("shards", shards))
     if shards is not None:

@@ -22,8 +22,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Draw what a memory has stored: a sheet of pictures, each with how many samples it was learned from."""
-    from sqhn.files import write_whole
-    from sqhn.pictures import sheet
+    from sqhn.display import sheet
+    from sqhn.storage.atomic import write_whole
 
     with failing(*WRONG, tell=say):
         if out.suffix.lower() != ".png":
@@ -44,7 +44,7 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Forget neurons: they are never recalled, and their places are used for what is learned next."""
-    from sqhn.lockfile import held
+    from sqhn.storage.lockfile import held
 
     with failing(*WRONG, IndexError, tell=say), held(check_there(memory), say):
         network = load(memory)
@@ -70,7 +70,7 @@ def calibrate(
     """Set the tolerance of `recognize` by samples, so that it keeps a promise about others like them."""
     import numpy as np
 
-    from sqhn.lockfile import held
+    from sqhn.storage.lockfile import held
 
     wanted = Wanted(sources, size_of(resize), skip_bad)
     with failing(*WRONG, tell=say), held(check_there(memory), say):

@@ -13,11 +13,11 @@ from sqhn.cli.memory_file import Wanted, ask, check_there, load, open_samples
 from sqhn.cli.run import Run
 from sqhn.cli.settings import Settings
 from sqhn.cli.stopping import Stop
-from sqhn.files import check_writable
+from sqhn.storage.atomic import check_writable
 
 if TYPE_CHECKING:
-    from sqhn.network import SQHN
-    from sqhn.samples import Samples
+    from sqhn.cli.samples import Samples
+    from sqhn.memory import SQHN
 
 __all__ = ["Learned", "learn_into"]
 
@@ -40,7 +40,7 @@ def learn_into(memory: Path, wanted: Wanted, settings: Settings, checkpoint: flo
 
     Links are followed, and stay: what they lead to is replaced. checkpoint: after how many seconds to save meanwhile.
     """
-    from sqhn.lockfile import held
+    from sqhn.storage.lockfile import held
 
     stop.arm()
     check_writable(memory)

@@ -13,8 +13,8 @@ from sqhn.cli.common import progress, say
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sqhn.network import SQHN
-    from sqhn.samples import Samples
+    from sqhn.cli.samples import Samples
+    from sqhn.memory import SQHN
 
 __all__ = ["Wanted", "ask", "check_there", "load", "open_samples", "size_of"]
 
@@ -42,14 +42,14 @@ def check_there(path: Path) -> Path:
 
 def load(path: Path) -> SQHN:
     """The memory of a file."""
-    from sqhn.network import SQHN
+    from sqhn.memory import SQHN
 
     return SQHN.load(check_there(path))
 
 
 def open_samples(wanted: Wanted, shape: tuple[int, ...] | None) -> Samples:
     """The samples that the command names; what is skipped is said. shape: that of the samples of a memory."""
-    from sqhn.samples import read
+    from sqhn.cli.samples import read
 
     samples = read(wanted.sources, shape, wanted.size, wanted.skip_bad)
     for reason in samples.skipped.values():
@@ -61,7 +61,7 @@ def ask(samples: Samples, verb: str, question: Callable[[NDArray[Any]], Answer],
     """The answers for chunk after chunk, from a number on, with a progress bar for people."""
     from rich.progress import Progress
 
-    from sqhn.memory import EmptyMemoryError
+    from sqhn.protocol import EmptyMemoryError
 
     done = start
     with Progress(console=progress, transient=True, disable=not progress.is_terminal) as bar:
@@ -79,7 +79,7 @@ def ask(samples: Samples, verb: str, question: Callable[[NDArray[Any]], Answer],
 
 def size_of(text: str | None) -> tuple[int, int] | None:
     """What --resize says."""
-    from sqhn.samples import parse_size
+    from sqhn.cli.samples import parse_size
 
     try:
         return None if text is None else parse_size(text)

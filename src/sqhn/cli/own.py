@@ -130,7 +130,7 @@ def recall(
 
     What is written keeps its place below the folder that all sources share.
     """
-    from sqhn.samples import read_mask
+    from sqhn.cli.samples import read_mask
 
     rows: list[tuple[Any, Any, Any]] = []
     wanted = Wanted(sources, size_of(resize), skip_bad)
@@ -192,8 +192,8 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Describe a memory from the header of its file; its content is read and checked only when it is used."""
-    from sqhn.calibration import Calibration
-    from sqhn.io import describe
+    from sqhn.model.calibration import Calibration
+    from sqhn.storage.files import describe
 
     with failing(*WRONG, tell=say):
         about = describe(check_there(memory))

@@ -14,7 +14,7 @@ from typer.core import TyperArgument, TyperCommand
 from sqhn.cli.common import failing, progress, show
 
 if TYPE_CHECKING:
-    from sqhn.experiments.runner import Outcome
+    from sqhn.paper.experiments.runner import Outcome
 
 __all__ = ["NamesExperiments", "report", "reproduce"]
 
@@ -27,7 +27,7 @@ class NamesExperiments(TyperCommand):
     """A command whose help names the experiments; they are looked up only when somebody asks for it."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        from sqhn.experiments.catalogue import EXPERIMENTS
+        from sqhn.paper.experiments.catalogue import EXPERIMENTS
 
         for parameter in self.params:
             if isinstance(parameter, TyperArgument) and parameter.help:
@@ -62,9 +62,9 @@ def reproduce(
     from sqhn.data import DataFileError
 
     with failing(ImportError, OSError, DataFileError):
-        from sqhn.experiments.case import READINGS, jobs_of
-        from sqhn.experiments.catalogue import EXPERIMENTS
-        from sqhn.experiments.runner import run
+        from sqhn.paper.experiments.case import READINGS, jobs_of
+        from sqhn.paper.experiments.catalogue import EXPERIMENTS
+        from sqhn.paper.experiments.runner import run
 
         _check_device(device)
         wanted = list(EXPERIMENTS) if not ids or ids == ["all"] else ids
@@ -91,7 +91,7 @@ def reproduce(
 def _check_device(device: str) -> None:
     if device == "cpu":
         return
-    from sqhn.baselines.training import load_torch
+    from sqhn.paper.baselines.training import load_torch
 
     if not device.startswith("cuda") or not load_torch().cuda.is_available():
         raise typer.BadParameter(f"{device!r} is not to be had here: say cpu, or cuda where torch sees a GPU")
@@ -99,9 +99,9 @@ def _check_device(device: str) -> None:
 
 def _check_folder(out: Path, sized: dict[str, Any]) -> None:
     """Records of a folder must be of the kind of run that is going to add to them."""
-    from sqhn.experiments.case import jobs_of
-    from sqhn.experiments.catalogue import EXPERIMENTS
-    from sqhn.experiments.runner import other_runs
+    from sqhn.paper.experiments.case import jobs_of
+    from sqhn.paper.experiments.catalogue import EXPERIMENTS
+    from sqhn.paper.experiments.runner import other_runs
 
     declared = {name: list(jobs_of(one, heavy=True, **sized)) for name, one in EXPERIMENTS.items()}
     if strange := other_runs(out, declared):
@@ -137,10 +137,10 @@ def _report(folder: Path) -> None:
     from rich import box
     from rich.table import Table
 
-    from sqhn.experiments import records
-    from sqhn.experiments.results import Results
-    from sqhn.report.page import publish
-    from sqhn.report.verdicts import agreement, counts, published
+    from sqhn.paper.experiments import records
+    from sqhn.paper.experiments.results import Results
+    from sqhn.paper.report.page import publish
+    from sqhn.paper.report.verdicts import agreement, counts, published
 
     found = Results(records.read(folder).values())
     if not len(found):

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqhn.cli.common import say
-from sqhn.files import write_whole
+from sqhn.storage.atomic import write_whole
 
 if TYPE_CHECKING:
-    from sqhn.network import SQHN
-    from sqhn.samples import Samples
+    from sqhn.cli.samples import Samples
+    from sqhn.memory import SQHN
 
 __all__ = ["Run"]
 

@@ -14,7 +14,7 @@ from sqhn.cli.levels import parse_levels, spell_levels
 
 if TYPE_CHECKING:
     from sqhn.level import Level
-    from sqhn.network import SQHN
+    from sqhn.memory import SQHN
 
 __all__ = ["Settings", "parse_settings"]
 
@@ -34,7 +34,7 @@ class Settings:
 
     def make(self, shape: tuple[int, ...]) -> SQHN:
         """A new memory."""
-        from sqhn.network import SQHN
+        from sqhn.memory import SQHN
 
         levels = self.levels or []
         made = [replace(level, **self.of(number == len(levels))) for number, level in enumerate(levels, start=1)]

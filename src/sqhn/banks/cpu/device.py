@@ -14,7 +14,7 @@ from sqhn.banks.cpu.kernels import choice, ranking
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Support
-from sqhn.door import as_floats, as_numpy, is_tensor
+from sqhn.inputs import as_floats, as_numpy, is_tensor
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
 

@@ -19,7 +19,7 @@ from sqhn.banks.cpu.neurons import Best
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.cpu.view import CoarseView
 from sqhn.banks.interface import Patches, Sent
-from sqhn.door import parts
+from sqhn.inputs import parts
 
 if TYPE_CHECKING:
     from sqhn.banks.cpu.prototypes import Prototypes

@@ -13,7 +13,7 @@ from sqhn.banks.cpu.kernels.ranking import Near, of_products
 from sqhn.banks.cpu.large import SCRATCH, observed_products, whole_products
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Patches
-from sqhn.door import parts
+from sqhn.inputs import parts
 
 if TYPE_CHECKING:
     from sqhn.banks.cpu.prototypes import Prototypes

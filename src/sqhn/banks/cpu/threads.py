@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
-from sqhn.interrupt import deferred
+from sqhn.concurrency.signals import deferred
 
 __all__ = ["get_num_threads", "set_num_threads", "split_range"]
 

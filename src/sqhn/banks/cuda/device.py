@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.interface import Support
-from sqhn.door import is_tensor
+from sqhn.inputs import is_tensor
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from sqhn.banks.cuda.arrays import power, spare
 from sqhn.banks.cuda.kernels import evidence as kernels
 from sqhn.banks.interface import Patches, Shown
-from sqhn.door import parts
 from sqhn.evidence import WHOLE
+from sqhn.inputs import parts
 from sqhn.patches import Tiling
 
 if TYPE_CHECKING:

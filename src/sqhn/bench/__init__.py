@@ -1,0 +1,59 @@
+"""How fast, against what: throughput of the standard cases with their comparators in the same run.
+
+Ratios are the result; seconds are not. The pictures are crops of photographs and handwritten digits (built-in data).
+Every time is the best of several runs, taking turns with its comparator; a few in a row and without the first, since
+the threads of whatever came before go on waiting for work for a while.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable
+
+import numpy as np
+
+from sqhn.banks.cpu.threads import get_num_threads
+from sqhn.banks.devices import device_of
+from sqhn.bench.cpu import Result
+
+__all__ = ["cases", "run"]
+
+
+def cases(device: str) -> dict[str, Callable[[], Result]]:
+    """The cases of a device."""
+    if device == "cpu":
+        from sqhn.bench import cpu
+
+        return cpu.CASES
+    if device == "ray":
+        from sqhn.bench import shards
+
+        return shards.CASES
+    device_of(device)  # says what is missing, if anything is
+    from sqhn.bench import cuda
+
+    return cuda.CASES
+
+
+def run(names: list[str], report: Callable[[str], None], device: str = "cpu") -> str:
+    """The named cases as one JSON document; `report` is told of each case as it starts."""
+    results = {}
+    table = cases(device)
+    for name in names:
+        about = (getattr(table[name], "func", table[name]).__doc__ or "").strip()
+        report(f"{name}: {about}")
+        results[name] = {"case": about} | table[name]()
+    machine = {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": get_num_threads(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+    if device.startswith("cuda"):
+        from sqhn.bench import cuda
+
+        machine |= cuda.machine()
+    return json.dumps({"machine": machine, "cases": results}, indent=2, default=float)

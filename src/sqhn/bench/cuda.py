@@ -1,0 +1,191 @@
+"""How fast on a GPU, against the bare products of the same shapes in the same run.
+
+Pictures are on the device before the clock starts; it stops when the device has finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sqhn.banks.cuda.arrays import full_precision
+from sqhn.banks.cuda.device import Cuda
+from sqhn.bench.cpu import COLOUR, TREE, Result, fastest, pictures
+from sqhn.level import Level
+from sqhn.memory import SQHN
+
+__all__ = ["CASES", "machine"]
+
+MANY = 20_000
+CHUNK = Cuda.chunk
+
+
+def crops(count: int) -> Tensor:
+    """Crops of photographs on the device."""
+    return torch.from_numpy(pictures(count)).cuda()
+
+
+def timed(*calls: Callable[[], object]) -> list[float]:
+    """The shortest time of each call, with all that it asked of the device."""
+
+    def whole(call: Callable[[], object]) -> Callable[[], None]:
+        def run() -> None:
+            call()
+            torch.cuda.synchronize()
+
+        return run
+
+    return fastest(*map(whole, calls))
+
+
+def products(y: Tensor, neurons: int, among: bool) -> Callable[[], None]:
+    """The bare float32 products of samples with neurons, and among themselves, a chunk at a time."""
+    flat = y.reshape(len(y), -1)
+    W = torch.rand(neurons, flat.shape[1], device=y.device)
+
+    def run() -> None:
+        with full_precision():
+            for chunk in torch.split(flat, CHUNK):
+                chunk @ W.T
+                if among:
+                    chunk @ chunk.T
+
+    return run
+
+
+def learning(x: Tensor, floor: float, **tree: Any) -> Result:
+    (own,) = timed(lambda: SQHN(COLOUR, device="cuda", **tree).learn(x))
+    return {"images_per_s": len(x) / own, "floor": {"images_per_s": floor}, "met": len(x) / own >= floor}
+
+
+def learn_1000() -> Result:
+    """One level, 3,072 inputs, 1,000 neurons, 20,000 pictures."""
+    return learning(crops(MANY), 400_000, capacity=1000)
+
+
+def learn_3300() -> Result:
+    """One level, 3,072 inputs, 3,300 neurons, 20,000 pictures."""
+    return learning(crops(MANY), 300_000, capacity=3300)
+
+
+def learn_100000() -> Result:
+    """One level, 3,072 inputs, 100,000 neurons that are all in use, 4,096 more pictures."""
+    x = crops(MANY)
+    memory = SQHN(COLOUR, capacity=100_000, device="cuda")
+    for seed in range(5):  # as many that differ: the same, each under its own noise
+        memory.memorize((x + 0.05 * torch.randn_like(x)).clamp(0, 1) if seed else x)
+    new = torch.from_numpy(pictures(MANY + 4096)[MANY:]).cuda()
+    own, bare = timed(lambda: memory.learn(new), products(new, 100_000, among=True))
+    return {
+        "images_per_s": len(new) / own,
+        "of_bare_products": bare / own,
+        "floor": {"of_bare_products": 0.5},
+        "met": bare / own >= 0.5,
+    }
+
+
+def learn_two_levels() -> Result:
+    """Two levels (4, 8), 600 neurons per node, 20,000 pictures."""
+    return learning(crops(MANY), 150_000, levels=[Level(kernel=4, capacity=600), Level(capacity=600)])
+
+
+def learn_three_levels() -> Result:
+    """Three levels (2, 4, 4), 600 neurons per node, 20,000 pictures."""
+    return learning(crops(MANY), 80_000, levels=TREE)
+
+
+def recall_three_levels() -> Result:
+    """Recall of batches of 1,024 noisy pictures from that net."""
+    x = crops(MANY)
+    memory = SQHN(COLOUR, TREE, device="cuda")
+    memory.learn(x)
+    noisy = (x[:1024] + 0.2 * torch.randn_like(x[:1024])).clamp(0, 1)
+    (own,) = timed(lambda: memory.recall(noisy))
+    return {"images_per_s": 1024 / own, "floor": {"images_per_s": 80_000}, "met": 1024 / own >= 80_000}
+
+
+def recall_one_level() -> Result:
+    """Recall of batches of 1,024 noisy pictures, 3,072 inputs, 3,300 neurons."""
+    x = crops(4096)
+    memory = SQHN(COLOUR, capacity=3300, device="cuda")
+    memory.learn(x)
+    noisy = (x[:1024] + 0.2 * torch.randn_like(x[:1024])).clamp(0, 1)
+    own, bare = timed(lambda: memory.recall(noisy), products(noisy, 3300, among=False))
+    return {
+        "images_per_s": 1024 / own,
+        "of_bare_products": bare / own,
+        "floor": {"of_bare_products": 0.5},
+        "met": bare / own >= 0.5,
+    }
+
+
+def by_evidence(levels: list[Level]) -> Result:
+    x = crops(1000)
+    memory = SQHN(COLOUR, levels, device="cuda")
+    memory.learn(x)
+    noisy = (x + 0.2 * torch.randn_like(x)).clamp(0, 1)
+    own, paper, bare = timed(
+        lambda: memory.recall(noisy, inference="evidence"),
+        lambda: memory.recall(noisy),
+        products(noisy, 1000, among=False),
+    )
+    return {
+        "images_per_s": len(noisy) / own,
+        "time_over_paper": own / paper,
+        "time_over_bare_products": own / bare,
+        "floor": {"images_per_s": 40_000},
+        "met": len(noisy) / own >= 40_000,
+    }
+
+
+def evidence_one_level() -> Result:
+    """Recall of 1,000 noisy pictures by evidence, 3,072 inputs, 1,000 neurons."""
+    return by_evidence([Level(capacity=1000)])
+
+
+def evidence_three_levels() -> Result:
+    """The same of three levels (2, 4, 4), 1,000 neurons per node."""
+    return by_evidence([Level(kernel=2, capacity=1000), Level(kernel=4, capacity=1000), Level(capacity=1000)])
+
+
+def memory_of_a_tree() -> Result:
+    """Device memory of three levels, 1,000 neurons per node, after 2,000 pictures: what it keeps, and the most."""
+    levels = [Level(kernel=2, capacity=1000), Level(kernel=4, capacity=1000), Level(capacity=1000)]
+    x = crops(2000)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    memory = SQHN(COLOUR, levels, device="cuda")
+    memory.learn(x)
+    torch.cuda.synchronize()
+    kept, most = (
+        (size - before) / 2**20 for size in (torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated())
+    )
+    return {
+        "megabytes": kept,
+        "megabytes_while_learning": most,
+        "floor": {"at_most_megabytes": 1024},
+        "met": most <= 1024,
+    }
+
+
+CASES: dict[str, Callable[[], Result]] = {
+    "learn-1": learn_1000,
+    "learn-1-3300": learn_3300,
+    "learn-1-100000": learn_100000,
+    "learn-2": learn_two_levels,
+    "learn-3": learn_three_levels,
+    "recall-3": recall_three_levels,
+    "recall-1": recall_one_level,
+    "evidence-1": evidence_one_level,
+    "evidence-3": evidence_three_levels,
+    "memory": memory_of_a_tree,
+}
+
+
+def machine() -> Result:
+    """What it ran on."""
+    return {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}

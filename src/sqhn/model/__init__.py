@@ -1,0 +1,1 @@
+"""The model: one tree of banks, its sweeps and its rules of inference."""

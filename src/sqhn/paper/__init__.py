@@ -1,0 +1,1 @@
+"""The paper: its experiments, its baselines and the report."""

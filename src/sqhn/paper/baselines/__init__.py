@@ -1,0 +1,19 @@
+"""The memories that the paper compares the SQHN with, behind the same verbs; torch is imported when one is made."""
+
+from sqhn.paper.baselines.bayes import BayesPCN
+from sqhn.paper.baselines.errors import UnsupportedError
+from sqhn.paper.baselines.online import OnlineMHN, OnlineMHNTree
+from sqhn.paper.baselines.predictive import GPCN
+from sqhn.paper.baselines.store import MHN, GradInfMHN, ManhattanMHN, NearestNeighbor
+
+__all__ = [
+    "GPCN",
+    "MHN",
+    "BayesPCN",
+    "GradInfMHN",
+    "ManhattanMHN",
+    "NearestNeighbor",
+    "OnlineMHN",
+    "OnlineMHNTree",
+    "UnsupportedError",
+]

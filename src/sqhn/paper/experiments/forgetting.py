@@ -1,0 +1,203 @@
+"""Recall and generalization past capacity, by depth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sqhn.paper.experiments.case import CODE, DEFAULT, Case, Experiment, Reading
+from sqhn.paper.experiments.claims import Measured, above, at_least
+from sqhn.paper.experiments.family import Family
+from sqhn.paper.experiments.memories import Tree
+from sqhn.paper.experiments.plots import (
+    ERROR,
+    RECALLED,
+    by_model,
+    line,
+    mark,
+    outside,
+    panels,
+    plain_logarithmic,
+    style_of,
+)
+from sqhn.paper.experiments.results import Results
+from sqhn.paper.experiments.rivals import FIRST_OUT, RESERVOIR, nearest
+from sqhn.paper.experiments.streams import Arrival, lowest_until_full, past_capacity
+from sqhn.paper.experiments.table_1 import DEPTHS, kernels_of
+from sqhn.paper.metrics import forgetting_bound
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FAMILY"]
+
+FAMILY = Family()
+
+
+# -- what is run -------------------------------------------------------------------------------------------------------
+
+
+def ac_d(reading: Reading) -> Iterator[Case]:
+    for J, length in ((200, 2500), (600, 3000), (1000, 3500)):
+        arrival = Arrival(("cifar100",), "iid", "", length, (0, 0, 0))
+        more: dict[str, Any] = {"sigma": 0, "alike": False, "tests": 10000}
+        for model, kernels in kernels_of("cifar100").items():
+            alpha = 1e7 if reading == DEFAULT else 1e5 if model == "SQHN L3" else 5e4
+            yield arrival.case("cifar100", model, J, Tree(J, kernels, alpha), **more)
+        for model, rival in nearest(J).items():
+            yield arrival.case("cifar100", model, J, rival, **more)
+
+
+FAMILY.experiments.append(
+    Experiment(
+        "AC-D", "Recall and generalization by depth",
+        "How do recall and generalization evolve past capacity, for one, two and three levels?",
+        ac_d, {"length": 6, "capacity": 6, "size": 6, "every": 3, "tests": 20},
+    )
+)  # fmt: skip
+
+
+# -- what is claimed ---------------------------------------------------------------------------------------------------
+
+
+def depth_runs(results: Results) -> dict[int, dict[str, Results]]:
+    """By size and depth."""
+    some = results.of("AC-D")
+    return {
+        J: {depth: some.of("AC-D", model=model, size=J) for depth, model in DEPTHS.items()}
+        for J in some.settings("size")
+    }
+
+
+@FAMILY.claim(
+    "ACD.1", "AC-D", "all pictures are recalled until the memory is full, at any depth", "1.0",
+    {"lowest recall up to J": {DEFAULT: at_least(0.99), CODE: at_least(0.95)}},
+)  # fmt: skip
+def _(results: Results) -> Measured:
+    runs = {f"J={J} {depth}": run for J, by_depth in depth_runs(results).items() for depth, run in by_depth.items()}
+    return {"lowest recall up to J": lowest_until_full(runs, "accuracy")}
+
+
+@FAMILY.claim(
+    "ACD.2", "AC-D", "past capacity deeper trees decay more slowly than one level", "much slower",
+    {"ahead of L1 at every test point from 1.5 J on": above(0), "L3 ahead of L2": at_least(-0.02)},
+)  # fmt: skip
+def _(results: Results) -> Measured:
+    ahead: dict[str, float] = {}
+    deeper: dict[str, float] = {}
+    for J, runs in depth_runs(results).items():
+        late = runs["L1"].t >= 1.5 * J
+        l1, l2, l3 = (run.mean("accuracy")[late] for run in runs.values())
+        ahead |= {f"J={J} L2": float((l2 - l1).min()), f"J={J} L3": float((l3 - l1).min())}
+        deeper[f"J={J}"] = float((l3 - l2).min())
+    return {"ahead of L1 at every test point from 1.5 J on": ahead, "L3 ahead of L2": deeper}
+
+
+@FAMILY.claim(
+    "ACD.3", "AC-D", "one level stays above the line of Theorem 2", "above",
+    {"above the line of Theorem 2": at_least(-0.02)},
+)  # fmt: skip
+def _(results: Results) -> Measured:
+    runs = {f"J={J}": by_depth["L1"] for J, by_depth in depth_runs(results).items()}
+    return {"above the line of Theorem 2": past_capacity(runs)["above the line of Theorem 2"]}
+
+
+@FAMILY.claim(
+    "ACD.4", "AC-D", "trees generalize better: lower error on unseen pictures, at the end and over the stream",
+    "below L1",
+    {"below L1 at the end by": above(0), "below L1 over the stream by": above(0), "cross L1 for good at, in J": None},
+    seen=(
+        "At the end it holds at every size. Until the memory is full and a while after, trees are far worse than one "
+        "level on unseen pictures: each patch is taken from the same single picture. They cross one level at about "
+        "twice the capacity, too late for a stream of five times the capacity or less to come out ahead over the "
+        "whole of it."
+    ),
+)  # fmt: skip
+def _(results: Results) -> Measured:
+    end, whole, cross = {}, {}, {}
+    for J, runs in depth_runs(results).items():
+        l1 = runs["L1"].mean("test_mse")
+        for depth in ("L2", "L3"):
+            ahead = l1 - runs[depth].mean("test_mse")
+            end[f"J={J} {depth}"], whole[f"J={J} {depth}"] = float(ahead[-1]), float(ahead.mean())
+            behind = np.flatnonzero(ahead <= 0)
+            cross[f"J={J} {depth}"] = float(runs[depth].t[behind[-1]] / J) if len(behind) else 0.0
+    return {"below L1 at the end by": end, "below L1 over the stream by": whole, "cross L1 for good at, in J": cross}
+
+
+@FAMILY.claim(
+    "X.NN", "AC-D", "past capacity three levels recall more than a store of as many pictures; one level does not",
+    "not in the paper",
+    {"L3 recalls more than the store at the end by": above(0), "L1 recalls more than the store at the end by": None},
+    beyond=True,
+)  # fmt: skip
+def _(results: Results) -> Measured:
+    ends: dict[str, dict[str, float]] = {"L3": {}, "L1": {}}
+    for J, runs in depth_runs(results).items():
+        store = max(float(results.of("AC-D", model=m, size=J).mean("accuracy")[-1]) for m in (FIRST_OUT, RESERVOIR))
+        for depth, found in ends.items():
+            found[f"J={J}"] = float(runs[depth].mean("accuracy")[-1]) - store
+    return {f"{depth} recalls more than the store at the end by": found for depth, found in ends.items()}
+
+
+# -- what is drawn -----------------------------------------------------------------------------------------------------
+
+
+@FAMILY.figure(
+    "ac-d", "AC-D",
+    "Recall of all pictures so far (top; gray: the line of Theorem 2) and error on unseen pictures (bottom), by depth, "
+    "beside stores of as many pictures. Trees recall far more past capacity; on unseen pictures they are worse than "
+    "one level until about twice the capacity, and better after.",
+)  # fmt: skip
+def _(results: Results) -> Figure:
+    runs = results.of("AC-D")
+    sizes = runs.settings("size")
+    figure, axes = panels(2, len(sizes))
+    for column, J in enumerate(sizes):
+        for model, run in by_model(runs.where(size=J)):
+            line(axes[0, column], run.t, run.curve("accuracy"), model)
+            line(axes[1, column], run.t, run.curve("test_mse"), model)
+        t = np.arange(1, run.t[-1] + 1)
+        axes[0, column].plot(t, forgetting_bound(J, t), color="0.6", linewidth=3, zorder=0, label="Theorem 2")
+        axes[0, column].set_title(f"J = {J}")
+        axes[1, column].set_xlabel("pictures learned")
+        axes[1, column].set_ylim(0, None)
+        for row in (0, 1):
+            mark(axes[row, column], x=J)
+    axes[0, 0].set_ylabel(RECALLED)
+    axes[1, 0].set_ylabel(f"{ERROR}, unseen")
+    outside(figure, axes[0, -1])
+    return figure
+
+
+@FAMILY.figure(
+    "bytes", "AC-D",
+    "Recall per byte: pictures recalled at the end of the stream against what the memory keeps, for three sizes, and "
+    "for stores of as many pictures as float32 and as bytes. Right: what one needs for each picture recalled.",
+)  # fmt: skip
+def _(results: Results) -> Figure:
+    runs = results.of("AC-D")
+    figure, axes = panels(1, 2, width=4.4, height=3.0)
+    rows: dict[str, list[tuple[float, float]]] = {}
+    for model, some in by_model(runs):
+        for _, run in some.each("size"):
+            count = float(run.mean("accuracy")[-1] * run.t[-1])
+            size = float(run.result("bytes").mean())
+            rows.setdefault(model, []).append((size, count))
+            if model in (FIRST_OUT, RESERVOIR):
+                rows.setdefault(f"{model}, uint8", []).append((size / 4, count))
+    for model, points in rows.items():
+        size, count = np.array(sorted(points)).T
+        look = style_of(model.removesuffix(", uint8"))
+        if model.endswith("uint8"):
+            look |= {"fillstyle": "none"}
+        axes[0, 0].plot(size / 2**20, count, label=model, markersize=5, **look)
+        axes[0, 1].plot(size / 2**20, size / count / 1024, label=model, markersize=5, **look)
+    for axis, label in zip(axes[0], ("pictures recalled", "kilobytes for each")):
+        plain_logarithmic(axis)
+        axis.set_xlabel("megabytes kept")
+        axis.set_ylabel(label)
+    outside(figure, axes[0, 0])
+    return figure

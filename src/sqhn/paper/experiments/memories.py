@@ -1,0 +1,352 @@
+"""The memories that are compared, as plain declarations: an experiment can be written down, run and compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sqhn.level import Level
+from sqhn.paper.metrics import recall_error
+from sqhn.protocol import Memory, Recalled, Recognized, Written
+from sqhn.reference import Ablation, ReferenceSQHN, learn_by_map
+
+if TYPE_CHECKING:
+    from sqhn.memory import SQHN
+
+__all__ = [
+    "GPCN",
+    "MHN",
+    "Ablated",
+    "AblatedTree",
+    "AskedTree",
+    "BayesPCN",
+    "ByError",
+    "ByErrorTree",
+    "GradInfMHN",
+    "ManhattanMHN",
+    "MapTree",
+    "Nearest",
+    "OnlineMHN",
+    "OnlineMHNTree",
+    "Spec",
+    "Tree",
+    "resident_bytes",
+]
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a memory is made of. needs: the package that it cannot do without, and which extra has it."""
+
+    needs: ClassVar[tuple[str, str]] = ("numba", "sqhn")
+
+    def build(self, shape: Shape, seed: int, device: str) -> Memory:
+        """The memory for samples of one shape; only what uses torch lives on the device."""
+        raise NotImplementedError
+
+    @property
+    def torch(self) -> bool:
+        """Whether it uses torch, and so can live on a GPU."""
+        return self.needs[0] == "torch"
+
+
+# -- the SQHN --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tree(Spec):
+    """An SQHN with `kernels` below its memory node; one capacity for every node, or one for each level."""
+
+    capacity: int | tuple[int, ...]
+    kernels: tuple[int | tuple[int, ...], ...] = ()
+    alpha: float = 1e7
+    gamma: float = 1.0
+    when_full: Literal["average", "overwrite", "oldest", "freeze"] = "average"
+    similarity: Literal["shifted_cosine", "cosine", "euclidean"] = "shifted_cosine"
+    rho: float | None = None
+    propagation: Literal["argmax", "max"] = "argmax"
+    mu: Literal["mean", "pseudocount"] = "mean"
+
+    def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
+        return self.network(shape)
+
+    def network(self, shape: Shape) -> SQHN:
+        from sqhn.memory import SQHN  # compiled code is imported on first use
+
+        return SQHN(
+            shape, self.levels, similarity=self.similarity, rho=self.rho, propagation=self.propagation, mu=self.mu
+        )
+
+    @property
+    def levels(self) -> list[Level]:
+        """From the input up; only the memory node can be told to replace what it has."""
+        capacities = self.capacity if isinstance(self.capacity, tuple) else (self.capacity,) * (len(self.kernels) + 1)
+        return [
+            Level(kernel, J, alpha=self.alpha, gamma=self.gamma, when_full=self.when_full)
+            for kernel, J in zip((*self.kernels, None), capacities, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class AskedTree(Tree):
+    """An SQHN that recalls by another rule than the paper's."""
+
+    inference: Literal["exact", "evidence"] = "evidence"
+
+    def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
+        return Asked(self.network(shape), self.inference)
+
+
+@dataclass(frozen=True)
+class ByErrorTree(Tree):
+    """An SQHN that judges by the error of recall."""
+
+    rho_error: float = 0.5
+
+    def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
+        return ByError(self.network(shape), self.rho_error)
+
+
+@dataclass(frozen=True)
+class AblatedTree(Tree):
+    """One level with a part of the learning rule left out."""
+
+    ablation: Ablation = field(default_factory=Ablation)
+
+    def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
+        return Ablated(ReferenceSQHN(shape, self.levels, self.network(shape).options, self.ablation, seed))
+
+
+@dataclass(frozen=True)
+class MapTree(Tree):
+    """A tree in which parents have a say in what their children learn."""
+
+    def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
+        return ByMap(ReferenceSQHN(shape, self.levels, self.network(shape).options))
+
+
+class Asked:
+    """A memory that recalls by one rule."""
+
+    def __init__(self, memory: SQHN, inference: str) -> None:
+        self.memory, self.inference = memory, inference
+
+    def learn(self, x: ArrayLike) -> Written:
+        return self.memory.learn(x)
+
+    def memorize(self, x: ArrayLike) -> None:
+        self.memory.memorize(x)
+
+    def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
+        return self.memory.recall(x, observed, inference=self.inference)
+
+    def recognize(self, x: ArrayLike) -> Recognized:
+        return self.memory.recognize(x)
+
+
+class ByError:
+    """A memory that judges by the error of recall: old if it is at most rho_error times the mean before learning."""
+
+    def __init__(self, memory: SQHN, rho_error: float) -> None:
+        self.memory, self.rho_error = memory, rho_error
+        self.count, self.error = 0, 0.0
+
+    def learn(self, x: ArrayLike) -> Written:
+        """Samples one by one: each is recalled before it is learned."""
+        written = []
+        for sample in np.asarray(x)[:, None]:
+            if len(self.memory):
+                self.count += 1
+                self.error += (float(self._error(sample)[0]) - self.error) / self.count
+            written.append(self.memory.learn(sample))
+        return Written(*(np.concatenate(part) for part in zip(*written)))
+
+    def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
+        return self.memory.recall(x, observed)
+
+    def recognize(self, x: ArrayLike) -> Recognized:
+        error = self._error(np.asarray(x))
+        threshold = np.full(len(error), self.rho_error * self.error)
+        return Recognized(error <= threshold, -error, -threshold)
+
+    def _error(self, x: NDArray[Any]) -> NDArray[np.float64]:
+        return recall_error(self.memory.recall(x).x, x)
+
+
+class Ablated:
+    """The reference learns one level, and a fast copy of it answers."""
+
+    def __init__(self, reference: ReferenceSQHN) -> None:
+        self.reference = reference
+
+    def learn(self, x: ArrayLike) -> Written:
+        return Written(*(np.array(part) for part in zip(*map(self.reference.learn, np.asarray(x)))))
+
+    def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
+        return self._answers().recall(x, observed)
+
+    def recognize(self, x: ArrayLike) -> Recognized:
+        return self._answers().recognize(x)
+
+    def _answers(self) -> SQHN:
+        from sqhn.memory import SQHN
+
+        root, shape = self.reference.root, self.reference.input_shape
+        copy = SQHN(shape, capacity=root.grown, similarity=self.reference.options.similarity)
+        copy.memorize(root.m[: root.grown].reshape(-1, *shape))
+        return copy
+
+
+class ByMap:
+    """The reference learns a tree with feedback, and answers itself."""
+
+    def __init__(self, reference: ReferenceSQHN) -> None:
+        self.reference = reference
+
+    def learn(self, x: ArrayLike) -> Written:
+        return Written(*(np.array(part) for part in zip(*(learn_by_map(self.reference, one) for one in np.asarray(x)))))
+
+    def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:  # noqa: ARG002
+        found = [self.reference.recall(one) for one in np.asarray(x)]
+        return Recalled(*(np.array([one[i] for one in found]) for i in range(3)))
+
+    def recognize(self, x: ArrayLike) -> Recognized:
+        return Recognized(*(np.array(part) for part in zip(*map(self.reference.recognize, np.asarray(x)))))
+
+
+# -- the others ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rival(Spec):
+    """A memory of `sqhn.paper.baselines`: the fields are its settings."""
+
+    needs: ClassVar[tuple[str, str]] = ("torch", "sqhn[torch]")
+    baseline: ClassVar[str]
+    seeded: ClassVar[bool] = False
+
+    def build(self, shape: Shape, seed: int, device: str) -> Memory:
+        from sqhn.paper import baselines
+
+        given: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        if self.seeded:
+            given["seed"] = seed
+        if self.torch:
+            given["device"] = device
+        made: Memory = getattr(baselines, self.baseline)(shape, **given)
+        return made
+
+
+@dataclass(frozen=True)
+class MHN(Rival):
+    """The modern Hopfield network; range: of pixels inside it."""
+
+    baseline = "MHN"
+    range: Literal["signed", "unit"] = "signed"
+
+
+@dataclass(frozen=True)
+class ManhattanMHN(Rival):
+    """The same by the Manhattan distance."""
+
+    baseline = "ManhattanMHN"
+
+
+@dataclass(frozen=True)
+class GradInfMHN(Rival):
+    """The same with descent on its energy."""
+
+    baseline = "GradInfMHN"
+
+
+@dataclass(frozen=True)
+class GPCN(Rival):
+    """Predictive coding, trained offline."""
+
+    baseline, seeded = "GPCN", True
+    width: int
+    epochs: int
+    recall_steps: int
+
+
+@dataclass(frozen=True)
+class BayesPCN(Rival):
+    """Predictive coding, one write for each picture."""
+
+    baseline, seeded = "BayesPCN", True
+    width: int
+    recall_steps: int
+    forget: float = 0.0
+    forget_every: int = 64
+
+
+@dataclass(frozen=True)
+class Online(Rival):
+    """Trained by one gradient step for every sample."""
+
+    seeded = True
+    capacity: int
+    beta: float
+    rate: float
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    consolidation: float = 0.0
+    replay: int = 0
+
+
+@dataclass(frozen=True)
+class OnlineMHN(Online):
+    """Of one layer."""
+
+    baseline = "OnlineMHN"
+    squeeze: tuple[float, float] = (0.99, 0.005)
+    recognition: Literal["activity", "error"] = "activity"
+
+
+@dataclass(frozen=True)
+class OnlineMHNTree(Online):
+    """A tree."""
+
+    baseline = "OnlineMHNTree"
+    kernels: tuple[int, ...] = ()
+    variant: Literal["linear", "code"] = "linear"
+
+
+@dataclass(frozen=True)
+class Nearest(Rival):
+    """The yardstick: keep pictures, return the nearest."""
+
+    needs: ClassVar[tuple[str, str]] = ("numpy", "sqhn")
+    baseline, seeded = "NearestNeighbor", True
+    capacity: int
+    keep: Literal["first_in_first_out", "reservoir"] = "first_in_first_out"
+    tolerance: float = 1e-6
+
+
+def resident_bytes(memory: Any) -> int:
+    """The bytes of all arrays that a memory keeps."""
+    found: dict[int, int] = {}
+    known: dict[int, Any] = {}
+
+    def walk(thing: Any) -> None:
+        if id(thing) in known:
+            return
+        known[id(thing)] = thing
+        if isinstance(thing, np.ndarray):
+            whole = thing if thing.base is None else thing.base
+            found[id(whole)] = getattr(whole, "nbytes", thing.nbytes)
+        elif hasattr(thing, "data_ptr"):
+            found[thing.data_ptr()] = thing.numel() * thing.element_size()
+        elif isinstance(thing, (list, tuple)):
+            for one in thing:
+                walk(one)
+        elif isinstance(thing, dict) or hasattr(thing, "__dict__"):
+            for one in (thing if isinstance(thing, dict) else vars(thing)).values():
+                walk(one)
+
+    walk(memory)
+    return sum(found.values())

@@ -1,0 +1,234 @@
+"""How figures look: parts that all of them are made of.
+
+A memory has one color, marker and dash in all figures. Colors are told apart without color vision (Okabe and Ito).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.paper.experiments.results import Results, spread
+
+if TYPE_CHECKING:  # what runs experiments does not draw
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "CHANCE",
+    "ERROR",
+    "RECALLED",
+    "bars",
+    "by_model",
+    "grid",
+    "line",
+    "mark",
+    "outside",
+    "panels",
+    "plain_logarithmic",
+    "style_of",
+    "title",
+]
+
+LOOK: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "figure.constrained_layout.use": True,
+}
+
+LABEL = 1.5
+"""Inches that an entry of a legend takes."""
+CHANCE = 2 / 3
+"""Of always saying new."""
+RECALLED = "share recalled"
+ERROR = "mean squared error"
+
+BLUE, RED, GREEN, PINK, YELLOW, SKY, BLACK, GRAY = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#888888",
+)  # fmt: skip
+DOTS, LONG, MIXED = (0, (1, 1)), (0, (6, 2)), (0, (5, 1, 1, 1))
+
+STYLES: dict[str, tuple[str, str, Any, str]] = {  # color, marker, dash, hatch
+    "SQHN": (BLUE, "o", "-", ""),
+    "SQHN L1": (BLUE, "o", "-", ""),
+    "SQHN L1, overwrite": (BLUE, "v", ":", "--"),
+    "SQHN L2": (GREEN, "s", "--", "//"),
+    "SQHN L3": (RED, "D", "-.", ".."),
+    "SQHN L3, noise first": (RED, "v", ":", "--"),
+    "SQHN L3, exact": (YELLOW, "<", LONG, "||"),
+    "SQHN L1, evidence": (BLACK, "o", "-", "OO"),
+    "SQHN L3, evidence": (SKY, "D", "-", "++"),
+    "MHN": (PINK, "X", ":", "oo"),
+    "MHN-Manhtn": (PINK, "^", "--", "\\\\"),
+    "SQHN+": (SKY, "P", "-", "xx"),
+    "SQHN(mse)": (SKY, "P", "--", "xx"),
+    "MHN-SGD": (PINK, "^", "-", "\\\\"),
+    "MHN-Adam": (YELLOW, "v", "--", "++"),
+    "MHN-EWC++": (BLACK, "X", ":", "oo"),
+    "MHN-ER": (GREEN, "<", MIXED, "||"),
+    "MHN (rec-act)": (PINK, "^", "-", "\\\\"),
+    "MHN (rec-mse)": (YELLOW, "v", "--", "++"),
+    "NN": (GRAY, "h", DOTS, "**"),
+    "NN (first out)": (GRAY, "h", DOTS, "**"),
+    "NN (reservoir)": (GRAY, "*", LONG, "OO"),
+    "-Dir": (GREEN, "s", "--", "//"),
+    "-lrDecay": (RED, "D", "-.", ".."),
+    "-lrDecay .1": (RED, "<", ":", ".."),
+    "-lrDecay .9": (RED, ">", DOTS, ".."),
+    "-Grw": (PINK, "^", "-", "\\\\"),
+    "-Avg": (YELLOW, "v", "--", "++"),
+    "+OvWr": (BLACK, "X", ":", "oo"),
+}
+"""In the order in which they are drawn; those of one family never meet another with the same color and marker."""
+
+OTHERS = [(BLUE, "o", "-", ""), (GREEN, "s", "--", "//"), (RED, "D", "-.", ".."), (PINK, "^", ":", "\\\\"),
+          (YELLOW, "v", LONG, "++"), (SKY, "P", DOTS, "xx"), (BLACK, "X", MIXED, "oo")]  # fmt: skip
+"""For what is no memory, by number."""
+
+TITLES = {
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "tiny_imagenet": "Tiny ImageNet",
+    "caltech256": "Caltech",
+    "mnist": "MNIST",
+    "emnist": "EMNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "svhn": "SVHN",
+    "watch": "watch sensors",
+}
+
+
+def title(name: str) -> str:
+    """The name of a data set for people."""
+    return TITLES.get(name, name)
+
+
+def look(label: str, number: int = 0) -> tuple[str, str, Any, str]:
+    return STYLES.get(label) or OTHERS[number % len(OTHERS)]
+
+
+def style_of(label: str, number: int = 0) -> dict[str, Any]:
+    """Color, marker and dash of a memory, or of the n-th of other things."""
+    color, marker, dash, _ = look(label, number)
+    return {"color": color, "marker": marker, "linestyle": dash}
+
+
+def by_model(runs: Results) -> Iterator[tuple[str, Results]]:
+    """The runs of every memory: the SQHN first, the yardsticks last."""
+    order = list(STYLES)
+    models = sorted(runs.settings("model"), key=lambda model: order.index(model) if model in order else len(order))
+    for model in models:
+        yield model, runs.where(model=model)
+
+
+def panels(rows: int, columns: int, width: float = 3.0, height: float = 2.4) -> tuple[Figure, NDArray[Any]]:
+    """A figure and its axes, (rows, columns)."""
+    figure = _figure(columns * width, rows * height)
+    return figure, np.asarray(figure.subplots(rows, columns, squeeze=False))
+
+
+def _figure(width: float, height: float) -> Figure:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    matplotlib.rcParams.update(LOOK)
+    return Figure(figsize=(width, height))
+
+
+def line(
+    axis: Axes, x: Any, values: NDArray[Any], label: str, number: int = 0, band: NDArray[Any] | None = None
+) -> None:
+    """The mean of curves (seeds, points) with a band of one standard deviation over seeds, or the band given."""
+    mean = values.mean(axis=0)
+    deviation = spread(values) if band is None else band
+    every = max(1, len(mean) // 7)
+    start = (list(STYLES).index(label) if label in STYLES else number) % every
+    style = style_of(label, number)
+    axis.plot(x, mean, label=label, markersize=4, linewidth=1.4, markevery=(start, every), **style)
+    axis.fill_between(x, mean - deviation, mean + deviation, color=style["color"], alpha=0.2, linewidth=0)
+
+
+def bars(
+    axis: Axes, groups: Sequence[str], series: Mapping[str, Sequence[NDArray[Any]]], medians: bool = False
+) -> None:
+    """Means over seeds side by side, with their standard deviation; or medians, with the least and the most.
+
+    Of a series without a name each bar looks as its group does elsewhere.
+    """
+    width = 0.8 / max(1, len(series))
+    for number, (label, values) in enumerate(series.items()):
+        x = np.arange(len(groups)) + (number - (len(series) - 1) / 2) * width
+        some = [np.asarray(value) if len(value) else np.array([np.nan]) for value in values]
+        centre = np.array([np.median(value) if medians else value.mean() for value in some])
+        around = np.array([[value.min(), value.max()] for value in some]).T
+        errors = np.abs(around - centre) if medians else np.array([float(spread(value)) for value in some])
+        looks = [look(label or group, number) for group in groups]
+        color, hatch = [one[0] for one in looks], [one[3] for one in looks]
+        axis.bar(
+            x, centre, width * 0.92, yerr=errors, label=label or None, color=color, hatch=hatch, edgecolor="white",
+            linewidth=0.5, error_kw={"linewidth": 1},
+        )  # fmt: skip
+    axis.set_xticks(np.arange(len(groups)), groups)
+    axis.grid(axis="x", visible=False)
+
+
+def mark(axis: Axes, x: float | None = None, y: float | None = None, label: str | None = None) -> None:
+    """A gray line at a place that matters."""
+    if x is not None:
+        axis.axvline(x, color="0.5", linewidth=1, linestyle=":", label=label)
+    if y is not None:
+        axis.axhline(y, color="0.5", linewidth=1, linestyle="--", label=label)
+
+
+def outside(figure: Figure, *axes: Axes) -> None:
+    """One legend for all panels, above them."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels()):
+            found.setdefault(label, handle)
+    most = max(1, int(figure.get_figwidth() / LABEL))
+    figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=min(5, most, len(found)))
+
+
+def plain_logarithmic(*axes: Axes) -> None:
+    """Both scales logarithmic, with plain numbers on them."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    for axis in axes:
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        for scale in (axis.xaxis, axis.yaxis):
+            scale.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            scale.set_major_formatter("{x:g}")
+            scale.set_minor_formatter(NullFormatter())
+
+
+def grid(
+    rows: Sequence[NDArray[np.uint8]], labels: Sequence[str], headings: Sequence[str] = (), size: float = 1.0
+) -> Figure:
+    """Pictures in rows, with a label before each row; size: of one, in inches."""
+    columns = len(rows[0])
+    figure = _figure(size * columns + 1.2, size * len(rows) + (0.3 if headings else 0))
+    axes = np.asarray(figure.subplots(len(rows), columns, squeeze=False))
+    for r, row in enumerate(rows):
+        for c, picture in enumerate(row):
+            axis = axes[r, c]
+            axis.imshow(picture, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            axis.set_xticks([])
+            axis.set_yticks([])
+            axis.grid(visible=False)
+            for spine in axis.spines.values():
+                spine.set_visible(False)
+            if r == 0 and headings:
+                axis.set_title(headings[c], fontsize=8)
+        axes[r, 0].set_ylabel(labels[r], rotation=0, ha="right", va="center")
+    return figure

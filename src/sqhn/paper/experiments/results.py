@@ -1,0 +1,144 @@
+"""Records as a table to ask: which of them, grouped how, and their curves over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.paper.experiments.case import BUILTIN, READINGS, Reading
+from sqhn.paper.experiments.records import Record
+
+__all__ = ["Found", "NotRunError", "Results", "Values", "spread"]
+
+Values = NDArray[np.float64]
+Found_ = TypeVar("Found_")
+
+
+class NotRunError(LookupError):
+    """Nothing was recorded that could answer; the text says what."""
+
+
+class Found(dict[str, Found_]):
+    """What was found by name; asking for another says that it was not run."""
+
+    def __missing__(self, name: str) -> Found_:
+        raise NotRunError(f"{name}: not run")
+
+
+class Results:
+    """A set of records, by seed; it does not matter in which order they come."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.records = sorted(records, key=lambda record: record["seed"])
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def under(self, reading: Reading) -> Results:
+        """The records of a reading of the paper."""
+        return Results(record for record in self.records if reading in record["readings"])
+
+    @cached_property
+    def readings(self) -> list[Reading]:
+        """The readings that were run: those that some records belong to alone, or all, if what was run is the same."""
+        own = {record["readings"][0] for record in self.records if len(record["readings"]) == 1}
+        return [reading for reading in READINGS if reading in own or not own]
+
+    def of(self, experiment: str | None = None, **where: Any) -> Results:
+        """The records of an experiment with these settings; there must be some."""
+        found = self.where(experiment, **where)
+        if not found.records:
+            what = " ".join(map(str, [*([experiment] if experiment else []), *where.values()]))
+            raise NotRunError(f"{what}: not run")
+        return found
+
+    def where(self, experiment: str | None = None, **where: Any) -> Results:
+        """The same, perhaps none."""
+        return Results(
+            record
+            for record in self.records
+            if experiment in (None, record["experiment"])
+            and all(record["settings"].get(name) == value for name, value in where.items())
+        )
+
+    def settings(self, name: str) -> list[Any]:
+        """The different values of a setting: numbers from the least up, others in order of their first use."""
+        found = list(dict.fromkeys(record["settings"].get(name) for record in self.records))
+        return sorted(found) if all(isinstance(value, (int, float)) for value in found) else found
+
+    def setting(self, name: str) -> Any:
+        """The only value of a setting."""
+        (value,) = self.settings(name)
+        return value
+
+    def each(self, name: str) -> Iterator[tuple[Any, Results]]:
+        """The records for each value of a setting."""
+        for value in self.settings(name):
+            yield value, self.where(**{name: value})
+
+    @cached_property
+    def paper_data(self) -> bool:
+        """Whether the records come from the paper's data sets, not from the built-in ones."""
+        return not any(set(record["settings"]["data"]) & set(BUILTIN.values()) for record in self.records)
+
+    @cached_property
+    def quick(self) -> bool:
+        """Whether they come from a short run."""
+        return any(record["quick"] for record in self.records)
+
+    def values(self, get: Callable[[Record], float]) -> Values:
+        """One number for each record, that is for each seed."""
+        return np.array([get(record) for record in self.records])
+
+    def result(self, name: str) -> Values:
+        """A number of the results, for each seed."""
+        return self.values(lambda record: record["results"][name])
+
+    def row(self, kind: str, measure: str, level: float | None = None) -> Values:
+        """A measure under one corruption, for each seed."""
+
+        def get(record: Record) -> float:
+            for row in record["results"]["rows"]:
+                if row["kind"] == kind and level in (None, row["level"]):
+                    return float(row[measure])
+            raise NotRunError(f"{record['experiment']} {kind} {level}: not run")
+
+        return self.values(get)
+
+    @property
+    def t(self) -> NDArray[np.int64]:
+        """How many samples were learned at the test points of the curves."""
+        return np.array(self.records[0]["results"]["curves"]["learned"])
+
+    def curve(self, name: str) -> Values:
+        """A curve, (seeds, test points, ...)."""
+        return np.array([record["results"]["curves"][name] for record in self.records])
+
+    def average(self, name: str) -> Values:
+        """A curve's mean over its test points, for each seed; none if there are no records."""
+        return self.values(lambda record: float(np.mean(record["results"]["curves"][name])))
+
+    def mean(self, name: str) -> Values:
+        """A curve, averaged over seeds."""
+        return np.asarray(self.curve(name).mean(axis=0))
+
+    def std(self, name: str) -> Values:
+        """Its sample standard deviation over seeds; 0 for one seed."""
+        return spread(self.curve(name))
+
+    def pictures(self, name: str) -> dict[str, Any]:
+        """Pictures kept in the results of the first seed."""
+        for record in self.records:
+            if "pictures" in record["results"]:
+                kept: dict[str, Any] = record["results"]["pictures"][name]
+                return kept
+        raise NotRunError("no pictures were kept")
+
+
+def spread(values: Values) -> Values:
+    """The sample standard deviation over seeds, the first axis; 0 for one seed."""
+    return np.asarray(values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1:]))

@@ -1,0 +1,71 @@
+"""Ctrl-C takes effect between chunks: every level has then learned the same samples."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sqhn import SQHN
+from sqhn.banks.cpu.counts import Counts
+from sqhn.concurrency.signals import deferred
+from tests.helpers import fingerprint, levels
+
+
+def test_ctrl_c_in_the_middle_of_a_chunk(pictures: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, whole = (SQHN((32, 32, 3), levels("L2 (4,8)", 12)) for _ in range(2))
+    memory._chunk = 10
+    learn, calls = Counts.learn, []
+
+    def learn_with_ctrl_c(self: Counts, *args: object) -> object:
+        calls.append(1)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGINT)  # level 1 has learned this chunk, level 2 has not
+        return learn(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Counts, "learn", learn_with_ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        memory.learn(pictures[:40])
+    monkeypatch.undo()
+    whole.learn(pictures[:20])
+    assert fingerprint(memory) == fingerprint(whole)
+
+
+def test_the_handler_is_put_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with deferred():
+        assert signal.getsignal(signal.SIGINT) != before
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_other_threads_are_left_alone() -> None:
+    ran = []
+
+    def work() -> None:
+        with deferred():
+            ran.append(1)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert ran == [1]
+
+
+def test_running_out_of_memory_changes_nothing(pictures: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = SQHN((32, 32, 3), levels("L3 (2,4,4)", 500))
+    memory.learn(pictures[:10])
+    before = fingerprint(memory)
+
+    def refuse(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(memory._codes[-1], "reserve", refuse)
+    with pytest.raises(MemoryError):
+        memory.learn(pictures[10:20])
+    monkeypatch.undo()
+    assert fingerprint(memory) == before
+    memory.learn(pictures[10:20])
+    assert memory.step == 20

@@ -1,0 +1,157 @@
+"""On Ray itself: shards in processes of their own, some of which are killed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sqhn import SQHN, Level
+from tests.helpers import cluster, fingerprint
+
+ray = pytest.importorskip("ray")
+SHAPE = (8, 12)
+TREE = [Level(4, capacity=30), Level(capacity=60)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _there() -> Iterator[None]:
+    with cluster():
+        yield
+
+
+def stream(count: int) -> Any:
+    """Things that come again, not quite as they were, more of them than a memory holds."""
+    rng = np.random.default_rng(count)
+    things = rng.random((100, *SHAPE)).astype(np.float32)
+    return things[rng.integers(100, size=count)] + rng.normal(0, 0.02, (count, *SHAPE)).astype(np.float32)
+
+
+def kill(memory: SQHN, s: int, gently: bool) -> None:
+    shard = memory._patterns.shards.shards[s]  # type: ignore[attr-defined]
+    if gently:
+        ray.kill(shard)
+    else:
+        os.kill(ray.get(shard.process.remote()), signal.SIGKILL)
+
+
+def back(memory: SQHN, s: int) -> None:
+    """Wait until Ray has started it again, empty."""
+    while True:
+        with suppress(ray.exceptions.RayActorError):
+            assert ray.get(memory._patterns.shards.shards[s].written.remote()) == 0  # type: ignore[attr-defined]
+            return
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("levels", [[Level(capacity=60)], TREE], ids=["one level", "tree"])
+def test_shards_that_are_killed(levels: list[Level], monkeypatch: pytest.MonkeyPatch) -> None:
+    """At random moments of a stream, ten times: nothing is lost, and nothing is written twice."""
+    monkeypatch.setattr("sqhn.banks.ray.shards.ENOUGH", 50_000)
+    one, many = SQHN(SHAPE, levels), SQHN(SHAPE, levels, device="ray", shards=2)
+    one._chunk = many._chunk = 32
+    x, rng = stream(500), np.random.default_rng(0)
+    for i in range(10):
+        s = int(rng.integers(2))
+        kill(many, s, gently=bool(i % 2))
+        if i % 4 == 0:
+            back(many, s)
+        part = x[50 * i : 50 * i + 50]
+        for a, b in zip(one.learn(part), many.learn(part)):
+            np.testing.assert_array_equal(a, b)
+    assert fingerprint(one) == fingerprint(many)
+    for a, b in zip(one.recall(x)[:3], many.recall(x)[:3]):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_from_one_place_to_several_and_back(tmp_path: Path) -> None:
+    memory = SQHN(SHAPE, capacity=60)
+    memory.learn(stream(100))
+    there = memory.to("ray", shards=3)
+    assert (there.device, there.shards, memory.shards) == ("ray", 3, None)
+    assert there.to("ray") is there
+    there.save(tmp_path / "m")
+    copies = [there.to("cpu"), SQHN.load(tmp_path / "m"), SQHN.load(tmp_path / "m", "ray", shards=2)]
+    copies.append(pickle.loads(pickle.dumps(there)))
+    there.resize(80)
+    assert there.capacity == 80
+    for copy in copies:
+        assert fingerprint(copy) == fingerprint(memory)
+
+
+def fail_in_the_last_shard(memory: SQHN, one: SQHN, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no room, the others have: then none has changed, and all goes on as in one place."""
+    x = stream(100)
+    memory.learn(x[:40])
+    before, shards = fingerprint(memory), memory._patterns.shards  # type: ignore[attr-defined]
+    result = shards._result
+
+    def fail(s: int, begun: Any, again: Any) -> Any:
+        found = result(s, begun, again)
+        if s == len(shards) - 1 and "reserve" in shards.log[s][-1][:3]:
+            raise MemoryError("no room")
+        return found
+
+    monkeypatch.setattr(shards, "_result", fail)
+    with pytest.raises(MemoryError):
+        memory.learn(x[40:50])
+    monkeypatch.undo()
+    assert fingerprint(memory) == before
+    one.learn(x)
+    memory.learn(x[40:])
+
+
+@pytest.mark.parametrize("levels", [[Level(capacity=60)], TREE], ids=["one level", "tree"])
+def test_what_fails_in_a_shard_changes_nothing(levels: list[Level], monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, one = SQHN(SHAPE, levels, device="ray", shards=2), SQHN(SHAPE, levels)
+    fail_in_the_last_shard(memory, one, monkeypatch)
+    assert fingerprint(memory) == fingerprint(one)
+
+
+def test_words() -> None:
+    with pytest.raises(ValueError, match="needs shards=N"):
+        SQHN(SHAPE, capacity=9, device="ray")
+    with pytest.raises(ValueError, match="shards=2 is for device='ray'"):
+        SQHN(SHAPE, capacity=9, shards=2)
+    with pytest.raises(ValueError, match="'ray' or 'ray:cuda'; got 'ray:tpu'"):
+        SQHN(SHAPE, capacity=9, device="ray:tpu", shards=2)
+    if not ray.cluster_resources().get("GPU"):
+        with pytest.raises(RuntimeError, match=r"cannot be used: the cluster of Ray has no GPU; use device='ray'"):
+            SQHN(SHAPE, TREE, device="ray:cuda", shards=2)
+    with pytest.raises(ValueError, match="shards"):
+        SQHN(SHAPE, capacity=9, device="ray", shards=0)
+
+
+@pytest.mark.parametrize("levels", [[Level(capacity=60)], TREE], ids=["one level", "tree"])
+def test_a_program_that_is_killed(levels: list[Level], tmp_path: Path) -> None:
+    """Another goes on where it was, with other shards: nothing that it was told of is lost."""
+    program = f"""
+import sys
+from sqhn import SQHN, Level, journal
+from tests.ray.test_ray import SHAPE, stream
+journal.ENOUGH = 100_000
+memory = SQHN(SHAPE, {levels}, device="ray", shards=2, folder=sys.argv[1])
+for part in stream(900).reshape(30, 30, *SHAPE):
+    print(memory.learn(part).step[-1], flush=True)
+"""
+    address = {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, "PYTHONPATH": str(Path(__file__).parents[2])}
+    words, more = [sys.executable, "-c", program, str(tmp_path)], os.environ | address
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=more) as process:
+        assert process.stdout is not None
+        told = [int(process.stdout.readline()) for _ in range(12)]
+        process.kill()
+        told += [int(line) for line in process.stdout.read().splitlines()]
+    memory, one = SQHN.load(tmp_path, "ray", shards=3), SQHN(SHAPE, levels)
+    assert memory.step >= told[-1] >= 360
+    one.learn(stream(900)[: memory.step])
+    assert fingerprint(memory) == fingerprint(one)
