@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sqhn import SQHN, Level, door, set_num_threads
+from sqhn import SQHN, Level, inputs, set_num_threads
 from sqhn.model.inference import by_name
 from tests.helpers import fingerprint
 
@@ -121,16 +121,16 @@ def test_halves_that_are_not_finite(kind: str, value: float) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("step", [1, 2], ids=["contiguous", "strided"])
 def test_the_largest_value_that_is_taken(dtype: type[np.floating[Any]], step: int) -> None:
-    edge = dtype(door.LARGEST)
+    edge = dtype(inputs.LARGEST)
     for largest in (edge, -edge):
         x = np.full((3, 8), largest)[:, ::step]
-        assert door.as_samples(x, x.shape[1:])[0] is x
+        assert inputs.as_samples(x, x.shape[1:])[0] is x
     most = np.finfo(dtype).max
     for value in (np.nextafter(edge, most), np.nextafter(-edge, -most), most, -most, np.inf, -np.inf, np.nan):
         x = np.zeros((3, 8), dtype)[:, ::step]
         x[1, 2] = value
         with pytest.raises(ValueError, match=r"the value at \(1, 2\) "):
-            door.as_samples(x, x.shape[1:])
+            inputs.as_samples(x, x.shape[1:])
 
 
 @pytest.mark.parametrize("kind", HALVES)

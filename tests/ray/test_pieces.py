@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from sqhn import SQHN, MemoryFileError, io, journal, network, pieces
+from sqhn import SQHN, MemoryFileError
+from sqhn import memory as facade
 from sqhn.banks.devices import device_of
 from sqhn.banks.ray import prototypes
+from sqhn.storage import files, journal, sharded_files
 from sqhn.storage.atomic import write_whole
 from sqhn.storage.files import describe
 from sqhn.storage.sharded_files import folder_of
@@ -37,7 +39,7 @@ def saved(local: Local, tmp_path: Path) -> Path:
     return tmp_path / "m.sqhn"
 
 
-def files(path: Path) -> list[Path]:
+def pieces_of(path: Path) -> list[Path]:
     return sorted(Path(f"{path}.pieces").glob("*"))
 
 
@@ -55,7 +57,7 @@ def test_any_number_of_shards(
         path = tmp_path / "m.sqhn"
         memory.save(path)
         assert (
-            len(files(path)) == min(shards, 1 if len(memory.levels) == 1 else memory.banks[0].nodes)
+            len(pieces_of(path)) == min(shards, 1 if len(memory.levels) == 1 else memory.banks[0].nodes)
             or len(memory.levels) == 1
         )
         found = [SQHN.load(path), SQHN.load(path, "ray", shards=others)]
@@ -72,13 +74,13 @@ def test_any_number_of_shards(
 
 def test_the_file_tells_of_all(saved: Path) -> None:
     told = describe(saved)
-    assert told["bytes"] == saved.stat().st_size + sum(path.stat().st_size for path in files(saved))
+    assert told["bytes"] == saved.stat().st_size + sum(path.stat().st_size for path in pieces_of(saved))
     assert told["bytes"] > 50 * X[0].nbytes
-    assert len(files(saved)) == 3
+    assert len(pieces_of(saved)) == 3
 
 
 def test_as_many_shards_as_it_was_saved_from(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "device_of", device_of)
+    monkeypatch.setattr(facade, "device_of", device_of)
     assert SQHN.load(saved, "ray").shards == 3
     SQHN.load(saved).save(tmp_path / "whole")
     with pytest.raises(ValueError, match="needs shards=N"):
@@ -87,11 +89,11 @@ def test_as_many_shards_as_it_was_saved_from(saved: Path, tmp_path: Path, monkey
 
 def test_a_later_one_takes_its_place(saved: Path) -> None:
     """Nothing is left of it, be the later one in pieces or whole."""
-    memory, before = SQHN.load(saved, "ray"), files(saved)
+    memory, before = SQHN.load(saved, "ray"), pieces_of(saved)
     memory.learn(X[50:])
     memory.save(saved)
-    assert len(files(saved)) == 3
-    assert not set(files(saved)) & set(before)
+    assert len(pieces_of(saved)) == 3
+    assert not set(pieces_of(saved)) & set(before)
     memory.to("cpu").save(saved)
     assert not Path(f"{saved}.pieces").exists()
     assert fingerprint(SQHN.load(saved)) == fingerprint(memory)
@@ -99,7 +101,7 @@ def test_a_later_one_takes_its_place(saved: Path) -> None:
 
 @pytest.mark.parametrize("number", range(4))
 def test_what_cannot_be_written_leaves_the_old_one(number: int, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old, before, written = SQHN.load(saved), files(saved), list[Path]()
+    old, before, written = SQHN.load(saved), pieces_of(saved), list[Path]()
     memory = SQHN.load(saved, "ray")
     memory.learn(X[50:])
 
@@ -109,16 +111,16 @@ def test_what_cannot_be_written_leaves_the_old_one(number: int, saved: Path, mon
         written.append(path)
         write_whole(path, content)
 
-    monkeypatch.setattr(pieces, "write_whole", fail)
-    monkeypatch.setattr(io, "write_whole", fail)
+    monkeypatch.setattr(sharded_files, "write_whole", fail)
+    monkeypatch.setattr(files, "write_whole", fail)
     with pytest.raises(OSError, match="no room"):
         memory.save(saved)
-    assert files(saved) == before
+    assert pieces_of(saved) == before
     assert fingerprint(SQHN.load(saved)) == fingerprint(old)
 
 
 def test_damaged_and_missing_pieces(saved: Path) -> None:
-    place = files(saved)[1]
+    place = pieces_of(saved)[1]
     content = place.read_bytes()
     for damaged in (content[:-1], content[:-1] + bytes([content[-1] ^ 1]), b""):
         place.write_bytes(damaged)
@@ -131,7 +133,7 @@ def test_damaged_and_missing_pieces(saved: Path) -> None:
 
 @pytest.mark.parametrize("wrong", ["name", "twice", "fewer", "other neurons", "shape"])
 def test_pieces_that_contradict_each_other(wrong: str, saved: Path) -> None:
-    header, tensors = io._read(saved)
+    header, tensors = files._read(saved)
     entries = header["pieces"]
     if wrong == "name":
         entries[0]["name"] = "../m.sqhn"
@@ -140,7 +142,7 @@ def test_pieces_that_contradict_each_other(wrong: str, saved: Path) -> None:
     elif wrong == "fewer":
         del entries[1:]
     else:
-        place = files(saved)[0]
+        place = pieces_of(saved)[0]
         content = load_file(place)
         if wrong == "shape":
             content["prototypes"] = content["prototypes"][:, :-1]
@@ -148,7 +150,7 @@ def test_pieces_that_contradict_each_other(wrong: str, saved: Path) -> None:
             content["number"] = content["number"][::-1]
         save_file(content, place)
         entries[0]["sha256"] = hashlib.sha256(place.read_bytes()).hexdigest()
-    io._write(saved, json.loads(json.dumps(header)), tensors)
+    files._write(saved, json.loads(json.dumps(header)), tensors)
     with pytest.raises(MemoryFileError, match="does not hold a consistent memory"):
         SQHN.load(saved)
 
@@ -199,13 +201,13 @@ def test_files_of_others_stay(saved: Path) -> None:
     draft.write_text("of one that died")
     SQHN.load(saved, "ray").save(saved)
     SQHN.load(saved).save(saved)
-    assert sorted(files(saved)) == sorted(others)
+    assert sorted(pieces_of(saved)) == sorted(others)
 
 
 def test_places_that_are_not_there(saved: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nowhere/m\.sqhn cannot be written"):
         SQHN.load(saved, "ray").save(saved.parent / "nowhere" / "m.sqhn")
-    files(saved)[0].unlink()
+    pieces_of(saved)[0].unlink()
     with pytest.raises(MemoryFileError, match="belongs to it"):
         describe(saved)
 
@@ -214,10 +216,10 @@ def test_places_that_are_not_there(saved: Path) -> None:
     "content", [b"\xff" * 30, bytes(8), (1 << 40).to_bytes(8, "little"), (2).to_bytes(8, "little") + b"[]"]
 )
 def test_pieces_with_damaged_headers(content: bytes, saved: Path) -> None:
-    header, tensors = io._read(saved)
-    files(saved)[0].write_bytes(content)
+    header, tensors = files._read(saved)
+    pieces_of(saved)[0].write_bytes(content)
     header["pieces"][0]["sha256"] = hashlib.sha256(content).hexdigest()
-    io._write(saved, header, tensors)
+    files._write(saved, header, tensors)
     with pytest.raises(MemoryFileError, match="consistent"):
         SQHN.load(saved)
 
@@ -238,6 +240,6 @@ def test_one_piece_at_a_time_is_here(saved: Path, monkeypatch: pytest.MonkeyPatc
         write_whole(*args)
 
     monkeypatch.setattr(bank, "pieces", watch)
-    monkeypatch.setattr(pieces, "write_whole", note)
+    monkeypatch.setattr(sharded_files, "write_whole", note)
     memory.save(saved)
     assert len(given) == 3

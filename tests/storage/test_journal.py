@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sqhn import SQHN, Level, MemoryFileError, journal
+from sqhn import SQHN, Level, MemoryFileError
 from sqhn.level import Options
+from sqhn.storage import journal
 from sqhn.storage.journal import HEAD, MEMORY, PREFIX
 from tests.helpers import fingerprint
 
