@@ -137,7 +137,8 @@ def test_a_program_that_is_killed(levels: list[Level], tmp_path: Path) -> None:
     """Another goes on where it was, with other shards: nothing that it was told of is lost."""
     program = f"""
 import sys
-from sqhn import SQHN, Level, journal
+from sqhn import SQHN, Level
+from sqhn.storage import journal
 from tests.ray.test_ray import SHAPE, stream
 journal.ENOUGH = 100_000
 memory = SQHN(SHAPE, {levels}, device="ray", shards=2, folder=sys.argv[1])

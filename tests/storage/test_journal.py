@@ -144,7 +144,8 @@ def test_a_process_that_is_killed(turn: int, tmp_path: Path) -> None:
     """All that a call returned from is there, and nothing but whole chunks."""
     program = """
 import sys, numpy as np
-from sqhn import SQHN, journal
+from sqhn import SQHN
+from sqhn.storage import journal
 from tests.storage.test_journal import TREE, stream
 journal.ENOUGH = 20_000
 memory, x = SQHN((6, 6), TREE, folder=sys.argv[1]), stream(4000)
