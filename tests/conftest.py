@@ -60,7 +60,6 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def be(shards: int, every: int = 0) -> None:
         import sqhn.banks.ray.device
-        import sqhn.memory
         from tests.ray.here import Here
 
         number = itertools.count(every)
@@ -69,6 +68,6 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         def find(name: str, many: int | None = None) -> Any:
             return device_of(name, many or shards if name.startswith("ray") else many)
 
-        monkeypatch.setattr(sqhn.memory, "device_of", find)
+        monkeypatch.setattr("sqhn.banks.devices.device_of", find)
 
     return be

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
 from sqhn.level import REPLACING
+from sqhn.model.model import Model
 from sqhn.reference import ReferenceSQHN
 
 ARCHITECTURES = {
@@ -133,14 +134,14 @@ def assert_same_ranking(
 
 def without_view(memory: SQHN, chunks: float = np.inf) -> None:
     """Let a memory of large nodes look at whole vectors only, for some chunks."""
-    way: Any = memory._patterns.way  # type: ignore[attr-defined]
+    way: Any = memory.banks[0].way  # type: ignore[attr-defined]
     way.coarse.blind = chunks
 
 
 def stored_prototypes(memory: SQHN) -> NDArray[np.float32]:
     """Of level 1, (nodes, neurons, values); all nodes have grown as many."""
-    grown = memory._patterns.grown
-    prototypes: NDArray[np.float32] = memory._patterns.state()["prototypes"].reshape(len(grown), int(grown[0]), -1)
+    grown = memory.banks[0].grown
+    prototypes: NDArray[np.float32] = memory.banks[0].state()["prototypes"].reshape(len(grown), int(grown[0]), -1)
     return prototypes
 
 
@@ -171,3 +172,13 @@ def ties_in_a_row() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     near[:, 0], near[0, 1], near[1, 2] = 1, np.sqrt(3.0e-12), np.sqrt(1.6e-12)
     stored = np.concatenate([near, np.eye(4)[:3]], axis=1)
     return stored.astype(np.float32), np.concatenate([near[2], stored[0, 4:]]).astype(np.float32)
+
+
+def model_of(memory: SQHN) -> Model:
+    """What is behind a memory."""
+    return memory.inspect(lambda model: model)
+
+
+def set_chunk(memory: SQHN, chunk: int) -> None:
+    """Let a memory learn so many samples at once."""
+    model_of(memory).tree.chunk = chunk

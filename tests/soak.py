@@ -12,14 +12,15 @@ import sys
 import numpy as np
 
 from sqhn import SQHN, Level
-from tests.helpers import cluster, fingerprint
+from tests.helpers import cluster, fingerprint, set_chunk
 from tests.ray.test_ray import SHAPE, TREE, back, kill, stream
 
 
 def killed(levels: list[Level], kills: int, seed: int) -> None:
     """Learn a stream, kill a process now and then, and compare what was decided, and what is stored in the end."""
     one, many = SQHN(SHAPE, levels), SQHN(SHAPE, levels, device="ray", shards=3)
-    one._chunk = many._chunk = 16
+    set_chunk(one, 16)
+    set_chunk(many, 16)
     rng, x = np.random.default_rng(seed), stream(60 * kills)
     for i in range(kills):
         s, gently = int(rng.integers(3)), bool(rng.integers(2))  # gently: Ray is told not to start it again

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sqhn import SQHN, EmptyMemoryError, Level
 from sqhn.inputs import as_numpy
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state
+from tests.helpers import assert_same_state, model_of, set_chunk
 
 SHAPE = (8, 12)
 TREES: dict[str, list[Level]] = {
@@ -62,7 +62,7 @@ class Stress:
     def __init__(self, tree: str, device: str, seconds: float, folder: Path) -> None:
         self.levels, self.device, self.folder = TREES[tree], device, folder
         self.memory = SQHN(SHAPE, self.levels, device=device)
-        self.memory._chunk = 5
+        set_chunk(self.memory, 5)
         self.seconds = seconds
         self.learned: list[Learned] = []
         self.forgotten: list[Forgotten] = []  # by one thread, so in this order
@@ -86,7 +86,7 @@ class Stress:
             return x
         import torch
 
-        return torch.from_numpy(x).to(self.memory._device.place)  # type: ignore[attr-defined]
+        return torch.from_numpy(x).to(model_of(self.memory).tree.device.place)
 
     def learn(self, rng: np.random.Generator) -> None:
         x = self.samples(rng, int(rng.choice([1, 1, 3, 17])))

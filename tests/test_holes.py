@@ -71,7 +71,7 @@ def test_nothing_observed_is_refused() -> None:
     nothing[0] = True
     for verb in (lambda **mask: memory.learn(X, **mask), lambda **mask: memory.recognize(X, **mask),
                  lambda **mask: memory.energy(X, **mask)):  # fmt: skip
-        with pytest.raises(ValueError, match=r"nothing at all was observed of 5 of 6 samples \(the first is 1\)"):
+        with pytest.raises(ValueError, match=r"5 of 6 samples have no observed value \(the first is sample 1\)"):
             verb(observed=nothing)
         with pytest.raises(ValueError, match=r"observed must have shape"):
             verb(observed=nothing[:, 0])
@@ -150,7 +150,7 @@ def test_forgotten_neurons_never_win() -> None:
         assert memory.forget(np.array([0, 2])) == memory.forget([]) == len(X)
         for rule in ("paper", "exact", "feedforward"):
             assert sorted(memory.recall(X[0], k=4, inference=rule).index.tolist()) == [1, 3, 4, 5]
-        with pytest.raises(ValueError, match="k=5, but no more than 4"):
+        with pytest.raises(ValueError, match="k=5 is more than the 4 stored"):
             memory.recall(X[0], k=5)
         np.testing.assert_array_equal(memory.prototypes[2], 0)
         memory.forget([1, 3, 4, 5])

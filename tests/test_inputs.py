@@ -9,7 +9,7 @@ import pytest
 
 from sqhn import SQHN, Level, inputs, set_num_threads
 from sqhn.model.inference import by_name
-from tests.helpers import fingerprint
+from tests.helpers import fingerprint, model_of
 
 RNG = np.random.default_rng(0)
 GOOD = RNG.random((5, 4, 6))
@@ -186,7 +186,7 @@ def test_nothing_observed_is_said() -> None:
     memory.learn(GOOD)
     observed = np.ones(GOOD.shape, bool)
     observed[[1, 4]] = False
-    with pytest.warns(UserWarning, match=r"nothing at all was observed of 2 of 5 samples \(the first is 1\)"):
+    with pytest.warns(UserWarning, match=r"2 of 5 samples have no observed value \(the first is sample 1\)"):
         found = memory.recall(GOOD, observed)
     assert list(found.score[[1, 4]]) == [0, 0]
 
@@ -202,12 +202,10 @@ def test_values_that_change_after_they_were_checked_do_no_harm() -> None:
             for value in (np.nan, np.inf, -np.inf):
                 bad = x.copy()
                 bad[3:9] = value
-                for written in (
-                    memory._write(memory._learn, bad, None, False, False, None),
-                    memory._write(memory._learn, x, None, True, False, None),
-                ):
-                    assert 0 <= written[0].k.min() <= written[0].k.max() < 4
-                (_, index, _), _ = memory._read(memory._recall, bad, None, by_name("paper"))
+                tree = model_of(memory).tree
+                for learned in (tree.learn(bad, None)[-1], tree.hold(x, None)):
+                    assert 0 <= learned.k.min() <= learned.k.max() < 4
+                _, index, _ = tree.recall(bad, None, by_name("paper"))
                 assert 0 <= index.min() <= index.max() < 4
 
 

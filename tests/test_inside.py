@@ -53,8 +53,8 @@ def test_what_is_known_of_each(levels: list[Level]) -> None:
 def test_what_was_said_of_each() -> None:
     memory = SQHN((2,), capacity=2)
     memory.learn([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]], value=["a", "b", "c"])
-    assert memory.said(0) == [("a", 1)]
-    assert memory.said([1, 0]) == [[("c", 1), ("b", 1)], [("a", 1)]]
+    assert memory.values(0) == [("a", 1)]
+    assert memory.values([1, 0]) == [[("c", 1), ("b", 1)], [("a", 1)]]
 
 
 def test_copies_and_not_the_memory() -> None:

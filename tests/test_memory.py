@@ -119,7 +119,7 @@ class TestFace:
     def test_options_go_by_name(self, pictures: NDArray[np.float32]) -> None:
         memory: Any = SQHN(SHAPE, capacity=10)
         for more in ((7,), (pictures[:3],), (True, False)):
-            with pytest.raises(TypeError, match=r"learn takes samples and nothing beside them.*learn\(x, hold=True\)"):
+            with pytest.raises(TypeError, match=r"learn takes one positional argument.*learn\(x, hold=True\)"):
                 memory.learn(pictures[:3], *more)
         assert memory.step == 0
 
@@ -239,7 +239,7 @@ class TestMathematics:
             memory = SQHN((J,), capacity=J)
             memory.learn(patterns)
             memory.learn(patterns[rng.integers(0, J, t)])
-            left.append(int((memory._patterns.neurons.c[0] == 1).sum()))
+            left.append(int((memory.banks[0].neurons.c[0] == 1).sum()))
         expected = J * (1 - 1 / J) ** t
         variance = expected + J * (J - 1) * (1 - 2 / J) ** t - expected**2
         assert abs(np.mean(left) - expected) < 4 * np.sqrt(variance / runs)
@@ -278,7 +278,7 @@ class TestMissingValues:
         for architecture in ARCHITECTURES:
             memory = SQHN(SHAPE, levels(architecture, 20))
             memory.learn(pictures[:20])
-            with pytest.warns(UserWarning, match="nothing at all was observed of 1 of 1 samples"):
+            with pytest.warns(UserWarning, match="1 of 1 samples have no observed value"):
                 recalled = memory.recall(pictures[5], np.zeros(SHAPE, bool))
             assert (recalled.index, recalled.score) == (0, 0.0)
             np.testing.assert_array_equal(recalled.x, memory.recall(pictures[0]).x)
@@ -302,7 +302,7 @@ def test_memory_grows_with_what_is_stored() -> None:
 
 def test_pretraining_needs_levels_below_and_comes_first() -> None:
     x = np.random.default_rng(0).random((3, 4, 4))
-    with pytest.raises(ValueError, match="one level has nothing below"):
+    with pytest.raises(ValueError, match="needs levels below the memory node"):
         SQHN((4, 4), capacity=3).pretrain(x)
     tree = SQHN((4, 4), [Level(2, 3), Level(capacity=3)])
     with pytest.raises(EmptyMemoryError, match="pretrain them first"):
@@ -369,7 +369,7 @@ def test_more_room_changes_nothing_that_is_there(below: list[Level], policy: Any
     assert fingerprint(SQHN.load(tmp_path / "m")) == fingerprint(larger)
     memory.resize(25)
     for capacity in (24, 0, 2.5, True):
-        with pytest.raises(ValueError, match=r"larger|capacity must be"):
+        with pytest.raises(ValueError, match=r"can only enlarge|capacity must be"):
             memory.resize(capacity)  # type: ignore[arg-type]
     assert fingerprint(memory) == fingerprint(larger)
 

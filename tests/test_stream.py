@@ -140,11 +140,13 @@ def test_a_file_whatever_ends_it(end: type[BaseException], tmp_path: Path) -> No
 def test_a_file_even_if_a_batch_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = SQHN((3, 4), capacity=500)
 
-    def stopped(x: Any) -> Any:
-        SQHN.learn(memory, x[:5])
+    learn = SQHN.learn
+
+    def stopped(memory: SQHN, x: Any) -> Any:
+        learn(memory, x[:5])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(memory, "learn", stopped)
+    monkeypatch.setattr(SQHN, "learn", stopped)
     with pytest.raises(KeyboardInterrupt):
         memory.learn_stream([X], checkpoint=(tmp_path / "m", 1000))
     assert SQHN.load(tmp_path / "m").step == 5
@@ -153,14 +155,14 @@ def test_a_file_even_if_a_batch_is_interrupted(tmp_path: Path, monkeypatch: pyte
 def test_what_ended_it_is_told_and_not_that_it_cannot_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = SQHN((3, 4), capacity=500)
 
-    def full(path: Any) -> None:
+    def full(memory: SQHN, path: Any) -> None:
         raise OSError("disk full")
 
     def samples() -> Iterator[Any]:
         yield X[0]
         raise RuntimeError("enough")
 
-    monkeypatch.setattr(memory, "save", full)
+    monkeypatch.setattr(SQHN, "save", full)
     with pytest.raises(RuntimeError, match="enough") as caught:
         memory.learn_stream(samples(), checkpoint=(tmp_path / "m", 1000))
     assert caught.value.__notes__ == ["and what was learned could not be saved: disk full"]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from sqhn.memory import SQHN
+    from sqhn.model.model import Model
 
 __all__ = ["html", "pixels", "sheet"]
 
@@ -61,13 +62,13 @@ def html(memory: SQHN) -> str:
 def _stored(memory: SQHN, most: int) -> list[tuple[int, NDArray[np.float32], int]]:
     """The number, the picture and the count of the first neurons that were not forgotten."""
 
-    def look() -> list[tuple[int, NDArray[np.float32], int]]:
-        counts = memory._of_neurons("c")
+    def look(model: Model) -> list[tuple[int, NDArray[np.float32], int]]:
+        counts = model.tree.neurons("c")
         living = np.flatnonzero(counts)[:most]
-        pictures = memory._prototypes(int(living.max(initial=0)) + 1)[0]
-        return [(int(j), pictures[j], int(counts[j])) for j in living]
+        prototypes = model.tree.prototypes(int(living.max(initial=0)) + 1)[0]
+        return [(int(j), prototypes[j], int(counts[j])) for j in living]
 
-    return memory._read(look)
+    return memory.inspect(look)
 
 
 def sheet(memory: SQHN, most: int) -> tuple[Image, int]:

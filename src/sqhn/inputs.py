@@ -109,15 +109,15 @@ def _as_it_is(array: Any, asked: object) -> Any:  # noqa: ARG001
 
 
 def answers(
-    single: bool, *fields: Any, give: Callable[[Any, object], Any] = _as_it_is, asked: object = None
+    single: bool, *fields: Any, to_user: Callable[[Any, object], Any] = _as_it_is, asked: object = None
 ) -> tuple[Any, ...]:
     """Arrays for a batch; plain Python values for one sample, or its array where a field has more than one.
 
-    give: hands an array to whoever `asked` with something.
+    to_user: puts an array into the form of the question `asked`.
     """
     if single:
-        return tuple([field[0].item() if field.ndim == 1 else give(field[0], asked) for field in fields])
-    return tuple([give(field, asked) for field in fields])
+        return tuple([field[0].item() if field.ndim == 1 else to_user(field[0], asked) for field in fields])
+    return tuple([to_user(field, asked) for field in fields])
 
 
 def _plain(batch: Any) -> Any:

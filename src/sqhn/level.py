@@ -130,7 +130,7 @@ def _plain(value: Any, **numbers: Any) -> None:
         object.__setattr__(value, name, number)
 
 
-def as_levels(levels: Sequence[Level] | None, capacity: int | None) -> tuple[Level, ...]:
+def as_levels(levels: Sequence[Level] | None, capacity: int | None = None) -> tuple[Level, ...]:
     """The levels of a tree, or the one level that a capacity stands for."""
     if (levels is None) == (capacity is None):
         raise ValueError("give either capacity=N for one level, or a list of Levels; not both, not neither")

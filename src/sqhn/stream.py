@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from sqhn.memory import SQHN
     from sqhn.protocol import Written
 
-__all__ = ["Fed", "feed"]
+__all__ = ["Streamed", "learn_stream"]
 
 BATCH = 256  # samples that are taken at once of what is there already
 Checkpoint = tuple[str | os.PathLike[str], float]
 
 
-class Fed(NamedTuple):
+class Streamed(NamedTuple):
     """What a stream came to: so many samples were learned, so many of them as new neurons, in so many seconds."""
 
     learned: int
@@ -32,7 +32,7 @@ class Fed(NamedTuple):
     seconds: float
 
 
-def feed(memory: SQHN, samples: Iterable[Any], progress: bool, checkpoint: Checkpoint | None) -> Fed:
+def learn_stream(memory: SQHN, samples: Iterable[Any], progress: bool, checkpoint: Checkpoint | None) -> Streamed:
     """Teach a memory what an iterable gives (see `SQHN.learn_stream`)."""
     from rich.console import Console
     from rich.progress import track
@@ -58,7 +58,7 @@ def feed(memory: SQHN, samples: Iterable[Any], progress: bool, checkpoint: Check
         raise
     if path is not None:
         memory.save(path)
-    return Fed(learned, grew, time.monotonic() - begin)
+    return Streamed(learned, grew, time.monotonic() - begin)
 
 
 def _checked(checkpoint: Checkpoint | None) -> tuple[Path | None, float]:

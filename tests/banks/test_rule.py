@@ -9,23 +9,23 @@ from sqhn.banks.cpu.kernels.neurons import Kept, written_to
 from sqhn.banks.rule import (
     AVERAGE,
     AVERAGED,
-    BECAME,
     FREEZE,
-    KEPT,
+    GREW,
     OLDEST,
     OVERWRITE,
     REPLACED,
+    SKIPPED,
     Rules,
     outcome,
 )
 
 TABLE = [  # below the threshold, full, policy, what becomes of the sample
-    (True, False, AVERAGE, BECAME),
-    (True, False, FREEZE, BECAME),
-    (True, False, OVERWRITE, BECAME),
-    (True, False, OLDEST, BECAME),
+    (True, False, AVERAGE, GREW),
+    (True, False, FREEZE, GREW),
+    (True, False, OVERWRITE, GREW),
+    (True, False, OLDEST, GREW),
     (True, True, AVERAGE, AVERAGED),
-    (True, True, FREEZE, KEPT),
+    (True, True, FREEZE, SKIPPED),
     (True, True, OVERWRITE, REPLACED),
     (True, True, OLDEST, REPLACED),
     (False, False, AVERAGE, AVERAGED),
@@ -33,7 +33,7 @@ TABLE = [  # below the threshold, full, policy, what becomes of the sample
     (False, False, OVERWRITE, AVERAGED),
     (False, False, OLDEST, AVERAGED),
     (False, True, AVERAGE, AVERAGED),
-    (False, True, FREEZE, KEPT),
+    (False, True, FREEZE, SKIPPED),
     (False, True, OVERWRITE, AVERAGED),
     (False, True, OLDEST, AVERAGED),
 ]
@@ -44,7 +44,7 @@ FREED = [3, 0, 2, 0, 1]
 def place(kind: int, when_full: int) -> int:
     """Where a sample ends that resembles neuron 2 of these 5 most."""
     replaced = {OVERWRITE: 3, OLDEST: 0}
-    return 5 if kind == BECAME else replaced[when_full] if kind == REPLACED else 2
+    return 5 if kind == GREW else replaced[when_full] if kind == REPLACED else 2
 
 
 @pytest.mark.parametrize(("below", "full", "when_full", "expected"), TABLE)
@@ -70,5 +70,5 @@ def test_on_a_cpu(below: bool, full: bool, when_full: int, expected: int) -> Non
 @pytest.mark.parametrize("capacity", [5, 6])
 @pytest.mark.parametrize("when_full", [AVERAGE, FREEZE, OVERWRITE, OLDEST])
 def test_the_lowest_free_place_comes_first(capacity: int, when_full: int) -> None:
-    assert on_a_cpu(True, FREED, capacity, when_full) == (1, BECAME)
+    assert on_a_cpu(True, FREED, capacity, when_full) == (1, GREW)
     assert on_a_cpu(False, FREED, capacity, when_full) == (2, AVERAGED)

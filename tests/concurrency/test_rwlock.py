@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from sqhn import SQHN, Level
-from sqhn.concurrency.rwlock import Turns
-from tests.helpers import fingerprint
+from sqhn.concurrency.rwlock import ReadWriteLock
+from tests.helpers import fingerprint, set_chunk
 
 POSIX = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals to a thread are of POSIX")
 LONG = 20.0
@@ -39,7 +39,7 @@ def soon(condition: Callable[[], object]) -> bool:
 
 
 def test_readers_read_side_by_side() -> None:
-    turns, together = Turns(), threading.Barrier(3, timeout=LONG)
+    turns, together = ReadWriteLock(), threading.Barrier(3, timeout=LONG)
     for thread in started(*[lambda: turns.read(together.wait)] * 3):
         thread.join(LONG)
         assert not thread.is_alive()
@@ -47,13 +47,13 @@ def test_readers_read_side_by_side() -> None:
 
 
 def test_a_reader_waits_for_the_chunk_and_goes_before_the_next() -> None:
-    turns = Turns()
+    turns = ReadWriteLock()
     log: list[object] = []
     reading, chunk = threading.Event(), threading.Event()
 
     def write() -> None:
         for number in range(3):
-            turns.alone(work, number)
+            turns.exclusive(work, number)
 
     def work(number: int) -> None:
         log.append(number)
@@ -72,7 +72,7 @@ def test_a_reader_waits_for_the_chunk_and_goes_before_the_next() -> None:
 
 
 def test_a_writer_waits_for_readers_and_readers_that_come_later_wait_for_it() -> None:
-    turns = Turns()
+    turns = ReadWriteLock()
     log: list[str] = []
     inside, go = threading.Event(), threading.Event()
 
@@ -83,7 +83,7 @@ def test_a_writer_waits_for_readers_and_readers_that_come_later_wait_for_it() ->
 
     first = started(lambda: turns.read(stay))
     assert inside.wait(LONG)
-    writer = started(lambda: turns.write(turns.alone, log.append, "write"))
+    writer = started(lambda: turns.write(turns.exclusive, log.append, "write"))
     assert soon(lambda: not turns._gate.acquire(blocking=False) or turns._gate.release())  # the writer is at the gate
     later = started(lambda: turns.read(log.append, "later"))
     time.sleep(0.02)
@@ -95,12 +95,12 @@ def test_a_writer_waits_for_readers_and_readers_that_come_later_wait_for_it() ->
 
 
 def test_a_call_that_writes_is_one_turn() -> None:
-    turns = Turns()
+    turns = ReadWriteLock()
     log: list[str] = []
 
     def write(name: str) -> None:
         for _ in range(20):
-            turns.alone(log.append, name)
+            turns.exclusive(log.append, name)
             time.sleep(1e-4)
 
     for thread in started(*[lambda name=name: turns.write(write, name) for name in "abc"]):
@@ -109,7 +109,7 @@ def test_a_call_that_writes_is_one_turn() -> None:
 
 
 def test_readers_that_never_stop_do_not_keep_a_writer_out() -> None:
-    turns, done = Turns(), threading.Event()
+    turns, done = ReadWriteLock(), threading.Event()
 
     def read() -> None:
         while not done.is_set():
@@ -117,7 +117,7 @@ def test_readers_that_never_stop_do_not_keep_a_writer_out() -> None:
 
     threads = started(*[read] * 4)
     for _ in range(50):
-        turns.write(turns.alone, time.sleep, 1e-4)
+        turns.write(turns.exclusive, time.sleep, 1e-4)
     done.set()
     for thread in threads:
         thread.join(LONG)
@@ -125,7 +125,7 @@ def test_readers_that_never_stop_do_not_keep_a_writer_out() -> None:
 
 
 def test_more_threads_than_calls_within_calls() -> None:
-    turns = Turns()
+    turns = ReadWriteLock()
     many = sys.getrecursionlimit() + 200
     done = threading.Barrier(many + 1, timeout=LONG)
 
@@ -140,7 +140,7 @@ def test_more_threads_than_calls_within_calls() -> None:
     finally:
         threading.stack_size(size)
     done.wait()
-    assert turns.write(turns.alone, max, 1, 2) == 2
+    assert turns.write(turns.exclusive, max, 1, 2) == 2
     done.wait()
     for thread in threads:
         thread.join(LONG)
@@ -151,11 +151,11 @@ def test_more_threads_than_calls_within_calls() -> None:
 
 
 def test_a_question_within_a_question_is_answered() -> None:
-    turns = Turns()
+    turns = ReadWriteLock()
     waiting: list[threading.Thread] = []
 
     def ask() -> int:
-        waiting.extend(started(lambda: turns.write(turns.alone, int)))
+        waiting.extend(started(lambda: turns.write(turns.exclusive, int)))
         assert soon(lambda: not turns._gate.acquire(blocking=False) or turns._gate.release())
         return turns.read(int, "2")  # a writer is at the gate, and waits for the outer question
 
@@ -165,18 +165,18 @@ def test_a_question_within_a_question_is_answered() -> None:
 
 
 def test_a_thread_does_not_wait_for_itself() -> None:
-    turns = Turns()
+    turns = ReadWriteLock()
     attempts: list[Callable[[], object]] = [
         lambda: turns.read(turns.write, int),
         lambda: turns.write(turns.write, int),
-        lambda: turns.write(turns.whole, turns.read, int),
-        lambda: turns.write(turns.alone, turns.write, int),
+        lambda: turns.write(turns.atomic, turns.read, int),
+        lambda: turns.write(turns.exclusive, turns.write, int),
     ]
     for what in attempts:
         with pytest.raises(RuntimeError, match=r"by the same thread|the same thread makes"):
             what()
-    assert turns.write(turns.alone, turns.read, max, 1, 2) == 2  # what may stop anywhere may be looked at anywhere
-    assert turns.write(turns.whole, max, 1, 2) == 2  # and nothing is left behind
+    assert turns.write(turns.exclusive, turns.read, max, 1, 2) == 2  # what may stop anywhere may be looked at anywhere
+    assert turns.write(turns.atomic, max, 1, 2) == 2  # and nothing is left behind
 
 
 class Late(Exception):  # noqa: N818
@@ -187,7 +187,7 @@ class Late(Exception):  # noqa: N818
 @pytest.mark.parametrize("waits_for", ["reader", "writer", "chunk"])
 def test_whoever_waits_can_be_stopped(waits_for: str) -> None:
     """By Ctrl-C or any other signal; and nothing is held afterwards."""
-    turns, inside, go = Turns(), threading.Event(), threading.Event()
+    turns, inside, go = ReadWriteLock(), threading.Event(), threading.Event()
 
     def stay() -> None:
         inside.set()
@@ -196,9 +196,9 @@ def test_whoever_waits_can_be_stopped(waits_for: str) -> None:
     other: Any = {
         "reader": lambda: turns.read(stay),
         "writer": lambda: turns.write(stay),
-        "chunk": lambda: turns.write(turns.alone, stay),
+        "chunk": lambda: turns.write(turns.exclusive, stay),
     }[waits_for]
-    mine: Any = (lambda: turns.read(int)) if waits_for == "chunk" else (lambda: turns.write(turns.alone, int))
+    mine: Any = (lambda: turns.read(int)) if waits_for == "chunk" else (lambda: turns.write(turns.exclusive, int))
     threads = started(other)
     assert inside.wait(LONG)
     me = threading.get_ident()
@@ -209,7 +209,9 @@ def test_whoever_waits_can_be_stopped(waits_for: str) -> None:
     go.set()
     threads[0].join(LONG)
     answers: list[int] = []
-    for thread in started(lambda: turns.write(turns.alone, answers.append, 1), lambda: turns.read(answers.append, 2)):
+    for thread in started(
+        lambda: turns.write(turns.exclusive, answers.append, 1), lambda: turns.read(answers.append, 2)
+    ):
         thread.join(LONG)
     assert sorted(answers) == [1, 2]
 
@@ -220,7 +222,7 @@ def test_signals_anywhere_leave_no_lock_and_no_half_sample(levels: list[Level]) 
     """A handler raises at a thousand moments of reading and writing, while others read and write."""
     x = np.random.default_rng(0).random((64, 4, 6)).astype(np.float32)
     memory = SQHN((4, 6), levels)
-    memory._chunk = 8
+    set_chunk(memory, 8)
     memory.learn(x)
     memory.recall(x)
     done = threading.Event()
@@ -262,7 +264,7 @@ def test_a_signal_handler_may_save(levels: list[Level], tmp_path: Path) -> None:
     """What a program does when it is told to end: whatever it is in the middle of."""
     x = np.random.default_rng(0).random((300, 4, 6)).astype(np.float32)
     memory = SQHN((4, 6), levels)
-    memory._chunk = 16
+    set_chunk(memory, 16)
     steps: list[int] = []
 
     def save(number: int, frame: object) -> None:
@@ -294,7 +296,7 @@ def ask_and_learn(memory: SQHN, x: Any, answers: Any) -> None:
 def test_a_fork_gets_a_fresh_lock_and_a_whole_memory() -> None:
     x = np.random.default_rng(0).random((200, 8, 8)).astype(np.float32)
     memory = SQHN((8, 8), [Level(2, 30), Level(capacity=40)])
-    memory._chunk = 20
+    set_chunk(memory, 20)
     memory.learn(x)
     done = threading.Event()
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from sqhn import SQHN
 from sqhn.banks.cpu.counts import Counts
 from sqhn.concurrency.signals import deferred
-from tests.helpers import fingerprint, levels
+from tests.helpers import fingerprint, levels, set_chunk
 
 
 def test_ctrl_c_in_the_middle_of_a_chunk(pictures: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch) -> None:
     memory, whole = (SQHN((32, 32, 3), levels("L2 (4,8)", 12)) for _ in range(2))
-    memory._chunk = 10
+    set_chunk(memory, 10)
     learn, calls = Counts.learn, []
 
     def learn_with_ctrl_c(self: Counts, *args: object) -> object:
@@ -62,7 +62,7 @@ def test_running_out_of_memory_changes_nothing(pictures: NDArray[np.float32], mo
     def refuse(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(memory._codes[-1], "reserve", refuse)
+    monkeypatch.setattr(memory.banks[-1], "reserve", refuse)
     with pytest.raises(MemoryError):
         memory.learn(pictures[10:20])
     monkeypatch.undo()

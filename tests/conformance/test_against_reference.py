@@ -14,7 +14,7 @@ from sqhn.banks.cpu import prototypes, threads
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
 from tests.conftest import colour_pictures
-from tests.helpers import ARCHITECTURES, assert_same_answers, assert_same_state, levels, noisy, without_view
+from tests.helpers import ARCHITECTURES, assert_same_answers, assert_same_state, levels, noisy, set_chunk, without_view
 
 CAPACITY = 24
 LOADS = {"below": CAPACITY // 2, "at": CAPACITY, "five times over": 5 * CAPACITY}
@@ -53,7 +53,7 @@ def test_neither_chunks_nor_threads_show(
     set_num_threads(workers)
     try:
         memory = SQHN(SHAPE, levels(architecture, CAPACITY))
-        memory._chunk = chunk
+        set_chunk(memory, chunk)
         memory.learn(pictures[: LOADS["five times over"]])
         assert_same_state(memory, reference)
         assert_same_answers(memory, reference, noisy(pictures[:3]))

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_answers, assert_same_ranking, assert_same_state, fingerprint, without_view
+from tests.helpers import (
+    assert_same_answers,
+    assert_same_ranking,
+    assert_same_state,
+    fingerprint,
+    set_chunk,
+    without_view,
+)
 
 SHAPES: dict[str, tuple[tuple[int, ...], list[int | None]]] = {
     "small": ((6, 6), [None]),
@@ -87,7 +94,7 @@ def story(
     rng = np.random.default_rng(sum(map(ord, name + similarity + when_full)))
     shape, levels = SHAPES[name][0], tree(name, 12, when_full)
     memory = SQHN(shape, levels, similarity=similarity, device=device)
-    memory._chunk = int(rng.choice([3, 256]))
+    set_chunk(memory, int(rng.choice([3, 256])))
     return memory, ReferenceSQHN(shape, levels, memory.options), rng
 
 
@@ -141,7 +148,7 @@ def test_any_story(data: st.DataObject) -> None:
     }
     rng = np.random.default_rng(data.draw(st.integers(0, 999)))
     memory = SQHN(SHAPES[name][0], levels, **options)
-    memory._chunk = data.draw(st.sampled_from([1, 4, 256]))
+    set_chunk(memory, data.draw(st.sampled_from([1, 4, 256])))
     reference = ReferenceSQHN(memory.input_shape, levels, memory.options)
     tell(memory, reference, rng, 4)
     assert_same_state(memory, reference)

@@ -12,8 +12,6 @@ import pytest
 def device(monkeypatch: pytest.MonkeyPatch) -> str:
     torch = pytest.importorskip("torch")
     if os.environ.get("TRITON_INTERPRET") == "1":
-        import sqhn.banks.ray.nodes
-        import sqhn.memory
         from sqhn.banks.cuda.device import Cuda
         from sqhn.banks.devices import device_of
 
@@ -24,8 +22,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> str:
             there.name = "cuda:0"
             return there
 
-        monkeypatch.setattr(sqhn.memory, "device_of", interpreted)
-        monkeypatch.setattr(sqhn.banks.ray.nodes, "device_of", interpreted)
+        monkeypatch.setattr("sqhn.banks.devices.device_of", interpreted)
     elif not torch.cuda.is_available():
         pytest.skip("needs a GPU that torch can use")
     return "cuda"

@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from sqhn import SQHN, Level
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_answers, assert_same_state, fingerprint, scaled_copies, ties_in_a_row
+from tests.helpers import (
+    assert_same_answers,
+    assert_same_state,
+    fingerprint,
+    model_of,
+    scaled_copies,
+    set_chunk,
+    ties_in_a_row,
+)
 
 TREES: dict[str, tuple[tuple[int, ...], list[Level]]] = {
     "one level": ((6, 7), [Level(capacity=9)]),
@@ -59,7 +67,7 @@ def taught(
 ) -> tuple[SQHN, ReferenceSQHN]:
     """A memory and a reference that learned the same, and said the same about it."""
     memory, reference = SQHN(shape, levels, device=device, **options), ReferenceSQHN(shape, levels, Options(**options))
-    memory._chunk = chunk
+    set_chunk(memory, chunk)
     written = memory.learn(x)
     expected = [reference.learn(sample) for sample in x]
     np.testing.assert_array_equal(written.index, [one.index for one in expected])
@@ -114,7 +122,7 @@ def test_what_float32_loses_decides_nothing(device: str, monkeypatch: pytest.Mon
     u, v = ((m.astype(np.float64) - 0.5) / np.linalg.norm(m.astype(np.float64) - 0.5) for m in node.m)
     x += [np.float32(0.5 + 0.4 * (u + v + tilt * (v - u))) for tilt in np.linspace(5e-5, -5e-5, 40)]
     expected += [reference.learn(sample).index for sample in x[450:]]
-    memory._chunk = len(x)
+    set_chunk(memory, len(x))
     assert list(memory.learn(np.stack(x)).index) == expected
     assert_same_state(memory, reference)
 
@@ -148,7 +156,7 @@ def test_so_many_values_that_entries_need_more_bits(device: str) -> None:
         for values in (100, 10**9)
     )
     for memory in (few, many):
-        memory._chunk = 16
+        set_chunk(memory, 16)
         memory.learn(x)
     banks: list[Any] = [few.banks[1], many.banks[1]]
     assert [bank.old.key.dtype.itemsize for bank in banks] == [4, 8]
@@ -242,7 +250,7 @@ def test_tensors_for_tensors_arrays_for_arrays(device: str) -> None:
     assert all(isinstance(field, torch.Tensor) for field in written)
     by_array.learn(x)
     assert fingerprint(by_array) == fingerprint(by_tensor)
-    place = by_array._device.place  # type: ignore[attr-defined]
+    place = model_of(by_array).tree.device.place
     for value in (torch.from_numpy(x), torch.from_numpy(x).to(place)):
         found: Any = by_array.recall(value)
         assert found.x.device == value.device

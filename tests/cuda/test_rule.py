@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqhn.banks.rule import AVERAGE, AVERAGED, BECAME, FREEZE, OLDEST, OVERWRITE
+from sqhn.banks.rule import AVERAGE, AVERAGED, FREEZE, GREW, OLDEST, OVERWRITE
 from tests.banks.test_rule import FREED, TABLE, WRITTEN, C, place
 
 torch = pytest.importorskip("torch")
@@ -44,5 +44,5 @@ def test_the_table(below: bool, full: bool, when_full: int, expected: int, devic
 @pytest.mark.parametrize("capacity", [5, 6])
 @pytest.mark.parametrize("when_full", [AVERAGE, FREEZE, OVERWRITE, OLDEST])
 def test_the_lowest_free_place_comes_first(capacity: int, when_full: int, device: str) -> None:
-    assert on_a_gpu(True, FREED, capacity, when_full, device) == (1, BECAME)
+    assert on_a_gpu(True, FREED, capacity, when_full, device) == (1, GREW)
     assert on_a_gpu(False, FREED, capacity, when_full, device) == (2, AVERAGED)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sqhn import SQHN, Level
-from tests.helpers import fingerprint, noisy
+from tests.helpers import fingerprint, noisy, set_chunk
 
 X = np.random.default_rng(0).random((24, 8, 8), dtype=np.float32)
 LEVELS = [[Level(capacity=12, when_full="overwrite")], [Level(4, 6), Level(capacity=12, when_full="overwrite")]]
@@ -17,7 +17,7 @@ LEVELS = [[Level(capacity=12, when_full="overwrite")], [Level(4, 6), Level(capac
 @pytest.mark.parametrize("levels", LEVELS)
 def test_values_go_where_samples_go(levels: list[Level], device: str, tmp_path: Path) -> None:
     memory = SQHN((8, 8), levels, device=device)
-    memory._chunk = 7
+    set_chunk(memory, 7)
     written = memory.learn(X, value=range(24))
     said = dict(zip(written.index.tolist(), range(24)))  # each neuron's last: all of these were new, or replaced one
     found = memory.recall(X[12:], k=2)

@@ -107,8 +107,8 @@ def test_it_says_when_it_is_long_past(recwarn: pytest.WarningsRecorder) -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({}, "new=x, or .* old=x"),
-        ({"new": np.ones((200, 4)), "old": np.ones((200, 4))}, "new=x, or .* old=x"),
+        ({}, "new=x, .* or old=x"),
+        ({"new": np.ones((200, 4)), "old": np.ones((200, 4))}, "new=x, .* or old=x"),
         ({"new": np.ones(4)}, r"\(n, 4\); got one"),
         ({"new": np.ones((98, 4))}, "error of 0.01 needs at least 99 samples; got 98"),
         ({"new": np.ones((200, 4)), "error": 0}, "between 0 and 1.*got 0"),

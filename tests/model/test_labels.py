@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 
 from sqhn import SQHN, Level, MemoryFileError
-from sqhn.model.labels import LONGEST, MOST, Values
-from tests.helpers import fingerprint
+from sqhn.model.labels import LONGEST, MOST, Labels
+from tests.helpers import fingerprint, set_chunk
 
 X = np.random.default_rng(0).random((40, 4, 4), dtype=np.float32)
 TREE = [Level(2, 20), Level(capacity=20)]
@@ -109,17 +109,17 @@ def test_arrays_and_what_numpy_makes_of_numbers() -> None:
         (X[0], {1, 2}, TypeError, "set"),
         (X[0], np.array([object()]), TypeError, "object"),
         (X[0], "x" * LONGEST, ValueError, f"{LONGEST + 2:,}"),
-        (X[0], {"\u0000array": 1}, TypeError, "what JSON can say, or an array"),
+        (X[0], {"\u0000array": 1}, TypeError, "a JSON value or an array"),
         (X[0], np.longdouble(1.5), TypeError, "dtype float128"),
         (X[0], eval("[" * 150 + "]" * 150), ValueError, "nested more than 100 deep"),
         (X[0], np.ma.array([1, 2], mask=[False, True]), TypeError, "masked"),
         (X[:2], np.ma.array([1, 2], mask=[False, True]), TypeError, "masked"),
         (X[0], {"\u0000array": ["<M8[D]", [1], "AAAAAAAAAAA="]}, ValueError, "dtype '<M8"),
-        (X[:3], ["a", "b"], ValueError, "3 samples needs as many values; got 2"),
-        (X[:3], "abc", ValueError, "3 values; got str 'abc'"),
-        (X[:3], {"a", "b", "c"}, ValueError, "3 values; got set"),
-        (X[:3], np.array(7), ValueError, "3 values; got ndarray"),
-        (X[:3], 7, ValueError, "3 values; got int 7"),
+        (X[:3], ["a", "b"], ValueError, "3 samples needs as many labels; got 2"),
+        (X[:3], "abc", ValueError, "3 labels; got str 'abc'"),
+        (X[:3], {"a", "b", "c"}, ValueError, "3 labels; got set"),
+        (X[:3], np.array(7), ValueError, "3 labels; got ndarray"),
+        (X[:3], 7, ValueError, "3 labels; got int 7"),
     ],
 )
 def test_what_is_no_value_changes_nothing(x: Any, value: Any, error: type[Exception], message: str) -> None:
@@ -169,7 +169,7 @@ def test_files_say_that_they_are_needed(tmp_path: Path) -> None:
 def test_files_that_could_not_have_been(rows: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = SQHN((4, 4), capacity=9)
     memory.learn(X[:5], value=range(5))
-    monkeypatch.setattr(Values, "state", lambda _: np.frombuffer(json.dumps(rows).encode(), np.uint8))
+    monkeypatch.setattr(Labels, "state", lambda _: np.frombuffer(json.dumps(rows).encode(), np.uint8))
     memory.save(tmp_path / "m")
     with pytest.raises(MemoryFileError, match="consistent"):
         SQHN.load(tmp_path / "m")
@@ -185,7 +185,7 @@ def test_files_that_could_not_have_been(rows: list[Any], tmp_path: Path, monkeyp
 def test_as_a_plain_table_says(steps: list[tuple[int, int | None]], policy: Any, capacity: int, tree: bool) -> None:
     below = [Level(2, 3)] if tree else []
     memory = SQHN((4, 4), [*below, Level(capacity=capacity, when_full=policy)])
-    memory._chunk = 7
+    set_chunk(memory, 7)
     written = memory.learn(X[[i for i, _ in steps]], value=[value for _, value in steps])
     table: dict[int, dict[int, int]] = {}
     full = 0

@@ -26,7 +26,7 @@ from sqhn.banks.cpu import prototypes
 from sqhn.level import Options
 from sqhn.protocol import Recalled
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_ranking, assert_same_state, fingerprint, lower
+from tests.helpers import assert_same_ranking, assert_same_state, fingerprint, lower, set_chunk
 
 torch: Any = pytest.importorskip("torch")
 
@@ -121,7 +121,7 @@ class Machine(RuleBasedStateMachine):
 
     def start(self) -> None:
         self.memory = SQHN(SHAPE, self.levels, similarity=self.options.similarity)
-        self.memory._chunk = self.chunk
+        set_chunk(self.memory, self.chunk)
         self.reference = ReferenceSQHN(SHAPE, self.levels, self.options)
 
     def teardown(self) -> None:
@@ -323,7 +323,7 @@ class Machine(RuleBasedStateMachine):
             self.memory = pickle.loads(pickle.dumps(self.memory))
         else:
             self.memory = getattr(copy, way)(self.memory)
-        self.memory._chunk = self.chunk
+        set_chunk(self.memory, self.chunk)
         assert fingerprint(self.memory) == before
 
     @rule(rho=st.one_of(st.none(), st.floats(0, 2)))

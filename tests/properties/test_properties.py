@@ -16,7 +16,7 @@ from sqhn import SQHN, Level
 from sqhn.banks.cpu import prototypes
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state, fingerprint, lower, stored_prototypes
+from tests.helpers import assert_same_state, fingerprint, lower, set_chunk, stored_prototypes
 
 SHAPE = (4, 8)
 VALUES: list[list[float]] = [
@@ -100,7 +100,7 @@ def test_equals_the_reference(
 @SOME
 def test_a_batch_is_the_loop_over_it(tree: list[Level], x: NDArray[np.float32], chunk: int) -> None:
     loop, batch, chunked = SQHN(SHAPE, tree), SQHN(SHAPE, tree), SQHN(SHAPE, tree)
-    chunked._chunk = chunk
+    set_chunk(chunked, chunk)
     written = batch.learn(x)
     chunked.learn(x)
     one_by_one = [loop.learn(sample) for sample in x]

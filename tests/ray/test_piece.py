@@ -9,6 +9,7 @@ from sqhn import SQHN
 from sqhn.banks.interface import Patches
 from sqhn.banks.ray.piece import Piece, Vectors
 from sqhn.level import TIE
+from tests.helpers import model_of
 
 pytest.importorskip("numba")
 SHAPE, NEURONS, SAMPLES = (8, 12), 40, 30
@@ -22,7 +23,7 @@ def test_nobody_else_is_above_what_is_left(count: int, similarity: str, contrast
     for seed in range(20):
         rng = np.random.default_rng(seed)
         memory = SQHN(SHAPE, capacity=NEURONS, similarity=similarity)  # type: ignore[arg-type]
-        piece = Piece(memory._tilings[0], memory.levels[0], memory.options)
+        piece = Piece(model_of(memory).tree.tilings[0], memory.levels[0], memory.options)
         things = 0.5 + contrast * (rng.random((6, 96)) - 0.5) + rng.choice([0, 0.3 * contrast], (6, 1))
         m = things[rng.integers(6, size=NEURONS)] + contrast * rng.choice([0, 1e-7, 1e-3, 0.3], (NEURONS, 1)) * (
             rng.random((NEURONS, 96)) - 0.5

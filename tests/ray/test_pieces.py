@@ -15,7 +15,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from sqhn import SQHN, MemoryFileError
-from sqhn import memory as facade
 from sqhn.banks.devices import device_of
 from sqhn.banks.ray import prototypes
 from sqhn.storage import files, journal, sharded_files
@@ -80,7 +79,7 @@ def test_the_file_tells_of_all(saved: Path) -> None:
 
 
 def test_as_many_shards_as_it_was_saved_from(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facade, "device_of", device_of)
+    monkeypatch.setattr("sqhn.banks.devices.device_of", device_of)
     assert SQHN.load(saved, "ray").shards == 3
     SQHN.load(saved).save(tmp_path / "whole")
     with pytest.raises(ValueError, match="needs shards=N"):
@@ -226,7 +225,7 @@ def test_pieces_with_damaged_headers(content: bytes, saved: Path) -> None:
 
 def test_one_piece_at_a_time_is_here(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = SQHN.load(saved, "ray")
-    bank: Any = memory._patterns
+    bank: Any = memory.banks[0]
     given, written, parts = list[int](), list[int](), bank.pieces
 
     def watch() -> Iterator[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from sqhn import SQHN, Level
-from tests.helpers import cluster, fingerprint
+from tests.helpers import cluster, fingerprint, set_chunk
 
 ray = pytest.importorskip("ray")
 SHAPE = (8, 12)
@@ -38,7 +38,7 @@ def stream(count: int) -> Any:
 
 
 def kill(memory: SQHN, s: int, gently: bool) -> None:
-    shard = memory._patterns.shards.shards[s]  # type: ignore[attr-defined]
+    shard = memory.banks[0].shards.shards[s]  # type: ignore[attr-defined]
     if gently:
         ray.kill(shard)
     else:
@@ -49,7 +49,7 @@ def back(memory: SQHN, s: int) -> None:
     """Wait until Ray has started it again, empty."""
     while True:
         with suppress(ray.exceptions.RayActorError):
-            assert ray.get(memory._patterns.shards.shards[s].written.remote()) == 0  # type: ignore[attr-defined]
+            assert ray.get(memory.banks[0].shards.shards[s].written.remote()) == 0  # type: ignore[attr-defined]
             return
         time.sleep(0.1)
 
@@ -59,7 +59,8 @@ def test_shards_that_are_killed(levels: list[Level], monkeypatch: pytest.MonkeyP
     """At random moments of a stream, ten times: nothing is lost, and nothing is written twice."""
     monkeypatch.setattr("sqhn.banks.ray.shards.ENOUGH", 50_000)
     one, many = SQHN(SHAPE, levels), SQHN(SHAPE, levels, device="ray", shards=2)
-    one._chunk = many._chunk = 32
+    set_chunk(one, 32)
+    set_chunk(many, 32)
     x, rng = stream(500), np.random.default_rng(0)
     for i in range(10):
         s = int(rng.integers(2))
@@ -93,7 +94,7 @@ def fail_in_the_last_shard(memory: SQHN, one: SQHN, monkeypatch: pytest.MonkeyPa
     """It has no room, the others have: then none has changed, and all goes on as in one place."""
     x = stream(100)
     memory.learn(x[:40])
-    before, shards = fingerprint(memory), memory._patterns.shards  # type: ignore[attr-defined]
+    before, shards = fingerprint(memory), memory.banks[0].shards  # type: ignore[attr-defined]
     result = shards._result
 
     def fail(s: int, begun: Any, again: Any) -> Any:

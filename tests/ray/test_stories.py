@@ -20,7 +20,7 @@ from sqhn import SQHN, Level
 from sqhn.banks.ray.nodes import Nodes
 from tests.by_evidence import ODD, assert_as_the_reference, assert_possible, odd
 from tests.conformance.test_stories import SHAPES, SIMILARITIES, same_in_all, story, tell, told_and_saved, tree
-from tests.helpers import fingerprint
+from tests.helpers import fingerprint, model_of, set_chunk
 
 Local = Callable[..., None]
 
@@ -50,7 +50,7 @@ def test_shards_that_are_lost_and_come_back(
     memory, reference, rng = story(name, "shifted_cosine", when_full, "ray")
     tell(memory, reference, rng, 6)
     same_in_all(memory, reference, rng)
-    assert memory._patterns.shards.carrier.lost  # type: ignore[attr-defined]
+    assert memory.banks[0].shards.carrier.lost  # type: ignore[attr-defined]
 
 
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -63,7 +63,7 @@ def test_any_story_full_of_ties(local: Local, monkeypatch: pytest.MonkeyPatch, d
     policy: Any = data.draw(st.sampled_from(["average", "overwrite", "oldest", "freeze"]))
     level = Level(None, data.draw(st.integers(1, 30)), data.draw(st.sampled_from([1e7, 20.0])), when_full=policy)
     memory = SQHN(shape, [level], similarity=data.draw(st.sampled_from(SIMILARITIES)), device="ray")
-    memory._chunk = data.draw(st.integers(1, 512))
+    set_chunk(memory, data.draw(st.integers(1, 512)))
     one, rng = (
         SQHN(shape, [level], similarity=memory.options.similarity),
         np.random.default_rng(data.draw(st.integers(0, 99))),
@@ -86,7 +86,7 @@ def test_any_story_full_of_ties(local: Local, monkeypatch: pytest.MonkeyPatch, d
 def test_chunks_of_any_size(chunk: int, local: Local) -> None:
     local(3)
     memory, reference, rng = story("large", "shifted_cosine", "oldest", "ray")
-    memory._chunk = chunk
+    set_chunk(memory, chunk)
     tell(memory, reference, rng, 8)
     same_in_all(memory, reference, rng)
 
@@ -105,7 +105,7 @@ def test_more_room_and_a_new_beginning(name: str, shards: int, local: Local, mon
     monkeypatch.setattr("sqhn.banks.ray.shards.ENOUGH", 2000)
     memory, larger = (SQHN(SHAPES[name][0], tree(name, J, "oldest"), device="ray") for J in (9, 30))
     x = np.random.default_rng(0).random((50, *memory.input_shape)).astype(np.float32)
-    before = memory._patterns.shards  # type: ignore[attr-defined]
+    before = memory.banks[0].shards  # type: ignore[attr-defined]
     for _ in range(2):
         for one in (memory, larger):
             one.learn(x[:9])
@@ -118,7 +118,7 @@ def test_more_room_and_a_new_beginning(name: str, shards: int, local: Local, mon
         for one in (memory, larger):
             one.reset()
         assert (len(memory), memory.step, memory.capacity) == (0, 0, 30)
-    assert memory._patterns.shards is before  # type: ignore[attr-defined]
+    assert memory.banks[0].shards is before  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_chunk_that_fails_is_not_learned_at_all(
     for part in (x[:50], x[50:60]):
         memory.learn(part)
         one.learn(part)
-    carrier = memory._patterns.shards.carrier  # type: ignore[attr-defined]
+    carrier = memory.banks[0].shards.carrier  # type: ignore[attr-defined]
     real, calls = getattr(carrier, failing), iter(range(1000))
 
     def fail(*args: Any, **how: Any) -> Any:
@@ -161,9 +161,10 @@ def test_a_signal_waits_for_the_end_of_a_chunk(local: Local, monkeypatch: pytest
     """Whatever part of it is being learned."""
     local(2)
     memory, one = (SQHN((8, 12), capacity=200, device=device) for device in ("ray", "cpu"))
-    memory._chunk, x = 32, np.random.default_rng(0).random((300, 8, 12)).astype(np.float32)
+    x = np.random.default_rng(0).random((300, 8, 12)).astype(np.float32)
+    set_chunk(memory, 32)
     chunk = memory.banks[0].chunk_size(32)
-    carrier = memory._patterns.shards.carrier  # type: ignore[attr-defined]
+    carrier = memory.banks[0].shards.carrier  # type: ignore[attr-defined]
     real, calls = carrier.call, iter(range(10_000))
 
     def call(*args: Any, **how: Any) -> Any:
@@ -245,7 +246,7 @@ def test_as_many_shards_as_before(local: Local, tmp_path: Path) -> None:
 def test_room_is_part_of_what_a_shard_is() -> None:
     """A write that comes next counts on what was reserved."""
     memory = SQHN((18, 9), [Level(9, 40), Level(None, 12)])
-    made = memory._tilings[0], memory.levels[0], memory.options, False
+    made = model_of(memory).tree.tilings[0], memory.levels[0], memory.options, False
     nodes, other = (Nodes("cpu", "patterns", *made) for _ in range(2))
     nodes.call("reserve", 20)
     other.restore(nodes.state())
@@ -257,7 +258,7 @@ def test_what_is_sent_does_not_grow_with_the_memory(local: Local) -> None:
     local(2)
     x = np.random.default_rng(0).random((1200, 8, 12)).astype(np.float32)
     memory = SQHN((8, 12), capacity=1000, device="ray", shards=2)
-    bank: Any = memory._patterns
+    bank: Any = memory.banks[0]
     sent = []
     for part in (x[:100], x[100:900], x[900:1000], x[:100], x[1000:1100]):
         before = bank.shards.sent + bank.shards.received, bank.rounds

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sqhn.banks.rule import BECAME
+from sqhn.banks.rule import GREW
 from sqhn.level import Level, Options
 from sqhn.reference import Ablation, Node, Reading, ReferenceSQHN, winner
 from tests.helpers import levels, noisy
@@ -82,7 +82,7 @@ def test_strength_after_growth_is_what_the_formula_says(pictures: NDArray[np.flo
     y = np.zeros(6)
     y[[0, 3, 4]] = v
     _, strength, score, kind = node.learn(y, (y > 0).astype(float), Ablation())
-    assert kind == BECAME
+    assert kind == GREW
     assert score == -np.inf
     assert strength == pytest.approx(v.sum() / (np.sqrt(3) * np.linalg.norm(v)), abs=1e-6)
 

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from sqhn import SQHN, Level, MemoryFileError
 from sqhn.reference import ReferenceSQHN
-from sqhn.storage.files import FORMAT, describe, parts, save
+from sqhn.storage.files import FORMAT, describe, encode, save
 from tests.helpers import ARCHITECTURES, fingerprint, levels, noisy
 
 SHAPE = (32, 32, 3)
@@ -202,7 +202,7 @@ def test_trees_of_format_1_load(tmp_path: Path) -> None:
 
 def test_features_that_are_not_known(saved: Path) -> None:
     memory = SQHN.load(saved)
-    header, tensors = parts(memory)
+    header, tensors = memory.inspect(encode)
     save(saved, {**header, "features": ["telepathy", "time travel"]}, tensors)
     for look in (SQHN.load, describe):
         with pytest.raises(
@@ -215,7 +215,7 @@ def test_features_that_are_not_known(saved: Path) -> None:
 def test_files_that_contradict_themselves(saved: Path, damage: str) -> None:
     """Whole by their digest, but no memory that could have been: refused, not believed."""
     memory = SQHN.load(saved)
-    header, tensors = parts(memory)
+    header, tensors = memory.inspect(encode)
     if damage == "steps":
         header["steps"] = [-1, 12]
     elif damage == "missing":
@@ -269,7 +269,7 @@ def test_newer_files(saved: Path) -> None:
 
 def with_options(path: Path, **options: object) -> None:
     """Save a memory of today as one that had other options."""
-    header, tensors = parts(SQHN.load(path))
+    header, tensors = SQHN.load(path).inspect(encode)
     header["options"] |= options
     save(path, header, tensors)
 

@@ -21,7 +21,7 @@ from sqhn import SQHN, Level, MemoryFileError
 from sqhn.level import Options
 from sqhn.storage import journal
 from sqhn.storage.journal import HEAD, MEMORY, PREFIX
-from tests.helpers import fingerprint
+from tests.helpers import fingerprint, set_chunk
 
 SHAPE = (6, 6)
 TREE = [Level(3, capacity=9), Level(capacity=12)]
@@ -48,7 +48,7 @@ def again(memory: SQHN) -> SQHN:
 
 
 def everything(memory: SQHN) -> tuple[Any, ...]:
-    said = memory.said(list(range(int(memory.banks[-1].grown[0]))))
+    said = memory.values(list(range(int(memory.banks[-1].grown[0]))))
     return fingerprint(memory), memory.levels, memory.options, memory.calibration, memory._shown, said
 
 
@@ -82,7 +82,8 @@ def test_every_change(levels: list[Level], enough: int, tmp_path: Path, monkeypa
     """After each of them the folder has what the memory is, and what comes of both is the same."""
     monkeypatch.setattr(journal, "ENOUGH", enough)
     kept, free = SQHN(SHAPE, levels, folder=tmp_path / "a" / "b"), SQHN(SHAPE, levels)
-    kept._chunk = free._chunk = 7
+    set_chunk(kept, 7)
+    set_chunk(free, 7)
     for change in CHANGES.values():
         change(kept)
         change(free)
@@ -146,10 +147,11 @@ def test_a_process_that_is_killed(turn: int, tmp_path: Path) -> None:
 import sys, numpy as np
 from sqhn import SQHN
 from sqhn.storage import journal
+from tests.helpers import set_chunk
 from tests.storage.test_journal import TREE, stream
 journal.ENOUGH = 20_000
 memory, x = SQHN((6, 6), TREE, folder=sys.argv[1]), stream(4000)
-memory._chunk = 4
+set_chunk(memory, 4)
 for i in range(0, 4000, 8):
     print(memory.learn(x[i : i + 8]).step[-1], flush=True)
 """
@@ -297,7 +299,7 @@ def test_a_signal_while_the_memory_is_saved(tmp_path: Path, monkeypatch: pytest.
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(SQHN, "_save", interrupted)
-    memory._chunk = 4
+    set_chunk(memory, 4)
     with pytest.raises(KeyboardInterrupt):
         memory.learn(X)
     assert (step := memory.step) in (4, 8, 12)

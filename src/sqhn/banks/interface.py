@@ -23,15 +23,16 @@ from sqhn.patches import Tiling
 __all__ = [
     "Array",
     "Bank",
+    "BlockEvidence",
     "CodeBank",
     "Codes",
     "Device",
+    "Learned",
+    "Limits",
     "Neurons",
     "Patches",
     "PatternBank",
-    "Sent",
-    "Shown",
-    "SplitBank",
+    "ShardedBank",
     "State",
     "Support",
 ]
@@ -65,7 +66,7 @@ class Codes(NamedTuple):
     heard: Array = None
 
 
-class Sent(NamedTuple):
+class Learned(NamedTuple):
     """What a chunk of learning did at every node, all (nodes, batch).
 
     k and v are what the parents hear; score is the best match before the update; kind is what became of the sample
@@ -84,7 +85,7 @@ class Sent(NamedTuple):
         return self[:4]
 
 
-class Shown(NamedTuple):
+class BlockEvidence(NamedTuple):
     """The evidence (`sqhn.evidence`) for the neurons of a level: A (nodes, batch, neurons), in nats.
 
     Minus infinity where there is no neuron; 0 for the one that a node without any has. question, stored: the sums over
@@ -188,13 +189,13 @@ class PatternBank(Bank, Protocol):
     def reserve(self, more: int) -> None:
         """Make room for what `more` samples may grow; where learning may run out of memory."""
 
-    def learn(self, evidence: Patches) -> Sent:
+    def learn(self, evidence: Patches) -> Learned:
         """Online steps, one sample after another; room must have been reserved."""
 
     def hold(self, evidence: Patches, k: Array, wrote: Array) -> None:
         """Average further samples of one thing into the neurons k (nodes,) that its first sample wrote."""
 
-    def knows(self, k: Array) -> Array:
+    def known_values(self, k: Array) -> Array:
         """Which values of the neurons k (nodes, batch) were ever seen: (nodes, batch, size)."""
 
     def store(self, evidence: Patches) -> None:
@@ -203,7 +204,7 @@ class PatternBank(Bank, Protocol):
     def best(self, evidence: Patches) -> tuple[Array, Array]:
         """The winner and its similarity at every node, for every sample."""
 
-    def ranking(self, evidence: Patches, count: int) -> tuple[Array, Array]:
+    def top_k(self, evidence: Patches, count: int) -> tuple[Array, Array]:
         """So many of the best and their similarities, (nodes, batch, count): the winner, then that of the rest ..."""
 
     def activity(self, evidence: Patches) -> Array:
@@ -212,10 +213,10 @@ class PatternBank(Bank, Protocol):
         A node that has none is as one that has one, and that is silent.
         """
 
-    def shown(self, evidence: Patches) -> Shown:
+    def block_evidence(self, evidence: Patches) -> BlockEvidence:
         """The evidence for neurons, each node's patch being a block."""
 
-    def shown_at(self, evidence: Patches, scales: Sequence[Tiling]) -> Array:
+    def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> Array:
         """The evidence for the neurons of one level over blocks of all scales: (1, batch, neurons)."""
 
     def at(self, evidence: Patches, support: Support) -> Array:
@@ -228,10 +229,10 @@ class PatternBank(Bank, Protocol):
         """The prototypes of neurons k (nodes, batch): (nodes, batch, size)."""
 
 
-class SplitBank(PatternBank, Protocol):
-    """Level 1 of a memory that is in several places."""
+class ShardedBank(PatternBank, Protocol):
+    """Level 1 of a memory on shards."""
 
-    def pieces(self) -> Iterator[State]:
+    def shard_states(self) -> Iterator[State]:
         """What must be saved besides the neurons' own, place by place: which neurons (`number`), and a row of each."""
 
 
@@ -241,7 +242,7 @@ class CodeBank(Bank, Protocol):
     def reserve(self, more: int, values: int) -> None:
         """Make room for what `more` samples may grow and count, with child values below `values`."""
 
-    def learn(self, evidence: Codes) -> Sent:
+    def learn(self, evidence: Codes) -> Learned:
         """Online steps, one sample after another; room must have been reserved."""
 
     def hears(self, evidence: Codes) -> Array:
@@ -256,13 +257,13 @@ class CodeBank(Bank, Protocol):
     def best(self, evidence: Codes) -> tuple[Array, Array]:
         """The winner and its activity at every node, for every sample."""
 
-    def ranking(self, evidence: Codes, count: int) -> tuple[Array, Array]:
+    def top_k(self, evidence: Codes, count: int) -> tuple[Array, Array]:
         """So many of the best and their activities, (nodes, batch, count): the winner, then that of the rest ..."""
 
     def at(self, evidence: Codes, support: Support) -> Array:
         """The activities of the neurons that a parent expects."""
 
-    def shown(self, below: Shown, weight: float) -> Shown:
+    def block_evidence(self, below: BlockEvidence, weight: float) -> BlockEvidence:
         """The evidence for neurons from that of their children, and of their own blocks, so many times."""
 
     def max_sum(self, u: Array) -> Array:
@@ -281,19 +282,45 @@ class CodeBank(Bank, Protocol):
 # -- devices ---------------------------------------------------------------------------------------------------------
 
 
-class Device(Protocol):
-    """Where a memory lives: its arrays, its banks, and choices among the values of neurons, whoever computed them."""
+class Limits(NamedTuple):
+    """How much a device handles at once.
 
-    name: str
-    split: bool  # whether level 1 is in several places: a `SplitBank`
-    tensors: bool  # whether samples that come as torch tensors stay so
-    at_once: bool  # whether a bank learns a chunk in one call, that nothing interrupts
-    chunk: int  # how many samples to learn at once, if there is memory for it
-    breadth: int  # how many times as many samples as on a CPU to answer at once
-    room: int  # and how many times as much memory there is for what a rule keeps of each of them
+    chunk: samples to learn, if there is memory for them. breadth: how many times as many samples as on a CPU to answer.
+    memory: how many times as much memory as on a CPU for what a rule keeps of each of those.
+    """
+
+    chunk: int = 256
+    breadth: int = 1
+    memory: int = 1
+
+
+class Device(Protocol):
+    """Where a memory lives: its arrays, its banks, and choices among the scores of neurons.
+
+    xp: the array namespace, NumPy or torch; only functions that both have, with arguments by position.
+    place: the `device` that arrays are created on.
+    shards: in how many places level 1 is, if it is a `ShardedBank`; else None.
+    keeps_tensors: whether samples that come as torch tensors stay tensors.
+    atomic: whether a bank learns a chunk in one call that no signal interrupts.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def xp(self) -> Any: ...
+    @property
+    def place(self) -> Any: ...
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def shards(self) -> int | None: ...
+    @property
+    def keeps_tensors(self) -> bool: ...
+    @property
+    def atomic(self) -> bool: ...
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> PatternBank:
-        """A bank for level 1, whose nodes see the patches of a tiling; top: nobody is above it."""
+        """A bank for level 1, whose nodes see the patches of a tiling; top: it is the only level."""
 
     def codes(self, children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int) -> CodeBank:
         """A bank for a level above; children (nodes, children each) below its nodes, which may have `values` each."""
@@ -308,44 +335,20 @@ class Device(Protocol):
     def first_best(self, u: Array) -> tuple[Array, Array]:
         """The first neuron whose value is the maximum, rounding apart, and its value; u (nodes, batch, neurons)."""
 
-    def ranking(self, u: Array, count: int) -> tuple[Array, Array]:
-        """The first_best, then that of those that are left, and so on: (nodes, batch, count)."""
+    def top_k(self, u: Array, count: int) -> tuple[Array, Array]:
+        """The first_best, then the first_best of the others, and so on: (nodes, batch, count)."""
 
     def pick(self, u: Array, support: Support) -> Array:
         """The values of the neurons that a parent expects."""
 
-    def log(self, array: Array) -> Array:
-        """Logarithms."""
+    def asarray(self, array: Any) -> Array:
+        """An array of this device that its kernels accept."""
 
-    def values(self, samples: Array) -> Array:
-        """Samples as float32; uint8 is read as /255."""
+    def floats(self, samples: Array) -> Array:
+        """Samples as float32 on this device; uint8 is read as /255."""
 
-    def bring(self, array: Array) -> Array:
-        """An array from wherever it is."""
-
-    def own(self, array: Array) -> Array:
-        """An array that kernels can take."""
+    def to_user(self, array: Array, x: object) -> Any:
+        """An answer in the form of the question x: NumPy for NumPy, a tensor on its device for a tensor."""
 
     def stream(self) -> AbstractContextManager[None]:
-        """Where a device works one thing after another: whatever concerns one memory happens within."""
-
-    def count(self, first: int, many: int) -> Array:
-        """Whole numbers from a first one on."""
-
-    def indices(self, first: int, many: int) -> Array:
-        """Neurons from a first one on."""
-
-    def unheard(self, shape: Sequence[int]) -> tuple[Array, Array]:
-        """The winners and activities of nodes that heard nothing, for `choose`."""
-
-    def full(self, shape: Sequence[int], value: float) -> Array:
-        """A new float64 array."""
-
-    def concatenate(self, arrays: Sequence[Array], axis: int) -> Array:
-        """Arrays one after another."""
-
-    def stack(self, arrays: Sequence[Array], axis: int) -> Array:
-        """Arrays side by side, along a new axis."""
-
-    def give(self, array: Array, x: object) -> Any:
-        """An answer as the one who asked with x expects it: NumPy for NumPy, a tensor on its device for a tensor."""
+        """The queue of the device: all work of one memory happens within."""

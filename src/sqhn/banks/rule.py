@@ -9,12 +9,12 @@ from sqhn.level import Level, Options
 __all__ = [
     "AVERAGE",
     "AVERAGED",
-    "BECAME",
     "FREEZE",
-    "KEPT",
+    "GREW",
     "OLDEST",
     "OVERWRITE",
     "REPLACED",
+    "SKIPPED",
     "Rules",
     "outcome",
     "rules",
@@ -24,8 +24,8 @@ AVERAGE, FREEZE, OVERWRITE, OLDEST = 0, 1, 2, 3
 """What a full node does; from OVERWRITE on, it replaces neurons."""
 WHEN_FULL = {"average": AVERAGE, "freeze": FREEZE, "overwrite": OVERWRITE, "oldest": OLDEST}
 
-KEPT, AVERAGED, BECAME, REPLACED = 0, 1, 2, 3
-"""The node kept what it had, averaged the sample into its best match, or the sample became a neuron: from BECAME on, in
+SKIPPED, AVERAGED, GREW, REPLACED = 0, 1, 2, 3
+"""The node kept what it had, averaged the sample into its best match, or the sample became a neuron: from GREW on, in
 a place that was free, or in that of another."""
 
 
@@ -34,20 +34,20 @@ def outcome(below: bool, full: bool, when_full: int) -> int:
 
     | below | full | average  | freeze   | overwrite | oldest   |
     | ----- | ---- | -------- | -------- | --------- | -------- |
-    | yes   | no   | BECAME   | BECAME   | BECAME    | BECAME   |
-    | yes   | yes  | AVERAGED | KEPT     | REPLACED  | REPLACED |
+    | yes   | no   | GREW   | GREW   | GREW    | GREW   |
+    | yes   | yes  | AVERAGED | SKIPPED     | REPLACED  | REPLACED |
     | no    | no   | AVERAGED | AVERAGED | AVERAGED  | AVERAGED |
-    | no    | yes  | AVERAGED | KEPT     | AVERAGED  | AVERAGED |
+    | no    | yes  | AVERAGED | SKIPPED     | AVERAGED  | AVERAGED |
 
     It becomes a neuron in the lowest place that was freed, else in the next one. It replaces the one that was written
     longest ago, with "overwrite" of those that were averaged into least often.
     """
     if below and not full:
-        return BECAME
+        return GREW
     if below and when_full >= OVERWRITE:
         return REPLACED
     if full and when_full == FREEZE:
-        return KEPT
+        return SKIPPED
     return AVERAGED
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sqhn.banks.cuda.arrays import full_precision
-from sqhn.banks.cuda.device import Cuda
+from sqhn.banks.cuda.device import CHUNK
 from sqhn.bench.cpu import COLOUR, TREE, Result, fastest, pictures
 from sqhn.level import Level
 from sqhn.memory import SQHN
@@ -20,7 +20,6 @@ from sqhn.memory import SQHN
 __all__ = ["CASES", "machine"]
 
 MANY = 20_000
-CHUNK = Cuda.chunk
 
 
 def crops(count: int) -> Tensor:

@@ -70,7 +70,7 @@ def used(shards: Any) -> float:
 
 def rates(memory: SQHN, phases: Phases) -> dict[str, Result]:
     """How many samples a second in each phase; on shards also what was sent and received, and the share of waiting."""
-    shards: Any = getattr(memory._patterns, "shards", None)
+    shards: Any = getattr(memory.banks[0], "shards", None)
     found: dict[str, Result] = {}
     for name, phase in phases.items():
         sent, received, waited = (shards.sent, shards.received, shards.waited) if shards else (0, 0, 0.0)

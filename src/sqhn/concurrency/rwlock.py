@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from sqhn.concurrency.signals import deferred
 
-__all__ = ["Turns"]
+__all__ = ["ReadWriteLock"]
 
 Answer = TypeVar("Answer")
 
@@ -36,11 +36,11 @@ class Reader:
         self.waits = False
 
 
-class Turns:
+class ReadWriteLock:
     """The turns of one memory.
 
-    >>> turns = Turns()
-    >>> turns.write(lambda: turns.alone(max, 1, 2)), turns.read(max, 1, 2)
+    >>> turns = ReadWriteLock()
+    >>> turns.write(lambda: turns.exclusive(max, 1, 2)), turns.read(max, 1, 2)
     (2, 2)
     """
 
@@ -80,7 +80,7 @@ class Turns:
         with self._writer:
             return action(*args)
 
-    def alone(self, action: Callable[..., Answer], *args: Any) -> Answer:
+    def exclusive(self, action: Callable[..., Answer], *args: Any) -> Answer:
         """Call `action` while nobody reads; those who wait to read go first. It must be right wherever it stops."""
         readers = self._readers
         if len(readers) > 1:
@@ -101,9 +101,9 @@ class Turns:
                 return self._hold(readers, first + 1, action, args)
         return action(*args)
 
-    def whole(self, action: Callable[..., Answer], *args: Any) -> Answer:
+    def atomic(self, action: Callable[..., Answer], *args: Any) -> Answer:
         """As `alone`, for an action in several steps that must all be taken: signals wait until they are."""
-        answer: Answer = self.alone(self._all_of, action, args)
+        answer: Answer = self.exclusive(self._all_of, action, args)
         return answer
 
     def _all_of(self, action: Callable[..., Answer], args: tuple[Any, ...]) -> Answer:
@@ -137,7 +137,7 @@ class Turns:
 
 WHO = ": by a signal handler, a finalizer or a rule of inference of your own?"
 
-EVERY: weakref.WeakSet[Turns] = weakref.WeakSet()
+EVERY: weakref.WeakSet[ReadWriteLock] = weakref.WeakSet()
 _known = threading.RLock()  # held while it changes
 _shut: list[Any] = []
 

@@ -205,7 +205,7 @@ class Rows:
         index, apart = self.like(rows[ask], count)
         weight = weighted(apart, np.isfinite(apart), weights)
         heard = np.unique(index).tolist()
-        said = dict(zip(heard, self.memory.said(heard)))
+        said = dict(zip(heard, self.memory.values(heard)))
         for row, own, neurons in zip(ask, weight, index.tolist()):
             for share, j in zip(own, neurons):
                 for value, times in said[j]:

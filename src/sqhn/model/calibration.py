@@ -40,7 +40,7 @@ class Calibration(NamedTuple):
             f"called {wrong}, for the memory"
         )
 
-    def long_past(self, step: int) -> bool:
+    def outdated(self, step: int) -> bool:
         """Whether the memory has learned as many samples again since then."""
         return step >= 2 * self.step
 

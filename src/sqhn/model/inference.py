@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Patches, PatternBank, Sent, Shown, Support
+from sqhn.banks.interface import Array, Bank, BlockEvidence, CodeBank, Codes, Learned, Patches, PatternBank, Support
 from sqhn.checks import check_word, is_whole
 from sqhn.evidence import WHOLE, chance, pyramid
 from sqhn.level import TIE
@@ -25,12 +25,12 @@ __all__ = [
     "LEARNING",
     "MEMORIZING",
     "RECOGNITION",
-    "Carrier",
     "Evidence",
     "Exact",
     "Inference",
     "Message",
     "Paper",
+    "UpwardPass",
     "by_name",
 ]
 
@@ -45,7 +45,7 @@ def at_once(neurons: int) -> int:
     return max(1, min(MOST, ROOM // max(1, neurons)))
 
 
-class Carrier(Protocol[Found]):
+class UpwardPass(Protocol[Found]):
     """What happens at each level on the way up."""
 
     def look(self, bank: PatternBank, patches: Patches) -> Found:
@@ -58,10 +58,10 @@ class Carrier(Protocol[Found]):
 class Learning:
     """Every level learns, and tells the next what became of the samples."""
 
-    def look(self, bank: PatternBank, patches: Patches) -> Sent:
+    def look(self, bank: PatternBank, patches: Patches) -> Learned:
         return bank.learn(patches)
 
-    def up(self, bank: CodeBank, below: Sent) -> Sent:
+    def up(self, bank: CodeBank, below: Learned) -> Learned:
         return bank.learn(Codes(below.k, below.v, below.heard))
 
 
@@ -78,7 +78,8 @@ class Memorizing:
 
     @staticmethod
     def loud(bank: Bank, k: Array) -> Codes:
-        return Codes(k, bank.device.full(k.shape, 1.0))
+        at = bank.device
+        return Codes(k, at.xp.ones(k.shape, dtype=at.xp.float64, device=at.place))
 
 
 class Message(NamedTuple):
@@ -140,12 +141,12 @@ class Paper:
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
         heard = patches.seen.any(axis=2) if self.aware and patches.seen is not None else None
-        return Message(*(bank.best(patches) if count is None else bank.ranking(patches, count)), patches, heard)
+        return Message(*(bank.best(patches) if count is None else bank.top_k(patches, count)), patches, heard)
 
     def up(self, bank: CodeBank, below: Message, count: int | None = None) -> Message:
         strength = below.value if self.propagation == "max" else (abs(below.value) > TIE) + 0 * below.value
         codes = Codes(below.k, strength, below.heard)
-        found = bank.best(codes) if count is None else bank.ranking(codes, count)
+        found = bank.best(codes) if count is None else bank.top_k(codes, count)
         return Message(*found, codes, bank.hears(codes))
 
     def score(self, root: Message, terms: int) -> Array:  # noqa: ARG002
@@ -174,7 +175,7 @@ class Exact:
     @staticmethod
     def message(bank: Bank, u: Array, count: int | None) -> Message:
         """From the energies that all neurons can reach."""
-        return Message(*(bank.device.first_best(u) if count is None else bank.device.ranking(u, count)), u)
+        return Message(*(bank.device.first_best(u) if count is None else bank.device.top_k(u, count)), u)
 
     def score(self, root: Message, terms: int) -> Array:
         return root.value[0] / terms
@@ -220,20 +221,22 @@ class Evidence:
         if not bank.top:
             if self.blocks is not None:
                 raise ValueError(f"blocks={self.blocks} are for one level: in a tree, they are what its nodes see")
-            return self.message(bank, bank.shown(patches))
-        scales, t = self.scales(bank.tiling.shape), bank.device.count(0, patches.x.shape[1])
-        A, match = bank.shown_at(patches, scales), bank.best(patches)[0][0]
+            return self.message(bank, bank.block_evidence(patches))
+        scales, at = self.scales(bank.tiling.shape), bank.device
+        t = at.xp.arange(patches.x.shape[1], device=at.place)
+        A, match = bank.pyramid_evidence(patches, scales), bank.best(patches)[0][0]
         looks = 2 * sum(WHOLE if one.nodes == 1 else one.nodes for one in scales)
         start = A + 0.0
         start[0, t, match] += (bank.neurons.c[0, match] > 1) * chance(looks)
-        k, _ = bank.device.first_best(start) if count is None else bank.device.ranking(start, count)
+        k, _ = bank.device.first_best(start) if count is None else bank.device.top_k(start, count)
         return Message(k, A[0, t if count is None else t[:, None], k[0]][None], A)
 
     @staticmethod
-    def message(bank: Bank, found: Shown) -> Message:
+    def message(bank: Bank, found: BlockEvidence) -> Message:
         """Below the memory node: only what a parent expects counts on the way down, if it expects anything."""
         k, _ = bank.device.first_best(found.A)
-        return Message(k, bank.device.full(k.shape, -math.inf), found)
+        at = bank.device
+        return Message(k, at.xp.full(k.shape, -math.inf, dtype=at.xp.float64, device=at.place), found)
 
     def scales(self, shape: tuple[int, ...]) -> list[Tiling]:
         """The blocks of a sample, scale by scale."""
@@ -250,17 +253,17 @@ class Evidence:
         return [Tiling(shape, one) for one in sides]
 
     def up(self, bank: CodeBank, below: Message, count: int | None = None) -> Message:
-        found = bank.shown(below.evidence, WHOLE if bank.nodes == 1 else 1.0)
+        found = bank.block_evidence(below.evidence, WHOLE if bank.nodes == 1 else 1.0)
         if bank.nodes > 1:
             return self.message(bank, found)
-        best = bank.device.first_best(found.A) if count is None else bank.device.ranking(found.A, count)
+        best = bank.device.first_best(found.A) if count is None else bank.device.top_k(found.A, count)
         return Message(*best, found)
 
     def score(self, root: Message, terms: int) -> Array:  # noqa: ARG002
         return root.value[0]
 
     def at(self, bank: Any, message: Message, support: Support) -> Array:
-        return bank.device.pick(message.evidence.A, support) + bank.device.log(support.probability)
+        return bank.device.pick(message.evidence.A, support) + bank.device.xp.log(support.probability)
 
     def blend(self, blend: float) -> float:  # noqa: ARG002
         return 1.0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sqhn.banks.rule import AVERAGED, BECAME, KEPT, REPLACED
+from sqhn.banks.rule import AVERAGED, GREW, REPLACED, SKIPPED
 from sqhn.checks import check_words
 from sqhn.evidence import WHOLE as WHOLE_SAMPLE
 from sqhn.evidence import chance, pyramid
@@ -24,6 +24,7 @@ from sqhn.protocol import Recalled, Recognized, Written
 
 if TYPE_CHECKING:
     from sqhn.memory import SQHN
+    from sqhn.model.model import Model
 
 __all__ = ["Ablation", "Node", "Reading", "ReferenceSQHN", "learn_by_map", "winner"]
 
@@ -75,7 +76,7 @@ def winner(h: Vector) -> int:
     return int(np.flatnonzero(h >= h.max() - TIE)[0])
 
 
-def ranking(h: Vector, count: int) -> list[int]:
+def top_k(h: Vector, count: int) -> list[int]:
     """The winner, then the winner of those that are left, and so on."""
     left, found = h.copy(), []
     for _ in range(count):
@@ -184,7 +185,7 @@ class Node:
         """One step; where nothing was observed, nothing is done."""
         if observed is not None and not observed.any():
             self.step += 1
-            return Step(0, 0.0, 0.0, KEPT)
+            return Step(0, 0.0, 0.0, SKIPPED)
         living = ~self.free[: self.grown]
         h = self.activity(x, observed)
         j = winner(h) if living.any() else -1
@@ -192,7 +193,7 @@ class Node:
         full = self.grown == self.level.capacity and living.all()
         below = a < self.level.threshold(self.step) - TIE
         if below and not full:
-            j, kind = self.grown if living.all() else int(self.free.argmax()), BECAME
+            j, kind = self.grown if living.all() else int(self.free.argmax()), GREW
             self.grown = max(self.grown, j + 1)
             self.assign(j, target, ablation, observed)
         elif below and self.level.when_full in ("overwrite", "oldest"):
@@ -200,15 +201,15 @@ class Node:
             j, kind = min(range(self.grown), key=lambda i: (used[i], self.written[i])), REPLACED  # the first of equals
             self.assign(j, target, ablation, observed)
         elif (full and self.level.when_full == "freeze") or not ablation.averages:
-            kind = KEPT
+            kind = SKIPPED
         else:
             kind = AVERAGED
             self.average(j, target, ablation, observed)
             self.mu[j] += (a - self.mu[j]) / (self.c[j] + (self.options.mu == "pseudocount"))
-        if kind >= BECAME and not self.visible and self.options.propagation == "max":
+        if kind >= GREW and not self.visible and self.options.propagation == "max":
             self.mu[j] = float(self.activity(x, observed, only=j)[0])
         self.step += 1
-        before = 1.0 if kind >= BECAME else a
+        before = 1.0 if kind >= GREW else a
         after = self.reading.update_order == "after"
         return Step(j, before if after else float(self.activity(x, observed, only=j)[0]), a, kind)
 
@@ -238,7 +239,7 @@ class Node:
         self.holes = self.holes or (observed is not None and not observed.all())
         return np.ones(len(target), bool) if observed is None else observed
 
-    def knows(self, j: int) -> NDArray[np.bool_]:
+    def known_values(self, j: int) -> NDArray[np.bool_]:
         """Which entries of a neuron mean something; random weights are taken as if they did."""
         return np.asarray((self.known[j] > 0) | ((self.c[j] == 0) & ~self.free[j]))
 
@@ -288,12 +289,13 @@ class ReferenceSQHN:
     @classmethod
     def of(cls, memory: SQHN) -> ReferenceSQHN:
         """The same memory, in plain NumPy."""
-        return memory._read(cls._of, memory)
+        return memory.inspect(cls._of)
 
     @classmethod
-    def _of(cls, memory: SQHN) -> ReferenceSQHN:
-        reference = cls(memory.input_shape, memory.levels, memory.options)
-        for bank, level in zip(memory.banks, reference.levels):
+    def _of(cls, model: Model) -> ReferenceSQHN:
+        tree = model.tree
+        reference = cls(tree.input_shape, tree.levels, model.options)
+        for bank, level in zip(tree.banks, reference.levels):
             state = bank.neurons.state() | bank.state()
             ends = np.cumsum(state["grown"])
             for n, node in enumerate(level):
@@ -362,7 +364,7 @@ class ReferenceSQHN:
             if observed is not None:
                 heard &= self.heard(observed)[-2]
             step = self.root.learn(y, target, self.ablation, self.sections(number, 0, heard))
-            return Written(step.k, step.kind >= BECAME, step.score, self.root.step, step.kind == REPLACED)
+            return Written(step.k, step.kind >= GREW, step.score, self.root.step, step.kind == REPLACED)
         return self.learn_samples(np.asarray(x)[None], None if observed is None else np.asarray(observed)[None])
 
     def learn_samples(self, samples: ArrayLike, observed: ArrayLike | None = None) -> Written:
@@ -396,12 +398,12 @@ class ReferenceSQHN:
                     else:
                         y = self.concatenate(number, n, k[number - 1], np.ones(len(k[number - 1])))
                         o = self.sections(number, n, heard[number - 1])
-                    if kind[number][n] != KEPT:
+                    if kind[number][n] != SKIPPED:
                         node.average(k[number][n], y, self.ablation, o)
                     node.step += 1
         root = steps[0]
         step = self.root.step - len(others)
-        return Written(root.k, root.kind >= BECAME, root.score, step, root.kind == REPLACED)
+        return Written(root.k, root.kind >= GREW, root.score, step, root.kind == REPLACED)
 
     def seen(self, observed: ArrayLike | None) -> list[Any]:
         """Which values each node of level 1 saw; None: all."""
@@ -482,7 +484,7 @@ class ReferenceSQHN:
         if rule == "exact":
             return self.exact(x, observed, root)[0]
         if rule == "evidence":
-            return self.shown(x, observed, root)[0]
+            return self.infer_by_evidence(x, observed, root)[0]
         u, seen = self.up(x, observed), self.seen(observed)
         k = [np.array([winner(un) for un in level]) for level in u]
         k[-1][0] = k[-1][0] if root is None else root
@@ -612,7 +614,9 @@ class ReferenceSQHN:
         looks = 2 * sum(WHOLE_SAMPLE if tiling.nodes == 1 else tiling.nodes for tiling in self.scales())
         return A + np.where(np.arange(len(A)) == j, chance(looks), 0.0)
 
-    def shown(self, x: ArrayLike, observed: ArrayLike | None = None, root: int | None = None) -> tuple[Codes, float]:
+    def infer_by_evidence(
+        self, x: ArrayLike, observed: ArrayLike | None = None, root: int | None = None
+    ) -> tuple[Codes, float]:
         """The values of all nodes by evidence, and the evidence for the memory node's, whose value may be given.
 
         On the way down a child takes the value for which there is most, from below and from its parent.
@@ -672,7 +676,7 @@ class ReferenceSQHN:
     ) -> Recalled:
         """The completed sample (2.5), the memory node's value and its activity ("exact": energy; "evidence": nats)."""
         if inference in ("exact", "evidence"):
-            k, score = (self.exact if inference == "exact" else self.shown)(x, observed, root)
+            k, score = (self.exact if inference == "exact" else self.infer_by_evidence)(x, observed, root)
         else:
             k = self.infer(x, observed, inference, root=root)
             score = float(self.up(x, observed)[-1][0][int(k[-1][0])])
@@ -693,7 +697,7 @@ class ReferenceSQHN:
                 known[number - 1][child] &= heard[number - 1][child] or bool(expected)
         patches, there = [], []
         for node, j, known_n in zip(self.levels[0], k[0], known[0]):
-            there.append(node.knows(j) & known_n)
+            there.append(node.known_values(j) & known_n)
             patches.append(np.where(there[-1], node.m[j], node.m.dtype.type(node.blank)))
         join = self.tilings[0].join
         return join(np.stack(patches)[:, None, :])[0], join(np.stack(there)[:, None, :])[0]
@@ -706,7 +710,7 @@ class ReferenceSQHN:
         u = rules.get(inference, self.up)(x, observed)[-1][0]
         if inference == "evidence":
             u = self.preferred(x, observed, u)
-        return [self.recall(x, observed, inference, j) for j in ranking(u, count)]
+        return [self.recall(x, observed, inference, j) for j in top_k(u, count)]
 
     def prototypes(self) -> NDArray[Any]:
         """What each neuron of the memory node recalls by itself: each child's most expected value, all the way down."""

@@ -15,39 +15,38 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as deserialize
 from safetensors.numpy import save as serialize
 
-from sqhn.banks.interface import Bank
+from sqhn.banks import devices
+from sqhn.banks.interface import Bank, ShardedBank
 from sqhn.checks import as_shape
-from sqhn.level import Level, Options
+from sqhn.level import Level, Options, as_levels
+from sqhn.model.calibration import Calibration
+from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
 from sqhn.storage.atomic import check_writable, write_whole
 from sqhn.storage.sharded_files import Rows, folder_of, keep_only, one_at_a_time, open_pieces, write_pieces
-
-if TYPE_CHECKING:
-    from sqhn.memory import SQHN
 
 __all__ = [
     "FORMAT",
     "Header",
     "Tensors",
+    "decode",
     "describe",
-    "fill",
+    "encode",
     "header_of",
     "load",
-    "parts",
     "save",
-    "save_in_pieces",
-    "settings",
+    "save_sharded",
 ]
 
 FORMAT = 2
@@ -75,17 +74,18 @@ def _write(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> No
     write_whole(Path(path), serialize(tensors, {"sqhn": text, "sha256": _digest(text, tensors)}))
 
 
-def save_in_pieces(path: str | os.PathLike[str], memory: SQHN, more: Header) -> None:
-    """Write a memory that is in several places, atomically; no two pieces are in this process at a time.
+def save_sharded(path: str | os.PathLike[str], model: Model, more: Header) -> None:
+    """Write a memory on shards, atomically; no two shards are in this process at a time.
 
-    more: what else to say in the header.
+    more: further entries of the header.
     """
     check_writable(Path(path))
-    header, tensors = parts(memory, whole=False)
+    header, tensors = encode(model, whole=False)
     with one_at_a_time(path) as folder:
         try:
-            entries = write_pieces(folder, memory._patterns.pieces())  # type: ignore[attr-defined]
-            header |= {"pieces": entries, "shards": memory.shards, "features": [*header["features"], "pieces"], **more}
+            entries = write_pieces(folder, cast("ShardedBank", model.tree.patterns).shard_states())
+            features = [*header["features"], "pieces"]
+            header |= {"pieces": entries, "shards": model.tree.device.shards, "features": features, **more}
             _write(path, header, tensors)
         except BaseException:
             keep_only(folder, header_of(path).get("pieces", ()))
@@ -93,37 +93,48 @@ def save_in_pieces(path: str | os.PathLike[str], memory: SQHN, more: Header) -> 
         keep_only(folder, entries)
 
 
-def parts(memory: SQHN, whole: bool = True) -> tuple[Header, Tensors]:
-    """What a memory is: a header, and copies of its arrays; whole: also those that are in pieces."""
+def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
+    """What a memory is: a header, and copies of its arrays; whole: with those that are on shards."""
+    tree, labels = model.tree, model.labels
     features = {
-        "values": bool(memory._values),
-        "holes": any(bank.holes for bank in memory.banks),
-        "forgotten": len(memory) < int(memory._root.grown[0]),
+        "values": bool(labels),
+        "holes": any(bank.holes for bank in tree.banks),
+        "forgotten": len(tree) < int(tree.root.grown[0]),
     }
-    header = {
+    header: Header = {
         "format": FORMAT,
         "features": [name for name, used in features.items() if used],
-        "input_shape": list(memory.input_shape),
-        "levels": [_finite(asdict(level)) for level in memory.levels],
-        "options": asdict(memory.options),
-        "steps": [bank.neurons.step for bank in memory.banks],
+        "input_shape": list(tree.input_shape),
+        "levels": [_finite(asdict(level)) for level in tree.levels],
+        "options": asdict(model.options),
+        "steps": [bank.neurons.step for bank in tree.banks],
     }
     tensors: Tensors = {}
-    for number, bank in enumerate(memory.banks, start=1):
+    for number, bank in enumerate(tree.banks, start=1):
         state = bank.neurons.state() | (bank.state() if whole or number > 1 else {})
         tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in state.items()}
-    if memory._values:
-        tensors["values"] = memory._values.state()
-    if memory.calibration:
-        header["calibration"] = memory.calibration._asdict()
-    if memory._shown:
-        header["evidence"] = memory._shown._asdict()
+    if labels:
+        tensors["values"] = labels.state()
+    for name, calibration in (("calibration", model.calibration), ("evidence", model.evidence_calibration)):
+        if calibration:
+            header[name] = calibration._asdict()
     return header, tensors
 
 
-def settings(header: Header) -> tuple[Sequence[int], list[Level], dict[str, Any]]:
-    """The shape, levels and options that a header tells of."""
-    return header["input_shape"], [Level(**_infinite(level)) for level in header["levels"]], _options(header)
+def decode(header: Header, tensors: Tensors, device: str, shards: int | None = None) -> Model:
+    """The memory that a header and arrays describe."""
+    levels = [Level(**_infinite(level)) for level in header["levels"]]
+    at = devices.device_of(device, shards)
+    with at.stream():
+        model = Model(as_shape(header["input_shape"]), as_levels(levels), Options(**_options(header)), at)
+        _fill(model.tree.banks, header, tensors)
+        if (labels := tensors.get("values")) is not None:
+            model.labels.restore(labels, model.tree.neurons("c"))
+    if calibration := header.get("calibration"):
+        model.calibration = Calibration(**calibration)
+    if calibration := header.get("evidence"):
+        model.evidence_calibration = Calibration(**calibration)
+    return model
 
 
 def _options(header: Header) -> dict[str, Any]:
@@ -135,13 +146,13 @@ def _options(header: Header) -> dict[str, Any]:
     return options
 
 
-def fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
+def _fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
     """Put the arrays of a memory into new banks."""
     values = 0
     for number, (bank, step) in enumerate(zip(banks, header["steps"], strict=True), start=1):
         prefix = f"level{number}."
         state = {
-            name.removeprefix(prefix): array if bank.device.split else np.asarray(array)
+            name.removeprefix(prefix): array if bank.device.shards else np.asarray(array)
             for name, array in tensors.items()
             if name.startswith(prefix)
         }
@@ -158,18 +169,18 @@ def fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
         values = bank.neurons.room
 
 
-def load(path: str | os.PathLike[str], build: Callable[[Header, Tensors], None]) -> None:
-    """Read a memory and hand it to `build`, whose errors are the file's."""
+def load(path: str | os.PathLike[str], device: str = "cpu", shards: int | None = None) -> tuple[Header, Model]:
+    """Read a memory; whatever is wrong with it is a `MemoryFileError` that names the file."""
     if Path(path).is_dir():
         raise IsADirectoryError(errno.EISDIR, "a folder, not a memory", str(path))
     header, tensors = _read(path)
     try:
         if "pieces" in header:
             rows = _pieces(path, header)
-            if rows is None:  # another memory has taken its place
-                return load(path, build)
+            if rows is None:  # another memory has replaced this one
+                return load(path, device, shards)
             tensors |= {f"level1.{name}": array for name, array in rows.items()}
-        build(header, tensors)
+        return header, decode(header, tensors, device, shards)
     except MemoryFileError:
         raise
     except (LookupError, TypeError, ValueError) as error:

@@ -9,40 +9,28 @@ from __future__ import annotations
 
 import errno
 import gc
-import json
 import os
 import re
 import secrets
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load as deserialize
-from safetensors.numpy import save as serialize
+from typing import Any, Self
 
 from sqhn.concurrency.signals import deferred
-from sqhn.inputs import as_numpy
-from sqhn.level import Options
-from sqhn.model.calibration import Calibration
+from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
+from sqhn.storage import changes
 from sqhn.storage.atomic import sync_folder
-from sqhn.storage.files import header_of
+from sqhn.storage.changes import Change, decode
+from sqhn.storage.files import encode, header_of, load, save, save_sharded
 from sqhn.storage.lockfile import held
 from sqhn.storage.sharded_files import folder_of
 
-if TYPE_CHECKING:
-    from sqhn.memory import SQHN
-
 __all__ = ["MEMORY", "Journal"]
 
-Answer = TypeVar("Answer")
 MEMORY = "memory.sqhn"
 PREFIX = "journal-"
 NAME = f"{PREFIX}[0-9a-f]{{16}}"
@@ -59,7 +47,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self.folder = Path(os.path.realpath(folder))  # wherever the process goes
         self.path, self.process = self.folder / MEMORY, os.getpid()
-        self.file: Any = None
+        self.log: Any = None
         self.lock = ExitStack()
         try:
             self._take()
@@ -68,54 +56,92 @@ class Journal:
             self._take()
         self.end = self.next = 0  # bytes of changes: there are, and to save the memory after
 
+    @staticmethod
+    def file(folder: Path) -> Path:
+        """The checkpoint in a folder."""
+        return folder / MEMORY
+
+    @classmethod
+    def exists(cls, folder: Path) -> bool:
+        """Whether a folder holds a memory."""
+        return cls.file(folder).exists()
+
+    @classmethod
+    def create(cls, folder: Path, model: Model) -> Self:
+        """Begin to keep a memory in a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        journal = cls(folder)
+        try:
+            if journal.path.exists():
+                raise FileExistsError(f"{folder} has a memory already: SQHN.load({str(folder)!r}) continues it")
+            journal.begin(model)
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    @classmethod
+    def open(cls, folder: Path, device: str, shards: int | None) -> tuple[Model, Self]:
+        """The memory in a folder, with all its changes."""
+        journal = cls(folder)
+        try:
+            header, model = load(journal.path, device, shards)
+            with model.tree.device.stream():
+                journal.follow(model, header)
+                model.tree.settle()
+        except BaseException:
+            journal.close()
+            raise
+        return model, journal
+
     def _take(self) -> None:
         self.lock.enter_context(held(self.path, _refuse, warnings.warn))
 
     def close(self) -> None:
         """Let others have it."""
-        if self.file is not None:
-            self.file.close()
+        if self.log is not None:
+            self.log.close()
         self.lock.close()
 
     def __del__(self) -> None:
-        if self.file is not None:
-            self.file.close()
+        if self.log is not None:
+            self.log.close()
 
     # -- changes -------------------------------------------------------------------------------------------------
 
-    def change(self, action: Callable[..., Answer], args: tuple[Any, ...]) -> Answer:
+    def apply(self, change: Change, model: Model) -> Any:
         """Make a change that is on disk."""
         if os.getpid() != self.process:
             raise RuntimeError(
                 f"{self.folder} belongs to a memory of process {self.process}: this one has a copy of it"
             )
-        record = _record(action.__name__, args)
-        _, noted = _change(self.path, self.end, record[HEAD:])  # a sample may change while it is learned
+        record = _record(change)
+        noted = decode(record[HEAD:])  # a sample may change while it is learned
         try:
             self._write(record)
-            answer = action(*noted)
+            answer = noted.apply(model)
         except BaseException:
             with suppress(OSError):  # what went wrong first is what counts, and who writes next truncates too
-                self.file.truncate(self.end)
+                self.log.truncate(self.end)
             raise
         self.end += len(record)
         return answer
 
     def _write(self, record: bytes) -> None:
         try:
-            if os.fstat(self.file.fileno()).st_nlink == 0:
+            if os.fstat(self.log.fileno()).st_nlink == 0:
                 raise FileNotFoundError(errno.ENOENT, "the journal was removed: changes cannot be kept")
-            self.file.truncate(self.end)
-            self.file.seek(self.end)
-            if self.file.write(record) < len(record):
+            self.log.truncate(self.end)
+            self.log.seek(self.end)
+            if self.log.write(record) < len(record):
                 raise OSError(errno.ENOSPC, "no room for a change")
-            os.fsync(self.file.fileno())
+            os.fsync(self.log.fileno())
         except OSError as error:
-            raise OSError(error.errno, error.strerror, self.file.name) from error
+            raise OSError(error.errno, error.strerror, self.log.name) from error
 
     # -- the memory itself ---------------------------------------------------------------------------------------
 
-    def relieve(self, memory: SQHN) -> None:
+    def checkpoint_if_due(self, memory: Model) -> None:
         """Save the memory if there were many changes."""
         if self.end >= self.next:
             try:
@@ -126,14 +152,18 @@ class Journal:
                     f"{self.path} cannot be saved now, and changes are kept for longer: {error}", stacklevel=2
                 )
 
-    def begin(self, memory: SQHN) -> None:
+    def begin(self, memory: Model) -> None:
         """Save the memory, and begin a new journal."""
         name = f"{PREFIX}{secrets.token_hex(8)}"
         with deferred():
             file = (self.folder / name).open("xb", buffering=0)
             sync_folder(self.folder)
             try:
-                memory._save(self.path, {"journal": name})
+                if memory.tree.device.shards is not None:
+                    save_sharded(self.path, memory, {"journal": name})
+                else:
+                    header, tensors = encode(memory)
+                    save(self.path, header | {"journal": name}, tensors)
             except BaseException:
                 if header_of(self.path).get("journal") != name:
                     file.close()
@@ -146,13 +176,13 @@ class Journal:
                         other.unlink()
 
     def _go_on_with(self, file: Any, end: int) -> None:
-        if self.file is not None:
-            self.file.close()
+        if self.log is not None:
+            self.log.close()
         saved = [self.path, *folder_of(self.path).glob("*")]
-        self.file, self.end = file, end
+        self.log, self.end = file, end
         self.next = max(ENOUGH, sum(path.stat().st_size for path in saved))
 
-    def follow(self, memory: SQHN, header: dict[str, Any]) -> None:
+    def follow(self, memory: Model, header: dict[str, Any]) -> None:
         """Make all changes again that a memory, as it was saved with a header, has not seen."""
         name = header.get("journal")
         if not isinstance(name, str) or not re.fullmatch(NAME, name):
@@ -161,10 +191,10 @@ class Journal:
         if path.is_symlink() or not path.is_file():
             raise MemoryFileError(f"{path} belongs to {self.path}, and is not there")
         size = path.stat().st_size
-        for after, action, args in _records(path, size):
+        for after, change in _records(path, size):
             try:
-                _check(memory, action, args)
-                getattr(memory, action)(*args)
+                change.check(memory)
+                change.apply(memory)
             except (AttributeError, LookupError, TypeError, ValueError) as error:
                 if after < size:
                     raise MemoryFileError(f"{path}: the change at byte {end:,} cannot be made: {error}") from error
@@ -177,16 +207,14 @@ def _refuse(text: str) -> None:
     raise BlockingIOError(text.removesuffix(": waiting for it to finish"))
 
 
-def _record(name: str, args: tuple[Any, ...]) -> bytes:
+def _record(change: Change) -> bytes:
     """A change as bytes."""
-    arrays: dict[str, NDArray[Any]] = {}
-    change = json.dumps([name, [_plain(arg, arrays) for arg in args]])
-    body = serialize(arrays, {"change": change})
+    body = changes.encode(change)
     head = len(body).to_bytes(8, "little") + zlib.crc32(body).to_bytes(4, "little")
     return head + zlib.crc32(head).to_bytes(4, "little") + body
 
 
-def _records(path: Path, size: int) -> Iterator[tuple[int, str, list[Any]]]:
+def _records(path: Path, size: int) -> Iterator[tuple[int, Change]]:
     """The changes of a journal of so many bytes, and where each ends; the last may not have been written to its end."""
     end = 0
     with path.open("rb") as file:
@@ -203,64 +231,12 @@ def _records(path: Path, size: int) -> Iterator[tuple[int, str, list[Any]]]:
                     raise MemoryFileError(f"{path} is damaged, at byte {end:,} of {size:,}")
                 return
             end += HEAD + length
-            yield end, *_change(path, end, body)
+            yield end, _change(path, end, body)
 
 
-def _change(path: Path, end: int, body: bytes) -> tuple[str, list[Any]]:
+def _change(path: Path, end: int, body: bytes) -> Change:
     """What a record says that ends at some byte."""
-    from sqhn.memory import CHANGES
-
     try:
-        arrays = deserialize(body)
-        head = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
-        name, args = json.loads(head["__metadata__"]["change"])
-        if name not in CHANGES:
-            raise ValueError(f"{name!r}, which this version of sqhn does not know")
-        return name, [_meant(arg, arrays) for arg in args]
-    except (SafetensorError, LookupError, TypeError, ValueError) as error:
+        return decode(body)
+    except ValueError as error:
         raise MemoryFileError(f"{path}: the change before byte {end:,} cannot be read: {error}") from error
-
-
-def _check(memory: SQHN, action: str, args: list[Any]) -> None:
-    """Raise unless a change can have been noted by a memory like this one."""
-    first: Any = args[0] if args else None
-    wrong = TypeError(f"{action} with {first!r}")
-    if action == "_set_options" and (
-        not isinstance(first, Options) or replace(first, rho=memory.options.rho) != memory.options
-    ):
-        raise wrong
-    if action == "_set_shown" and not isinstance(first, Calibration):
-        raise wrong
-    if action == "_forget" and len(set(first)) < len(first):
-        raise wrong
-    if action in ("_learn_chunk", "_learn_held", "_memorize"):
-        samples, single, _ = memory._samples(args[0])
-        seen, texts = args[1] if len(args) > 1 else None, args[-1] if action != "_memorize" else None
-        if single or (seen is not None and (seen.shape != samples.shape or seen.dtype != bool)):
-            raise ValueError(f"{action} with samples of shape {samples.shape} of which {seen!r} was seen")
-        for text in texts if isinstance(texts, list) else ():
-            json.loads(text or "null")
-
-
-def _plain(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    """An argument of a change as JSON; arrays go to a place of their own."""
-    if isinstance(value, Options):
-        return {"options": asdict(value)}
-    if isinstance(value, Calibration):
-        return {"calibration": value._asdict()}
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, list):
-        return value  # of numbers or texts
-    array = as_numpy(value)
-    arrays[str(len(arrays))] = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
-    return {"array": str(len(arrays) - 1)}
-
-
-def _meant(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    if not isinstance(value, dict):
-        return value
-    ((kind, content),) = value.items()
-    if kind == "array":
-        return arrays[content]
-    return Options(**content) if kind == "options" else Calibration(**content)

@@ -16,7 +16,7 @@ from sqhn.banks.cpu.evidence import above
 from sqhn.banks.cpu.kernels import counts as kernels
 from sqhn.banks.cpu.neurons import Neurons, enlarge, outcomes
 from sqhn.banks.cpu.threads import split_range
-from sqhn.banks.interface import Codes, Device, Sent, Shown, State, Support
+from sqhn.banks.interface import BlockEvidence, Codes, Device, Learned, State, Support
 from sqhn.banks.rule import rules
 from sqhn.banks.saved import check_counts, heard_of
 from sqhn.level import Level, Options
@@ -72,7 +72,7 @@ class Counts:
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def learn(self, evidence: Codes) -> Sent:
+    def learn(self, evidence: Codes) -> Learned:
         batch = evidence.k.shape[1]
         sent = outcomes(self.nodes, batch)
         split_range(
@@ -116,13 +116,13 @@ class Counts:
         )  # fmt: skip
         return k, v
 
-    def ranking(self, evidence: Codes, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    def top_k(self, evidence: Codes, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         h = np.empty((self.nodes, evidence.k.shape[1], self.neurons.most))
         split_range(
             kernels.activity, h.shape[0] * h.shape[1], 8.0 * h.size * self.family, self.children, codes(evidence),
             self.lists, self.neurons.kept, self.heard_only, h,
         )  # fmt: skip
-        return self.device.ranking(h, count)
+        return self.device.top_k(h, count)
 
     def at(self, evidence: Codes, support: Support) -> NDArray[np.float64]:
         h = np.empty(len(support.value))
@@ -140,7 +140,7 @@ class Counts:
         )  # fmt: skip
         return out
 
-    def shown(self, below: Shown, weight: float) -> Shown:
+    def block_evidence(self, below: BlockEvidence, weight: float) -> BlockEvidence:
         return above(self, below, weight)
 
     def support(self, j: NDArray[np.int32]) -> Support:

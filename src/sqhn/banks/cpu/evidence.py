@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks.cpu.kernels import evidence as kernels
 from sqhn.banks.cpu.threads import split_range
-from sqhn.banks.interface import Patches, Shown
+from sqhn.banks.interface import BlockEvidence, Patches
 from sqhn.evidence import WHOLE
 from sqhn.patches import Tiling
 
@@ -109,7 +109,7 @@ def of_pyramid(
     return np.ascontiguousarray(out[None, :, : bank.neurons.most]), own
 
 
-def of_patches(bank: Prototypes, patches: Patches) -> Shown:
+def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     """The evidence for the neurons of level 1 of a tree, and the sums that the levels above want."""
     side, masked = beside(bank, [bank.tiling]), patches.seen is not None
     nodes, channels, room = side.m.shape
@@ -125,10 +125,10 @@ def of_patches(bank: Prototypes, patches: Patches) -> Shown:
         kernels.patches, nodes, 16.0 * A.size, _less(bank, patches.x), patches.seen if masked else EVERY, masked,
         side.values, bank.centre, question, stored, side.lengths, bank.neurons.kept, A,
     )  # fmt: skip
-    return Shown(A, question, stored, masked)
+    return BlockEvidence(A, question, stored, masked)
 
 
-def above(bank: Counts, below: Shown, weight: float) -> Shown:
+def above(bank: Counts, below: BlockEvidence, weight: float) -> BlockEvidence:
     """The evidence for the neurons of a level above."""
     children, room = bank.children, max(1, bank.neurons.room)
     question: tuple[Any, ...] = tuple(part[children].sum(axis=1) for part in below.question)
@@ -140,4 +140,4 @@ def above(bank: Counts, below: Shown, weight: float) -> Shown:
         kernels.above, nodes, 16.0 * A.size * bank.family, children, below.A, question, below.stored, below.masked,
         bank.lists, bank.neurons.kept, bank.holes, stored, weight, A,
     )  # fmt: skip
-    return Shown(A, question, stored, below.masked)
+    return BlockEvidence(A, question, stored, below.masked)

@@ -18,7 +18,7 @@ from sqhn.banks.cpu.kernels.large import STALE, TRIAL, UNSEEN
 from sqhn.banks.cpu.neurons import Best
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.cpu.view import CoarseView
-from sqhn.banks.interface import Patches, Sent
+from sqhn.banks.interface import Learned, Patches
 from sqhn.inputs import parts
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class LargeNodes:
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def learn(self, bank: Prototypes, evidence: Patches, sent: Sent) -> None:
+    def learn(self, bank: Prototypes, evidence: Patches, sent: Learned) -> None:
         neurons, (x, seen) = bank.neurons, evidence
         batch, evaluated = x.shape[1], np.zeros(bank.nodes, np.int64)
         split_range(

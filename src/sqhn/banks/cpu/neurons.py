@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.interface import Sent, State
+from sqhn.banks.interface import Learned, State
 from sqhn.banks.saved import KINDS, check_growth
 from sqhn.level import Level
 
@@ -123,7 +123,7 @@ def enlarge(array: NDArray[Any], axis: int, length: int, fill: int = 0) -> NDArr
     return larger
 
 
-def outcomes(nodes: int, batch: int) -> Sent:
+def outcomes(nodes: int, batch: int) -> Learned:
     """Room for what learning does."""
     shape = (nodes, batch)
-    return Sent(np.empty(shape, np.int32), np.empty(shape), np.empty(shape), np.empty(shape, np.int32))
+    return Learned(np.empty(shape, np.int32), np.empty(shape), np.empty(shape), np.empty(shape, np.int32))

@@ -16,10 +16,10 @@ from sqhn.banks.cpu.evidence import Beside, of_patches, of_pyramid
 from sqhn.banks.cpu.kernels import prototypes as kernels
 from sqhn.banks.cpu.large import LargeNodes
 from sqhn.banks.cpu.neurons import Best, Neurons, enlarge, outcomes
-from sqhn.banks.cpu.ranking import ranking
 from sqhn.banks.cpu.small import SmallNodes
 from sqhn.banks.cpu.threads import split_range
-from sqhn.banks.interface import Device, Patches, Sent, Shown, State, Support
+from sqhn.banks.cpu.top_k import top_k
+from sqhn.banks.interface import BlockEvidence, Device, Learned, Patches, State, Support
 from sqhn.banks.rule import rules
 from sqhn.banks.saved import check_prototypes
 from sqhn.level import Level, Options
@@ -100,7 +100,7 @@ class Prototypes:
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def learn(self, evidence: Patches) -> Sent:
+    def learn(self, evidence: Patches) -> Learned:
         sent, self.beside = outcomes(self.nodes, evidence.x.shape[1]), None
         if evidence.seen is not None:
             self.count_values()
@@ -174,8 +174,8 @@ class Prototypes:
         self.way.best(self, evidence, found)
         return found
 
-    def ranking(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        return ranking(self, evidence, count)
+    def top_k(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        return top_k(self, evidence, count)
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
         x = evidence.x
@@ -186,10 +186,10 @@ class Prototypes:
         )  # fmt: skip
         return s
 
-    def shown(self, evidence: Patches) -> Shown:
+    def block_evidence(self, evidence: Patches) -> BlockEvidence:
         return of_patches(self, evidence)
 
-    def shown_at(self, evidence: Patches, scales: Sequence[Tiling]) -> NDArray[np.float64]:
+    def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> NDArray[np.float64]:
         return of_pyramid(self, evidence, scales)[0]
 
     def at(self, evidence: Patches, support: Support) -> NDArray[np.float64]:
@@ -209,7 +209,7 @@ class Prototypes:
         split_range(kernels.gather, self.nodes, out.size, k, self.m, out)
         return out
 
-    def knows(self, k: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def known_values(self, k: NDArray[np.int32]) -> NDArray[np.bool_]:
         n = np.arange(self.nodes)[:, None]
         if self.known is None:
             return np.repeat(self.neurons.c[n, k, None] > 0, self.size, 2)

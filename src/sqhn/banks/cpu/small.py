@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqhn.banks.cpu.kernels import small as kernels
 from sqhn.banks.cpu.neurons import Best
 from sqhn.banks.cpu.threads import split_range
-from sqhn.banks.interface import Patches, Sent
+from sqhn.banks.interface import Learned, Patches
 
 if TYPE_CHECKING:
     from sqhn.banks.cpu.prototypes import Prototypes
@@ -32,7 +32,7 @@ class SmallNodes:
         """Nothing waits here to be put in order."""
 
     @staticmethod
-    def learn(bank: Prototypes, evidence: Patches, sent: Sent) -> None:
+    def learn(bank: Prototypes, evidence: Patches, sent: Learned) -> None:
         neurons, x = bank.neurons, evidence.x
         split_range(
             kernels.learn, bank.nodes, float(x.size) * max(1, neurons.most), x, *bank.learning_mask(evidence),

@@ -21,7 +21,7 @@ from sqhn.banks.cpu.neurons import enlarge
 
 __all__ = ["CoarseView", "View"]
 
-KEPT = 3 / 8  # of the frequencies along an axis
+SKIPPED = 3 / 8  # of the frequencies along an axis
 SHORT = 8  # axes below this length (colours, say) are kept whole
 LONGEST = 64  # longer axes are transformed in blocks
 WIDEST = 128  # short trailing axes are transformed together
@@ -52,7 +52,7 @@ class View:
     def plan(self, shape: tuple[int, ...]) -> tuple[list[int], list[NDArray[np.float64]]]:
         """The lengths of axes, the last one first, and what each is multiplied with."""
         first, *rest = shape
-        axes = [(first // 2, 2 * KEPT) if self.paired else (first, KEPT), *((n, KEPT) for n in rest)]
+        axes = [(first // 2, 2 * SKIPPED) if self.paired else (first, SKIPPED), *((n, SKIPPED) for n in rest)]
         factors: list[NDArray[np.float64]] = []
         lengths: list[int] = []
         for n, kept in reversed(axes):

@@ -27,7 +27,7 @@ from sqhn.banks.cuda.device import Cuda, owners
 from sqhn.banks.cuda.evidence import above
 from sqhn.banks.cuda.kernels import counts as kernels
 from sqhn.banks.cuda.neurons import Neurons
-from sqhn.banks.interface import Codes, Sent, Shown, State, Support
+from sqhn.banks.interface import BlockEvidence, Codes, Learned, State, Support
 from sqhn.banks.rule import OVERWRITE, rules
 from sqhn.banks.saved import check_counts, heard_of
 from sqhn.level import TIE, Level, Options
@@ -182,7 +182,7 @@ class Counts:
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def learn(self, evidence: Codes) -> Sent:
+    def learn(self, evidence: Codes) -> Learned:
         """Online steps, one after another; room must have been reserved."""
         k, v = self.family_of(evidence)
         there = self.heard_family(evidence)
@@ -197,7 +197,7 @@ class Counts:
         for lo, hi in pairwise(edges):
             some = [array[..., lo:hi].contiguous() for array in (k, v, there)]
             done.append(self._learn(some[0], some[1], some[2] if alone[lo] else None))
-        sent = Sent(*together([part.fields for part in done]))
+        sent = Learned(*together([part.fields for part in done]))
         return sent._replace(heard=self.hears(evidence))
 
     def depending(self, v: Tensor, there: Tensor | None) -> NDArray[np.bool_]:
@@ -233,7 +233,7 @@ class Counts:
         v = evidence.v
         return k[self.children], torch.nn.functional.hardshrink(v, TIE)[self.children]
 
-    def _learn(self, k: Tensor, v: Tensor, there: Tensor | None) -> Sent:
+    def _learn(self, k: Tensor, v: Tensor, there: Tensor | None) -> Learned:
         """there (nodes, children, 1): which children are to be counted, of one sample; None: all, of many."""
         batch, neurons, partial = k.shape[2], self.neurons, there is not None
         width = min(neurons.room, neurons.most + batch)
@@ -266,7 +266,7 @@ class Counts:
         )  # fmt: skip
         self.write(k, winner, kind, born, there)
         neurons.learned(batch)
-        return Sent(winner, sent, a, kind)
+        return Learned(winner, sent, a, kind)
 
     def overlaps(self, k: Tensor, v: Tensor, width: int, there: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """What samples share with neurons, weighed by strengths and plainly; both (nodes, batch, width).
@@ -396,14 +396,14 @@ class Counts:
         )  # fmt: skip
         return winner, h
 
-    def ranking(self, evidence: Codes, count: int) -> tuple[Tensor, Tensor]:
-        """The best, the winner first; see `CodeBank.ranking`."""
+    def top_k(self, evidence: Codes, count: int) -> tuple[Tensor, Tensor]:
+        """The best, the winner first; see `CodeBank.top_k`."""
         k, v = self.family_of(evidence)
         most = int(self.grown.max())
         overlap, _ = self.overlaps(k, v, most)
         squares = self.squares_of(v, self.heard_family(evidence), most)
         h = self.normalize(overlap, squares, v.square().sum(1).sqrt()[..., None])
-        return self.device.ranking(torch.where(self.neurons.living(most), h, -torch.inf), count)
+        return self.device.top_k(torch.where(self.neurons.living(most), h, -torch.inf), count)
 
     def at(self, evidence: Codes, support: Support) -> Tensor:
         """The activity of the neurons that a parent expects."""
@@ -418,7 +418,7 @@ class Counts:
         squares = self.squares_of(v, None, self.neurons.most)[n, t, j] if self.heard_only else self.S[n, j]
         return self.normalize(overlap, squares, strengths.square().sum(1).sqrt())
 
-    def shown(self, below: Shown, weight: float) -> Shown:
+    def block_evidence(self, below: BlockEvidence, weight: float) -> BlockEvidence:
         """The evidence for neurons from that of their children, and of their own blocks."""
         return above(self, below, weight)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.interface import Support
+from sqhn.banks.interface import Limits, Support
 from sqhn.inputs import is_tensor
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cuda", "cuda", "owners"]
 
+CHUNK = 512  # samples learned at once
 INSTEAD = "or use device='cpu', which needs neither"
 
 
@@ -59,12 +60,12 @@ def queue(place: Any) -> Any:
 
 
 @cache
-def room(place: Any) -> int:
-    """`Device.room`: one for every 8 GiB."""
+def memory(place: Any) -> int:
+    """`Limits.memory`: one for every 8 GiB."""
     import torch
 
-    memory = torch.cuda.get_device_properties(place).total_memory if place.type == "cuda" else 0
-    return max(1, memory >> 33)
+    total = torch.cuda.get_device_properties(place).total_memory if place.type == "cuda" else 0
+    return max(1, total >> 33)
 
 
 class Thread(threading.local):
@@ -81,18 +82,17 @@ class Cuda:
     calls from another stream: that one waits for it, and it for that one.
     """
 
-    split = False
-    tensors = True
-    at_once = False
-    chunk = 512
-    breadth = 4
+    shards: int | None = None
+    keeps_tensors = True
+    atomic = False
 
     def __init__(self, place: Any) -> None:
-        self.place = place
-        self.name = str(place)
+        import torch
+
+        self.xp, self.place, self.name = torch, place, str(place)
+        self.limits = Limits(chunk=CHUNK, breadth=4, memory=memory(place))
         self.queue = queue(place)
         self.thread = Thread()
-        self.room = room(place)
 
     @contextmanager
     def stream(self) -> Iterator[None]:
@@ -145,7 +145,7 @@ class Cuda:
         return k, value
 
     @classmethod
-    def ranking(cls, u: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    def top_k(cls, u: Tensor, count: int) -> tuple[Tensor, Tensor]:
         import torch
 
         left, done = u.clone(), []
@@ -160,66 +160,23 @@ class Cuda:
         values: Tensor = u.reshape(-1, u.shape[2])[owners(support), support.value.long()]
         return values
 
-    @staticmethod
-    def log(array: Tensor) -> Tensor:
-        return array.log()
-
-    def values(self, samples: Any) -> Tensor:
-        """Samples as float32; uint8 is read as /255."""
+    def floats(self, samples: Any) -> Tensor:
         import torch
 
-        x = self.bring(samples)
+        x = self.asarray(samples)
         if x.dtype == torch.uint8:
             return x.float() / torch.full((), 255.0, device=self.place)  # by a number it would multiply by 1 / 255
         return x.float()
 
-    def bring(self, array: Any) -> Tensor:
-        """An array from wherever it is."""
+    def asarray(self, array: Any) -> Tensor:
         import torch
 
-        if not is_tensor(array):  # which torch takes only plain, and in the byte order of the machine
+        if not is_tensor(array):  # torch accepts only contiguous arrays, in the byte order of the machine
             array = torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
         x: Tensor = array.to(self.place)
         return x
 
-    @staticmethod
-    def own(array: Tensor) -> Tensor:
-        return array
-
-    def count(self, first: int, many: int) -> Tensor:
-        import torch
-
-        return torch.arange(first, first + many, device=self.place)
-
-    def indices(self, first: int, many: int) -> Tensor:
-        import torch
-
-        return torch.arange(first, first + many, dtype=torch.int32, device=self.place)
-
-    def unheard(self, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-        import torch
-
-        return torch.zeros(tuple(shape), dtype=torch.int32, device=self.place), self.full(shape, 0.0)
-
-    def full(self, shape: Sequence[int], value: float) -> Tensor:
-        import torch
-
-        return torch.full(tuple(shape), value, dtype=torch.float64, device=self.place)
-
-    @staticmethod
-    def concatenate(arrays: Sequence[Tensor], axis: int) -> Tensor:
-        import torch
-
-        return torch.cat(tuple(arrays), axis)
-
-    @staticmethod
-    def stack(arrays: Sequence[Tensor], axis: int) -> Tensor:
-        import torch
-
-        return torch.stack(tuple(arrays), axis)
-
-    def give(self, array: Tensor, x: object) -> Any:
-        """An answer to whoever asked with x: a tensor where x is one, on its device; NumPy otherwise."""
+    def to_user(self, array: Tensor, x: object) -> Any:
         if not is_tensor(x):
             return array.cpu().numpy()
         if self.thread.caller is not None:

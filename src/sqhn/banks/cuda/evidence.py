@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sqhn.banks.cuda.arrays import power, spare
 from sqhn.banks.cuda.kernels import evidence as kernels
-from sqhn.banks.interface import Patches, Shown
+from sqhn.banks.interface import BlockEvidence, Patches
 from sqhn.evidence import WHOLE
 from sqhn.inputs import parts
 from sqhn.patches import Tiling
@@ -95,16 +95,16 @@ def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> 
     return A
 
 
-def of_patches(bank: Prototypes, patches: Patches) -> Shown:
+def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     """The evidence for the neurons of level 1 of a tree, and the sums that the levels above want."""
     most = max(1, int(bank.grown.max()))
     living = bank.neurons.living(most)
     with spare(bank.place):
         found = sums(patches.x, bank.m[:, :most], patches.seen, bank.tiling.channels, bank.centre)
-        return Shown(looks(found, living), found[:3], found[3:], patches.seen is not None)
+        return BlockEvidence(looks(found, living), found[:3], found[3:], patches.seen is not None)
 
 
-def above(bank: Counts, below: Shown, weight: float) -> Shown:
+def above(bank: Counts, below: BlockEvidence, weight: float) -> BlockEvidence:
     """The evidence for the neurons of a level above."""
     most, (nodes, family), batch = max(1, int(bank.grown.max())), bank.children.shape, below.A.shape[1]
     living, tiles = bank.neurons.living(most), -(-most // FEW)
@@ -126,7 +126,7 @@ def above(bank: Counts, below: Shown, weight: float) -> Shown:
         kernels.heard[(batch, nodes, tiles)](
             below.A, bank.children, begin, end, value, probability, A, batch, family, below.A.shape[2], most, J=FEW
         )
-        return Shown(A, question, stored, below.masked)
+        return BlockEvidence(A, question, stored, below.masked)
 
 
 def expected(bank: Counts, most: int) -> tuple[Tensor, ...]:

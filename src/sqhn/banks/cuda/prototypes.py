@@ -24,8 +24,8 @@ from sqhn.banks.cuda.evidence import of_patches, of_pyramid
 from sqhn.banks.cuda.kernels import plain
 from sqhn.banks.cuda.kernels import prototypes as kernels
 from sqhn.banks.cuda.neurons import Neurons
-from sqhn.banks.interface import Patches, Sent, Shown, State, Support
-from sqhn.banks.rule import KEPT, rules
+from sqhn.banks.interface import BlockEvidence, Learned, Patches, State, Support
+from sqhn.banks.rule import SKIPPED, rules
 from sqhn.banks.saved import check_prototypes
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
@@ -129,7 +129,7 @@ class Prototypes:
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def learn(self, evidence: Patches) -> Sent:
+    def learn(self, evidence: Patches) -> Learned:
         """Online steps, one after another; room must have been reserved."""
         if evidence.seen is not None:
             self.count_values()
@@ -168,9 +168,9 @@ class Prototypes:
             a, v, (batch, neurons.room, self.size), self.rules.pseudo, top=self.rules.top, num_warps=self.warps, **rest,
         )  # fmt: skip
         neurons.learned(batch)
-        return Sent(k, v, a, kind)
+        return Learned(k, v, a, kind)
 
-    def learn_plainly(self, evidence: Patches) -> Sent:
+    def learn_plainly(self, evidence: Patches) -> Learned:
         """The same from the vectors alone, a few samples at a time."""
         x, seen = evidence
         done = []
@@ -178,12 +178,12 @@ class Prototypes:
             part = slice(start, start + FEW)
             done.append(self.learn_few(x[:, part].contiguous(), None if seen is None else seen[:, part].contiguous()))
         k, v, a, kind = together(done)
-        n, t = torch.nonzero(kind != KEPT, as_tuple=True)
+        n, t = torch.nonzero(kind != SKIPPED, as_tuple=True)
         self.derive(*torch.unique(torch.stack([n, k[n, t].long()]), dim=1))
-        return Sent(k, v, a, kind, None if seen is None else seen.any(2))
+        return Learned(k, v, a, kind, None if seen is None else seen.any(2))
 
     def learn_few(self, x: Tensor, seen: Tensor | None) -> tuple[Tensor, ...]:
-        """The first fields of `Sent`."""
+        """The first fields of `Learned`."""
         batch, neurons = x.shape[1], self.neurons
         width = min(neurons.room, neurons.most + batch)
         k, kind, changed = torch.empty((3, self.nodes, batch), dtype=torch.int32, device=self.place)
@@ -299,7 +299,7 @@ class Prototypes:
     def best(self, evidence: Patches) -> tuple[Tensor, Tensor]:
         """The winner and its similarity at every node, for every sample; both (nodes, batch)."""
         if self.euclidean:
-            k, v = self.ranking(evidence, 1)
+            k, v = self.top_k(evidence, 1)
             return k[..., 0], v[..., 0]
         x: Tensor = evidence.x
         seen = evidence.seen
@@ -332,15 +332,15 @@ class Prototypes:
         )  # fmt: skip
         return k, v
 
-    def ranking(self, evidence: Patches, count: int) -> tuple[Tensor, Tensor]:
-        """The best, the winner first, from all similarities in float64; see `PatternBank.ranking`."""
+    def top_k(self, evidence: Patches, count: int) -> tuple[Tensor, Tensor]:
+        """The best, the winner first, from all similarities in float64; see `PatternBank.top_k`."""
         rows = max(1, SCRATCH // (8 * self.nodes * max(self.neurons.most, self.size)))
         done = []
         for start in range(0, evidence.x.shape[1], rows):
             part = slice(start, start + rows)
             masks = None if evidence.seen is None else evidence.seen[:, part]
             with spare(self.place):
-                done.append(self.device.ranking(self.activity(Patches(evidence.x[:, part], masks)), count))
+                done.append(self.device.top_k(self.activity(Patches(evidence.x[:, part], masks)), count))
         return together(done)
 
     def activity(self, evidence: Patches) -> Tensor:
@@ -379,11 +379,11 @@ class Prototypes:
         s = centre + (1 - centre) * cosine
         return s if seen is None else torch.where(seen.any(2, keepdim=True), s, 0.0)
 
-    def shown(self, evidence: Patches) -> Shown:
+    def block_evidence(self, evidence: Patches) -> BlockEvidence:
         """The evidence for neurons, each node's patch being a block."""
         return of_patches(self, evidence)
 
-    def shown_at(self, evidence: Patches, scales: Sequence[Tiling]) -> Tensor:
+    def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> Tensor:
         """The evidence for the neurons of one level over blocks of all scales."""
         return of_pyramid(self, evidence, scales)
 
@@ -413,7 +413,7 @@ class Prototypes:
         """The prototypes of neurons k (nodes, batch): (nodes, batch, size)."""
         return self.m[torch.arange(self.nodes, device=self.place)[:, None], k.long()]
 
-    def knows(self, k: Tensor) -> Tensor:
+    def known_values(self, k: Tensor) -> Tensor:
         """Which values of the neurons k (nodes, batch) were ever seen: (nodes, batch, size)."""
         n, j = torch.arange(self.nodes, device=self.place)[:, None], k.long()
         if self.known is not None:

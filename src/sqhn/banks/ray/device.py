@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.device import Cpu
-from sqhn.banks.interface import CodeBank, SplitBank
+from sqhn.banks.interface import CodeBank, Limits, ShardedBank
 from sqhn.banks.ray.actors import Actors
 from sqhn.banks.ray.nodes import CHUNK, SplitCodes, SplitPatterns
 from sqhn.banks.ray.prototypes import SplitPrototypes
@@ -20,23 +20,22 @@ __all__ = ["Sharded"]
 class Sharded(Cpu):
     """On shards: of one level the neurons, of a tree all nodes but the memory node; `word`: their device."""
 
-    split = True
-    at_once = False
-    chunk = CHUNK
-    breadth = 4  # parts of a question follow each other without a pause
+    limits = Limits(chunk=CHUNK, breadth=4)  # parts of a question follow each other without a pause
+    atomic = False
+    shards: int
 
     def __init__(self, name: str, word: str, many: int) -> None:
-        self.name, self.word, self.many = name, word, many
+        self.name, self.word, self.shards = name, word, many
         self.carrier = Actors(word, many)
-        self.shards: Shards | None = None
+        self.group: Shards | None = None
 
-    def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> SplitBank:  # type: ignore[override]
+    def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> ShardedBank:  # type: ignore[override]
         if top and self.word != "cpu":
             raise ValueError(f"device={self.name!r} is for trees: the neurons of one level are on CPUs, device='ray'")
-        self.shards, self.above = self.shards or Shards(self.many, self.carrier), 0  # of one memory, anew
+        self.group, self.above = self.group or Shards(self.shards, self.carrier), 0  # reused after a reset
         if top:
-            return SplitPrototypes(self, self.shards, tiling, level, options)
-        return SplitPatterns(self, self.shards, self.word, tiling, level, options)
+            return SplitPrototypes(self, self.group, tiling, level, options)
+        return SplitPatterns(self, self.group, self.word, tiling, level, options)
 
     def codes(  # type: ignore[override]
         self, children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int
@@ -44,6 +43,6 @@ class Sharded(Cpu):
         """Of the same memory as the last `patterns`."""
         if top:
             return super().codes(children, level, options, top, values)
-        assert self.shards is not None
+        assert self.group is not None
         self.above += 1
-        return SplitCodes(self, self.shards, self.word, f"codes {self.above}", children, level, options, values)
+        return SplitCodes(self, self.group, self.word, f"codes {self.above}", children, level, options, values)

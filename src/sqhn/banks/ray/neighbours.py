@@ -74,7 +74,7 @@ class Neighbours:
         """The best of all, as far as they are known, and its similarity."""
         if not self.k.shape[1]:
             return np.full(len(self.k), NONE), np.full(len(self.k), -np.inf)
-        k, v, _ = self.ranking(1)
+        k, v, _ = self.top_k(1)
         return k[:, 0], v[:, 0]
 
     def reaching(self, score: Scores, samples: Flags) -> Indices:
@@ -108,7 +108,7 @@ class Neighbours:
             self._take(s, rows[s], near)
         return True
 
-    def ranking(self, count: int) -> tuple[Indices, Scores, Scores]:
+    def top_k(self, count: int) -> tuple[Indices, Scores, Scores]:
         """So many of the best of those that are known, and what was the highest when each was taken."""
         order = np.argsort(self.k, axis=1, kind="stable")
         k, v = np.take_along_axis(self.k, order, 1), np.take_along_axis(self.v, order, 1)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Never
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.devices import device_of
-from sqhn.banks.interface import Codes, Device, Patches, Sent, Shown, State, Support
+from sqhn.banks import devices
+from sqhn.banks.interface import BlockEvidence, Codes, Device, Learned, Patches, State, Support
 from sqhn.banks.ray.shards import BUILD, Shards
 from sqhn.banks.saved import KINDS, check_growth, joined, known_of
 from sqhn.level import Level, Options
@@ -41,7 +41,7 @@ class Nodes:
     """
 
     def __init__(self, word: str, kind: str, *args: Any) -> None:
-        self.device = device_of(word)
+        self.device = devices.device_of(word)
         self.bank = getattr(self.device, kind)(*args)
         self.reserved: tuple[int, ...] = ()
 
@@ -58,10 +58,10 @@ class Nodes:
         return After(self._give(bank.grown), bank.neurons.room, bank.neurons.step, bank.holes, bank.chunk_size(CHUNK))
 
     def _bring(self, array: Any) -> Any:
-        return self.device.own(self.device.bring(array)) if isinstance(array, np.ndarray) else array
+        return self.device.asarray(array) if isinstance(array, np.ndarray) else array
 
     def _give(self, array: Any) -> Any:
-        return self.device.give(array, None) if hasattr(array, "shape") else array
+        return self.device.to_user(array, None) if hasattr(array, "shape") else array
 
     def kept(self) -> tuple[NDArray[Any], ...]:
         """What is kept of every neuron."""
@@ -180,9 +180,9 @@ class SplitNodes(ABC):
     def _tell(self, method: str, *args: Any) -> Any:
         return _joined(self._everywhere(self.shards.tell, method, *args))
 
-    def _shown(self, *args: Any) -> Shown:
-        found = self._everywhere(self.shards.ask, "shown", *args)
-        rest: Shown = _joined([one._replace(A=None) for one in found])
+    def _shown(self, *args: Any) -> BlockEvidence:
+        found = self._everywhere(self.shards.ask, "block_evidence", *args)
+        rest: BlockEvidence = _joined([one._replace(A=None) for one in found])
         return rest._replace(A=_joined([one.A for one in found], -np.inf))
 
     def forget(self, j: NDArray[np.int64]) -> Never:
@@ -247,8 +247,8 @@ class SplitPatterns(SplitNodes):
     def reserve(self, more: int) -> None:
         self._tell("reserve", more)
 
-    def learn(self, evidence: Patches) -> Sent:
-        sent: Sent = self._tell("learn", evidence)
+    def learn(self, evidence: Patches) -> Learned:
+        sent: Learned = self._tell("learn", evidence)
         self._tell("settle")
         return sent
 
@@ -264,17 +264,17 @@ class SplitPatterns(SplitNodes):
         k, v = self._ask("best", evidence)
         return k, v
 
-    def ranking(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k, v = self._ask("ranking", evidence, count)
+    def top_k(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        k, v = self._ask("top_k", evidence, count)
         return k, v
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
         return np.asarray(self._ask("activity", evidence, fill=-np.inf))
 
-    def shown(self, evidence: Patches) -> Shown:
+    def block_evidence(self, evidence: Patches) -> BlockEvidence:
         return self._shown(evidence)
 
-    def shown_at(self, *_: Any) -> Never:
+    def pyramid_evidence(self, *_: Any) -> Never:
         """For one level."""
         raise TypeError("a level below the memory node")
 
@@ -287,12 +287,12 @@ class SplitPatterns(SplitNodes):
     def vectors(self, k: NDArray[np.int32]) -> NDArray[np.float32]:
         return np.asarray(self._ask("vectors", k))
 
-    def knows(self, k: NDArray[np.int32]) -> NDArray[np.bool_]:
-        return np.asarray(self._ask("knows", k))
+    def known_values(self, k: NDArray[np.int32]) -> NDArray[np.bool_]:
+        return np.asarray(self._ask("known_values", k))
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
-    def pieces(self) -> Iterator[State]:
+    def shard_states(self) -> Iterator[State]:
         first = 0
         for _, found in self.states():
             last = first + len(found["c"])
@@ -303,7 +303,7 @@ class SplitPatterns(SplitNodes):
             first = last
 
     def state(self) -> State:
-        return joined(self.pieces(), int(self.grown.sum()), self.tiling.size, self.holes)
+        return joined(self.shard_states(), int(self.grown.sum()), self.tiling.size, self.holes)
 
     def _own(self, state: State, total: int, nodes: slice, neurons: slice) -> State:  # noqa: ARG002
         if len(state["prototypes"]) != total:
@@ -342,8 +342,8 @@ class SplitCodes(SplitNodes):
     def reserve(self, more: int, values: int) -> None:
         self._tell("reserve", more, values)
 
-    def learn(self, evidence: Codes) -> Sent:
-        sent: Sent = self._tell("learn", Below(evidence))
+    def learn(self, evidence: Codes) -> Learned:
+        sent: Learned = self._tell("learn", Below(evidence))
         return sent
 
     def hears(self, evidence: Codes) -> NDArray[np.bool_] | None:
@@ -361,14 +361,14 @@ class SplitCodes(SplitNodes):
         k, v = self._ask("best", Below(evidence))
         return k, v
 
-    def ranking(self, evidence: Codes, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k, v = self._ask("ranking", Below(evidence), count)
+    def top_k(self, evidence: Codes, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        k, v = self._ask("top_k", Below(evidence), count)
         return k, v
 
     def at(self, evidence: Codes, support: Support) -> NDArray[np.float64]:
         return np.asarray(self._ask("at", Below(evidence), support))
 
-    def shown(self, below: Shown, weight: float) -> Shown:
+    def block_evidence(self, below: BlockEvidence, weight: float) -> BlockEvidence:
         return self._shown(Below(below), weight)
 
     def max_sum(self, u: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -108,7 +108,7 @@ class Piece:
 
     def _first(self, way: LargeNodes, x: NDArray[np.float32], count: int, question: int, again: Again | None) -> Near:
         """One that may be best, at a glance, or the best of whole samples, and another if one was evaluated too."""
-        found, bar = Best.room((1, len(x))), NO_BAR if again is None else Cpu.own(again.bar)
+        found, bar = Best.room((1, len(x))), NO_BAR if again is None else Cpu.asarray(again.bar)
         other, value = np.full(len(x), NONE, np.int32), np.full(len(x), -np.inf)
         for part in parts(len(x), way.at_once(self.bank)):
             met = self._met(way, x[part], again, part)
@@ -140,7 +140,7 @@ class Piece:
 
     def _ranked(self, evidence: Patches, count: int) -> Best:
         living = int((self.bank.neurons.c[0] > 0).sum())
-        k, v = (part[0] for part in self.bank.ranking(evidence, min(count + 1, living)))
+        k, v = (part[0] for part in self.bank.top_k(evidence, min(count + 1, living)))
         return Best(k[:, :count], v[:, :count], v[:, -1] + TIE)
 
     def activity(self, evidence: Patches) -> tuple[Indices, NDArray[np.float64]]:
@@ -154,7 +154,7 @@ class Piece:
         looks = evidence.x.shape[1], sum(one.nodes for one in scales), 2
         return self._shown(evidence, scales, Elsewhere(many, np.full(looks, -np.inf)))[1]
 
-    def shown(
+    def block_evidence(
         self, evidence: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere
     ) -> tuple[Indices, NDArray[np.float64]]:
         """The numbers of all neurons, and the evidence for them (batch, neurons)."""
@@ -165,7 +165,7 @@ class Piece:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if not (self.bank.neurons.c[0] > 0).any():
             return np.full((evidence.x.shape[1], len(self.number)), -np.inf), np.full_like(elsewhere.others, -np.inf)
-        own = Elsewhere(elsewhere.many, Cpu.own(elsewhere.others))
+        own = Elsewhere(elsewhere.many, Cpu.asarray(elsewhere.others))
         A, weights = of_pyramid(self.bank, _own(evidence), scales, own)
         return A[0, :, : len(self.number)], weights
 
@@ -225,5 +225,5 @@ class Piece:
 
 def _own(evidence: Patches) -> Patches:
     """As kernels take it: what comes from elsewhere may be read-only."""
-    own = Cpu.own
+    own = Cpu.asarray
     return Patches(own(evidence.x), None if evidence.seen is None else own(evidence.seen))

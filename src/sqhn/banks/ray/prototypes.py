@@ -26,11 +26,11 @@ from sqhn.banks.cpu.device import Cpu
 from sqhn.banks.cpu.evidence import Elsewhere
 from sqhn.banks.cpu.neurons import Neurons
 from sqhn.banks.cpu.prototypes import Prototypes
-from sqhn.banks.interface import Device, Patches, Sent, State
+from sqhn.banks.interface import Device, Learned, Patches, State
 from sqhn.banks.ray.neighbours import NAME, Neighbours, Question
 from sqhn.banks.ray.piece import NONE, Indices, Piece, Vectors
 from sqhn.banks.ray.shards import BUILD, Call, Shards, Shared
-from sqhn.banks.rule import BECAME, KEPT, OVERWRITE, rules
+from sqhn.banks.rule import GREW, OVERWRITE, SKIPPED, rules
 from sqhn.banks.saved import KINDS, check_prototypes, joined
 from sqhn.inputs import parts
 from sqhn.level import TIE, Level, Options
@@ -135,7 +135,7 @@ class SplitPrototypes:
     # -- learning ------------------------------------------------------------------------------------------------
 
     @quietly
-    def learn(self, evidence: Patches) -> Sent:
+    def learn(self, evidence: Patches) -> Learned:
         cut, done = _cut(evidence), []
         asked, before = deque(self._look(part, 1) for part in cut[:AHEAD]), self.shards.mark()
         try:
@@ -151,7 +151,7 @@ class SplitPrototypes:
             raise
         finally:
             self.shards.marked, self.replaced, self.fresh = None, [], NOBODY_FRESH
-        sent = Sent(*(np.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
+        sent = Learned(*(np.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
         return sent._replace(heard=None if evidence.seen is None else evidence.seen.any(axis=2))
 
     def _look(self, evidence: Patches, count: int) -> Question:
@@ -161,7 +161,7 @@ class SplitPrototypes:
         blank = () if evidence.seen is None else np.flatnonzero(~evidence.seen[0].any(axis=1))
         return Question(number, shared, count, np.array(blank, np.int64), asked)
 
-    def _learn_part(self, evidence: Patches, everybody: Neighbours) -> Sent:
+    def _learn_part(self, evidence: Patches, everybody: Neighbours) -> Learned:
         batch, (best, value) = evidence.x.shape[1], everybody.winner()
         aloof = self._aloof(everybody, best)
         chosen = np.union1d(self._changeable(batch), everybody.known(_repeated(best, ~aloof)))
@@ -174,10 +174,10 @@ class SplitPrototypes:
             self.rounds += 1
             score, before = sent.score[0], len(chosen)
             known = np.append(chosen, NOBODY)[np.minimum(sent.k[0], before)]
-            aloof &= ~np.isin(best, known[sent.kind[0] != KEPT])  # who is their best was not written
+            aloof &= ~np.isin(best, known[sent.kind[0] != SKIPPED])  # who is their best was not written
             settled = aloof & (score < everybody.top - 2 * TIE)
             aloof &= settled | (score > everybody.top + 2 * TIE)
-            winner = np.where(sent.kind[0] < BECAME, known, NOBODY)  # of those that became neurons, it is not told
+            winner = np.where(sent.kind[0] < GREW, known, NOBODY)  # of those that became neurons, it is not told
             further = True
             while further and len(chosen) == before:
                 further = everybody.ask_further(score, winner, ~settled)
@@ -252,15 +252,15 @@ class SplitPrototypes:
         self,
         local: Prototypes,
         chosen: Indices,
-        sent: Sent,
+        sent: Learned,
         batch: int,
         shared: Shared | None = None,
         blank: Indices = NOBODY_FRESH.number,
-    ) -> Sent:
+    ) -> Learned:
         """What the rehearsal did to its neurons, done to those that they stand for; shared: the samples, if whole."""
         grown, n = int(self.grown[0]), len(chosen)
         number = np.concatenate([chosen, np.arange(grown, grown + int(local.grown[0]) - n)])
-        wrote = np.unique(sent.k[0][sent.kind[0] != KEPT])
+        wrote = np.unique(sent.k[0][sent.kind[0] != SKIPPED])
         known = None if local.known is None else local.known[0, wrote]
         vectors = Vectors(local.neurons.c[0, wrote], local.m[0, wrote], known)
         if shared is None or known is not None:
@@ -268,7 +268,7 @@ class SplitPrototypes:
         else:  # neurons that were written once are their samples
             last = np.full(int(local.grown[0]), NONE)
             last[sent.k[0]] = np.arange(batch)
-            new = (vectors.c == 1) & (sent.kind[0, last[wrote]] >= BECAME)
+            new = (vectors.c == 1) & (sent.kind[0, last[wrote]] >= GREW)
             self._put(number[wrote], vectors, shared, np.where(new, last[wrote], NONE))
         self.fresh = Known(number[wrote], vectors)
         neurons = self.neurons
@@ -318,9 +318,9 @@ class SplitPrototypes:
         chosen = k.astype(np.int64)
         local = self._rehearsal(Known(chosen, self._fetch(chosen)), 0)
         local.hold(evidence, np.zeros(1, np.int32), wrote)
-        kind = np.full((1, 1), KEPT + bool(wrote[0]), np.int32)
+        kind = np.full((1, 1), SKIPPED + bool(wrote[0]), np.int32)
         heard = None if evidence.seen is None else evidence.seen
-        self._commit(local, chosen, Sent(np.zeros((1, 1), np.int32), None, None, kind, heard), evidence.x.shape[1])
+        self._commit(local, chosen, Learned(np.zeros((1, 1), np.int32), None, None, kind, heard), evidence.x.shape[1])
         self.replaced, self.fresh = [], NOBODY_FRESH
 
     def store(self, evidence: Patches) -> None:
@@ -333,11 +333,11 @@ class SplitPrototypes:
     # -- questions -----------------------------------------------------------------------------------------------
 
     def best(self, evidence: Patches) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k, v = self.ranking(evidence, 1)
+        k, v = self.top_k(evidence, 1)
         return k[:, :, 0], v[:, :, 0]
 
     @quietly
-    def ranking(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    def top_k(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         cut = _cut(evidence)
         first = 0 if count == 1 else count  # one that is likely to be the best is enough, mostly
         done = [self._ranking(question, count) for question in [self._look(part, first) for part in cut]]
@@ -346,7 +346,7 @@ class SplitPrototypes:
     def _ranking(self, question: Question, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         everybody = Neighbours(self.shards, question, self.shards.answers(question.asked))
         while True:
-            k, v, top = everybody.ranking(count)
+            k, v, top = everybody.top_k(count)
             winner = k[:, 0] if count == 1 else np.full(len(k), NOBODY)
             if not everybody.ask_further(top[:, -1], winner, np.ones(len(k), bool)):
                 return k.astype(np.int32)[None], v[None]
@@ -362,7 +362,7 @@ class SplitPrototypes:
     def vectors(self, k: NDArray[np.int32]) -> NDArray[np.float32]:
         return self._of(k).m[None]
 
-    def knows(self, k: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def known_values(self, k: NDArray[np.int32]) -> NDArray[np.bool_]:
         c, m, known = self._of(k)
         return (np.repeat(c[:, None] > 0, m.shape[1], 1) if known is None else known > 0)[None]
 
@@ -376,18 +376,18 @@ class SplitPrototypes:
         """Nobody is above to expect anything."""
         raise TypeError("a memory node has no parent")
 
-    def shown(self, *_: Any) -> Never:
+    def block_evidence(self, *_: Any) -> Never:
         """Nobody is above to be shown anything."""
         raise TypeError("a memory node has no parent")
 
-    def shown_at(self, evidence: Patches, scales: Sequence[Tiling]) -> NDArray[np.float64]:
+    def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> NDArray[np.float64]:
         """In two rounds: what a block shows is weighed against what it shows of all others."""
         many, shared = int(self.grown[0]) - int(self.neurons.free[0]), self.shards.share(evidence)
         weights = np.stack(self.shards.ask_all(NAME, "weights", shared, scales, many))
         asked = {}
         for s in range(len(self.shards)):
             others = np.logaddexp.reduce(np.delete(weights, s, 0), axis=0, initial=-np.inf)
-            asked[s] = (NAME, "shown", shared, scales, Elsewhere(many, others))
+            asked[s] = (NAME, "block_evidence", shared, scales, Elsewhere(many, others))
         return self._everywhere(evidence, self.shards.ask(asked).values())
 
     def _everywhere(
@@ -401,7 +401,7 @@ class SplitPrototypes:
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
-    def pieces(self) -> Iterator[State]:
+    def shard_states(self) -> Iterator[State]:
         for s in range(len(self.shards)):
             found: State = self.shards.ask({s: (NAME, "state")})[s]
             c = found.pop("c")
@@ -410,7 +410,7 @@ class SplitPrototypes:
             yield found
 
     def state(self) -> State:
-        return joined(self.pieces(), int(self.grown[0]), self.tiling.size, self.holes)
+        return joined(self.shard_states(), int(self.grown[0]), self.tiling.size, self.holes)
 
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
         self.holes, total = "known" in state, int(self.grown[0])

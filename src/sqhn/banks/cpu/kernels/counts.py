@@ -18,7 +18,7 @@ import numpy as np
 from sqhn.banks.cpu.compiled import compiled, inlined
 from sqhn.banks.cpu.kernels import neurons
 from sqhn.banks.cpu.kernels.neurons import Kept, Times, first_living, written_to
-from sqhn.banks.rule import BECAME, KEPT, Rules
+from sqhn.banks.rule import GREW, SKIPPED, Rules
 from sqhn.level import TIE
 
 NEURON, VALUE, COUNT, NEXT_BY_VALUE, NEXT_BY_NEURON = 0, 1, 2, 3, 4
@@ -286,15 +286,15 @@ def learn(lo, hi, children, codes, lists, kept, rules, times, heard_only, sent):
         for t in range(batch):
             heard = hear(children[n], below, strengths, seen, t, heard_only)
             if heard.many == 0:
-                k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, KEPT
+                k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, SKIPPED
                 continue
             G = kept.grown[n]
             j, h = -1, -np.inf
             if kept.free[n] < G:
                 j, h = decide(n, G, heard, lists, kept.c[n], work, n * batch + t)
             j, what = written_to(j, h, times.eps[t], n, G, kept, rules)
-            new = what >= BECAME
-            if what != KEPT:
+            new = what >= GREW
+            if what != SKIPPED:
                 if new and j < G:
                     erase(n, j, lists)
                 neurons.count(n, j, new, h, times.first + t, kept, rules)

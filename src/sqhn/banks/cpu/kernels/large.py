@@ -35,7 +35,7 @@ from sqhn.banks.cpu.kernels.decision import (
 )
 from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
 from sqhn.banks.cpu.kernels.prototypes import strength, write
-from sqhn.banks.rule import BECAME, KEPT, Rules
+from sqhn.banks.rule import GREW, SKIPPED, Rules
 from sqhn.level import TIE
 
 STALE = 64  # updates after which the features of a neuron are computed anew
@@ -205,7 +205,7 @@ def learn(lo, hi, x, holes, products, sight, prototypes, kept, rules, times, mea
             sample = see(x[n, t], holes, n, t, measure, y)
             masked = has_holes(sample.masked)
             if sample.many == 0:
-                k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, KEPT
+                k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, SKIPPED
                 continue
             j, s = -1, -np.inf
             if G and masked:
@@ -217,8 +217,8 @@ def learn(lo, hi, x, holes, products, sight, prototypes, kept, rules, times, mea
                 evaluated[n] += many
                 j, s = decide(sample, own, G, slack, measure, work)
             j, what = written_to(j, s, times.eps[t], n, G, kept, rules)
-            new = what >= BECAME
-            if what != KEPT:
+            new = what >= GREW
+            if what != SKIPPED:
                 write(n, j, new, s, sample, times.first + t, own, kept, rules, measure)
                 touched[j] = True
                 length, often = np.sqrt(sample.xx), how_often(part(own.known, j), kept.c[n, j])

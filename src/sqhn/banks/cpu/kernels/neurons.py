@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from sqhn.banks import rule
 from sqhn.banks.cpu.compiled import compiled, inlined
-from sqhn.banks.rule import BECAME, OLDEST, REPLACED
+from sqhn.banks.rule import GREW, OLDEST, REPLACED
 from sqhn.level import TIE
 
 
@@ -76,7 +76,7 @@ def first_living(c, G):
 def written_to(j, a, eps, n, G, kept, rules):
     """Which neuron of node n a sample goes to that matches j best, and what becomes of it there."""
     what = outcome(a < eps - TIE, rules.capacity <= G and kept.free[n] == 0, rules.when_full)
-    if what == BECAME:
+    if what == GREW:
         return (first_free(kept.c[n], G) if kept.free[n] else G), what
     if what == REPLACED:
         return (

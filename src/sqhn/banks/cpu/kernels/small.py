@@ -22,7 +22,7 @@ from sqhn.banks.cpu.kernels.decision import (
 )
 from sqhn.banks.cpu.kernels.neurons import Kept, Times, written_to
 from sqhn.banks.cpu.kernels.prototypes import mask_of, nobody, strength, write
-from sqhn.banks.rule import BECAME, KEPT, Rules
+from sqhn.banks.rule import GREW, SKIPPED, Rules
 
 masked_product, difference = compiled(bounds.masked_product), compiled(bounds.difference)
 
@@ -121,15 +121,15 @@ def learn(lo, hi, x, seen, masked, prototypes, kept, rules, times, measure, sent
             G = kept.grown[n]
             sample = see(x[n, t], mask_of(seen, masked, n, t), masked, measure, y)
             if sample.many == 0:
-                k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, KEPT
+                k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, SKIPPED
                 continue
             j, s = -1, -np.inf
             if G:
                 slack = look(sample, ut, y, own, G, measure, work, squares)
                 j, s = decide(sample, own, G, slack, measure, work)
             j, what = written_to(j, s, times.eps[t], n, G, kept, rules)
-            new = what >= BECAME
-            if what != KEPT:
+            new = what >= GREW
+            if what != SKIPPED:
                 write(n, j, new, s, sample, times.first + t, own, kept, rules, measure)
                 for i in range(d):
                     ut[i, j] = own.m[j, i] - np.float32(measure.centre)

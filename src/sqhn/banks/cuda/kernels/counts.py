@@ -17,14 +17,14 @@ import triton
 import triton.language as tl
 
 from sqhn.banks.cuda.kernels.neurons import written_to
-from sqhn.banks.rule import AVERAGED, BECAME, KEPT
+from sqhn.banks.rule import AVERAGED, GREW, SKIPPED
 from sqhn.level import TIE
 
 __all__ = ["agreements", "best", "enter", "forget", "overlaps", "ranges", "repeats", "walk"]
 
 _TIE = tl.constexpr(TIE)
 _LAST = tl.constexpr(2**31 - 1)
-_KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
+_KEPT, _AVERAGED, _BECAME = tl.constexpr(SKIPPED), tl.constexpr(AVERAGED), tl.constexpr(GREW)
 
 
 @triton.jit

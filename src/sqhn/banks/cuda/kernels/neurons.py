@@ -7,11 +7,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sqhn.banks.rule import AVERAGED, BECAME, FREEZE, KEPT, OLDEST, OVERWRITE, REPLACED
+from sqhn.banks.rule import AVERAGED, FREEZE, GREW, OLDEST, OVERWRITE, REPLACED, SKIPPED
 
 __all__ = ["written_to"]
 
-_KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
+_KEPT, _AVERAGED, _BECAME = tl.constexpr(SKIPPED), tl.constexpr(AVERAGED), tl.constexpr(GREW)
 _FREEZE, _OVERWRITE, _OLDEST = tl.constexpr(FREEZE), tl.constexpr(OVERWRITE), tl.constexpr(OLDEST)
 _REPLACED = tl.constexpr(REPLACED)
 _NEVER = tl.constexpr(2**63 - 1)

@@ -18,12 +18,12 @@ import triton.language as tl
 
 from sqhn.banks.cuda.kernels.neurons import written_to
 from sqhn.banks.cuda.kernels.prototypes import moved_by, similarity
-from sqhn.banks.rule import AVERAGED, BECAME, KEPT
+from sqhn.banks.rule import AVERAGED, GREW, SKIPPED
 from sqhn.level import TIE
 
 __all__ = ["activity", "at", "walk"]
 
-_KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
+_KEPT, _AVERAGED, _BECAME = tl.constexpr(SKIPPED), tl.constexpr(AVERAGED), tl.constexpr(GREW)
 _TIE, _LAST = tl.constexpr(TIE), tl.constexpr(2**31 - 1)
 
 

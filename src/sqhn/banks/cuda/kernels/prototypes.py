@@ -27,12 +27,12 @@ import triton.language as tl
 from sqhn.banks import bounds
 from sqhn.banks.bounds import BRIEF, U
 from sqhn.banks.cuda.kernels.neurons import written_to
-from sqhn.banks.rule import AVERAGED, BECAME, KEPT, OVERWRITE
+from sqhn.banks.rule import AVERAGED, GREW, OVERWRITE, SKIPPED
 from sqhn.level import TIE
 
 __all__ = ["arrange", "at", "best", "measure", "replay", "tops", "walk"]
 
-_KEPT, _AVERAGED, _BECAME = tl.constexpr(KEPT), tl.constexpr(AVERAGED), tl.constexpr(BECAME)
+_KEPT, _AVERAGED, _BECAME = tl.constexpr(SKIPPED), tl.constexpr(AVERAGED), tl.constexpr(GREW)
 _TIE, _U, _BRIEF = tl.constexpr(TIE), tl.constexpr(U), tl.constexpr(BRIEF * BRIEF)
 _LAST, _OVERWRITE = tl.constexpr(2**31 - 1), tl.constexpr(OVERWRITE)
 _GONE = tl.constexpr(-4.0)  # less than the cosine of a neuron that is there

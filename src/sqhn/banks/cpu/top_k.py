@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks import bounds
 from sqhn.banks.cpu.kernels.decision import NOTHING
-from sqhn.banks.cpu.kernels.ranking import Near, of_products
+from sqhn.banks.cpu.kernels.top_k import Near, of_products
 from sqhn.banks.cpu.large import SCRATCH, observed_products, whole_products
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Patches
@@ -18,13 +18,13 @@ from sqhn.inputs import parts
 if TYPE_CHECKING:
     from sqhn.banks.cpu.prototypes import Prototypes
 
-__all__ = ["ranking"]
+__all__ = ["top_k"]
 
 NO_MASK = NOTHING[None]
 
 
-def ranking(bank: Prototypes, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """See `PatternBank.ranking`."""
+def top_k(bank: Prototypes, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """See `PatternBank.top_k`."""
     x, seen = evidence
     masked = None if seen is None else True
     shape = (*x.shape[:2], count)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqhn import SQHN, EmptyMemoryError, Level
-from sqhn.banks.cpu import ranking
+from sqhn.banks.cpu import top_k
 from sqhn.banks.cpu.large import whole_products
 from sqhn.reference import ReferenceSQHN
 from tests.helpers import assert_same_ranking, noisy, scaled_copies
@@ -55,7 +55,7 @@ def test_products_may_be_as_wrong_as_they_admit(similarity: Any, seed: int, monk
         P += rng.choice([-0.1, 0.1], P.shape) * lengths
         return error + 0.1
 
-    monkeypatch.setattr(ranking, "whole_products", sloppy)
+    monkeypatch.setattr(top_k, "whole_products", sloppy)
     memory = stored([Level(capacity=40)], count=40, similarity=similarity)
     reference = ReferenceSQHN.of(memory)
     x = noisy(memory.prototypes[:6], 0.3)

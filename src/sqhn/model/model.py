@@ -1,0 +1,78 @@
+"""Everything that a memory knows, and that its file holds: the tree, labels, and thresholds of recognition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqhn.banks.interface import Array, Device, Learned
+from sqhn.level import TIE, Level, Options
+from sqhn.model.calibration import Calibration
+from sqhn.model.labels import Labels, Texts
+from sqhn.model.tree import Tree
+
+__all__ = ["Model"]
+
+
+class Model:
+    """A tree, the labels of the memory node's neurons, and the thresholds of `recognize`.
+
+    calibration, evidence_calibration: how the thresholds of the two rules of recognition were found; None: they were
+        not calibrated.
+    """
+
+    def __init__(self, input_shape: tuple[int, ...], levels: Sequence[Level], options: Options, device: Device) -> None:
+        self.tree = Tree(input_shape, levels, options, device)
+        self.labels = Labels()
+        self.rho = options.rho
+        self.calibration: Calibration | None = None
+        self.evidence_calibration: Calibration | None = None
+
+    @property
+    def options(self) -> Options:
+        """The options of the tree, with the current rho."""
+        return replace(self.tree.options, rho=self.rho)
+
+    @property
+    def tolerance(self) -> float:
+        """The rho in use: the given one or the default."""
+        if self.rho is not None:
+            return self.rho
+        return 0.99999 if len(self.tree.levels) == 1 else 0.999
+
+    def reset(self) -> None:
+        """Forget everything; a calibrated rho returns to what it was before."""
+        if self.calibration:
+            self.rho = self.calibration.before
+        self.calibration = self.evidence_calibration = None
+        self.labels = Labels()
+        self.tree.reset()
+
+    def note(self, learned: Learned, texts: Texts) -> None:
+        """Attach the labels of samples to the neurons that the samples ended in."""
+        to_user = self.tree.device.to_user
+        index, kind = (to_user(field[0], None).tolist() for field in (learned.k, learned.kind))
+        self.labels.note(index, kind, texts)
+
+    def recognize(self, samples: Array, observed: Array) -> tuple[Array, Array, Array]:
+        """Old or new by the paper's rule, the score and the threshold."""
+        tree = self.tree
+        if len(tree):
+            score, mean = tree.matches(samples, observed)
+            threshold = self.tolerance * mean
+        else:
+            score, threshold = (tree.scores(len(samples), value) for value in (-float("inf"), self.tolerance))
+        return score >= threshold - TIE, score, threshold
+
+    def recognize_by_evidence(self, samples: Array, observed: Array) -> tuple[Array, Array, Array]:
+        """Old or new by evidence, the score and the threshold, in nats."""
+        made, tree = self.evidence_calibration, self.tree
+        if made is None or made.threshold is None:
+            raise ValueError(
+                'recognize(x, inference="evidence") needs a threshold: find one with '
+                'calibrate(new=x, inference="evidence"), from samples that were not learned and are damaged like '
+                "those to be judged"
+            )
+        score = tree.evidence(samples, observed) if len(tree) else tree.scores(len(samples), -float("inf"))
+        threshold = tree.scores(len(samples), made.threshold)
+        return score >= threshold - TIE, score, threshold

@@ -1,0 +1,354 @@
+"""The network: a tree of banks and the sweeps through it. Read it beside the paper.
+
+Learning is one sweep up: level l at a step needs only level l - 1 at that step, so a chunk of samples is learned level
+by level. Recall is one sweep up and one down. Recognition is one sweep up. What a sweep does at each level is a rule of
+`inference`.
+
+This module assumes checked samples and exclusive access; `sqhn.memory` provides both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Device, Learned, Patches
+from sqhn.banks.rule import AVERAGED, SKIPPED
+from sqhn.inputs import parts, together
+from sqhn.level import Level, Options
+from sqhn.model.inference import (
+    INFERENCES,
+    KNOWING,
+    LEARNING,
+    MEMORIZING,
+    RECOGNITION,
+    Inference,
+    Message,
+    UpwardPass,
+)
+from sqhn.patches import plan
+from sqhn.protocol import EmptyMemoryError
+
+__all__ = ["PARTS", "Part", "Tree"]
+
+Found = TypeVar("Found")
+Part = Literal["all", "below", "root"]
+"""Which levels learn: all, those below the memory node, or the memory node alone."""
+PARTS: tuple[Part, ...] = ("all", "below", "root")
+
+
+class Tree:
+    """Banks of neurons, one for each level; the last level is one node, the memory node.
+
+    chunk: the most samples that are learned at once; decisions do not depend on it.
+    """
+
+    def __init__(self, input_shape: tuple[int, ...], levels: Sequence[Level], options: Options, device: Device) -> None:
+        self.input_shape, self.levels, self.options, self.device = input_shape, tuple(levels), options, device
+        self.tilings = plan(input_shape, self.levels)
+        # The number of terms of the energy: nodes of level 1, plus hidden nodes other than the memory node.
+        self.terms = self.tilings[0].nodes + sum(tiling.nodes for tiling in self.tilings) - 1
+        self.chunk = device.limits.chunk
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        first, *above = self.tilings
+        self.patterns = self.device.patterns(first, self.levels[0], self.options, top=not above)
+        self.codes = [
+            self.device.codes(tiling.children(), level, self.options, tiling is above[-1], below.capacity)
+            for tiling, level, below in zip(above, self.levels[1:], self.levels)
+        ]
+
+    @property
+    def banks(self) -> tuple[Bank, ...]:
+        """The banks, from level 1 up."""
+        return (self.patterns, *self.codes)
+
+    @property
+    def root(self) -> Bank:
+        """The bank of the memory node."""
+        return self.codes[-1] if self.codes else self.patterns
+
+    def __len__(self) -> int:
+        """How many neurons the memory node has, without forgotten ones."""
+        return int(self.root.grown[0]) - int(self.root.neurons.free[0])
+
+    @property
+    def step(self) -> int:
+        """How many samples were learned."""
+        return int(self.root.neurons.step)
+
+    @property
+    def holes(self) -> bool:
+        """Whether any learned sample had missing values."""
+        return self.patterns.holes or any(bank.holes for bank in self.codes)
+
+    def neurons(self, name: str) -> NDArray[Any]:
+        """A statistic of every neuron of the memory node (`Neurons`), as a copy."""
+        grown = int(self.root.grown[0])
+        return np.array(self.device.to_user(getattr(self.root.neurons, name)[0, :grown], None))
+
+    # -- learning ------------------------------------------------------------------------------------------------
+
+    def chunk_size(self) -> int:
+        """How many samples to learn at once."""
+        return min(bank.chunk_size(self.chunk) for bank in self.banks)
+
+    def learn(self, samples: Array, observed: Array, part: Part = "all", last: bool = True) -> list[Learned]:
+        """Learn a chunk level by level; everything that can fail comes before the first change.
+
+        last: whether this is the last chunk of a call.
+        """
+        patches = self.split(samples, observed)
+        if part == "root":
+            known = self.sweep(KNOWING, patches, self.codes[:-1])[-1]
+            root = self.codes[-1]
+            root.reserve(len(samples), self.banks[-2].neurons.room)
+            learned = [root.learn(Codes(known.k, known.value, self._with_neurons(known.heard)))]
+        else:
+            self._reserve(len(samples))
+            learned = self.sweep(LEARNING, patches, self.codes if part == "all" else self.codes[:-1])
+        if last:
+            self.settle()
+        return learned
+
+    def hold(self, samples: Array, observed: Array) -> Learned:
+        """Learn the first sample, and average the others, which show the same thing, into what it wrote."""
+        others = self.split(samples[1:], None if observed is None else observed[1:])
+        first = self.learn(samples[:1], None if observed is None else observed[:1], last=False)
+        more = len(samples) - 1
+        self.patterns.hold(others, first[0].k[:, 0], first[0].kind[:, 0] != SKIPPED)
+        for below, bank, own in zip(first, self.codes, first[1:]):
+            bank.hold(Codes(below.k, below.v, below.heard), more, own.k[:, 0], own.kind[:, 0] != SKIPPED)
+        self.settle()
+        held = Learned(*(field[:, [0] * len(samples)] for field in first[-1].fields))
+        held.kind[:, 1:] = held.kind[:, 1:].clip(max=AVERAGED)  # none of the others grew another neuron
+        return held
+
+    def memorize(self, samples: Array) -> None:
+        """Make every sample a new neuron in every node."""
+        if len(self) < int(self.root.grown[0]):
+            raise ValueError("memorize appends neurons, but some were forgotten: use learn, or reset first")
+        for number, bank in enumerate(self.banks, start=1):
+            free = bank.level.capacity - int(bank.grown.max())
+            if len(samples) > free:
+                raise ValueError(f"level {number} has room for {free} more neurons; got {len(samples)} samples")
+        patches = self.split(samples)
+        self._reserve(len(samples))
+        self.sweep(MEMORIZING, patches, self.codes)
+        self.settle()
+
+    def forget(self, index: Sequence[int]) -> None:
+        """Forget distinct neurons of the memory node."""
+        counts = self.neurons("c")
+        for j in index:
+            if not 0 <= j < len(counts) or not counts[j]:
+                problem = "is already forgotten" if 0 <= j < len(counts) else f"is not one of {len(counts)}"
+                raise IndexError(f"neuron {j} {problem}; nothing was changed")
+        if index:
+            self.root.forget(np.array(index, np.int64))
+            self.settle()
+
+    def resize(self, capacity: int) -> None:
+        """Let the memory node grow more neurons."""
+        *below, last = self.levels
+        if capacity < last.capacity:
+            raise ValueError(f"resize can only enlarge: the capacity is {last.capacity}; got {capacity}")
+        self.root.resize(replace(last, capacity=capacity))
+        self.levels = (*below, self.root.level)
+
+    def settle(self) -> None:
+        """Prepare all banks for readers, which may not change anything."""
+        for bank in self.banks:
+            bank.settle()
+
+    def _reserve(self, more: int) -> None:
+        self.patterns.reserve(more)
+        values = self.patterns.neurons.room
+        for bank in self.codes:
+            bank.reserve(more, values)
+            values = bank.neurons.room
+
+    def _with_neurons(self, heard: Array) -> Array:
+        """Restrict `heard` (nodes, batch) to nodes below the memory node that have neurons."""
+        grown = self.banks[-2].grown > 0
+        if grown.all():
+            return heard
+        return grown[:, None] if heard is None else heard & grown[:, None]
+
+    # -- sweeps --------------------------------------------------------------------------------------------------
+
+    def split(self, samples: Array, observed: Array = None) -> Patches:
+        """Samples cut into patches, on the device."""
+        at, split = self.device, self.tilings[0].split
+        mask = None if observed is None else at.asarray(split(at.asarray(observed)))
+        return Patches(at.asarray(split(at.floats(samples))), mask)
+
+    def sweep(self, step: UpwardPass[Found], patches: Patches, codes: Sequence[CodeBank]) -> list[Found]:
+        """Up from level 1 through the levels of `codes`: the result of every level."""
+        found = [step.look(self.patterns, patches)]
+        for bank in codes:
+            found.append(step.up(bank, found[-1]))
+        return found
+
+    def down(self, messages: list[Message], rule: Inference) -> list[Array]:
+        """Down from the memory node: the value of every node, level by level."""
+        blend = rule.blend(self.options.blend)
+        if blend is None:
+            return [message.k for message in messages]
+        k = [messages[-1].k]
+        for parent, bank, message in zip(reversed(self.codes), self.banks[-2::-1], messages[-2::-1]):
+            support = parent.support(k[0])
+            value = rule.at(bank, message, support)
+            k.insert(0, self.device.choose(message.k, message.value, support, value, blend))
+        return k
+
+    def _batches(self, count: int, rule: Inference, masked: bool) -> Iterator[slice]:
+        """Batches of samples that a rule can handle at once; masked: not all values were observed."""
+        neurons = sum(bank.nodes * bank.neurons.room for bank in self.banks)
+        channels = self.patterns.tiling.channels if masked else 1
+        limits = self.device.limits
+        return parts(count, rule.samples(neurons // limits.memory, channels) * limits.breadth)
+
+    def _ask(
+        self, samples: Array, observed: Array, rule: Inference, count: int | None = None
+    ) -> Iterator[tuple[Patches, list[Message]]]:
+        """Sweep up, batch by batch; the memory node reports its `count` best neurons, or only the winner (None)."""
+        if not len(self):
+            raise EmptyMemoryError("this memory is empty: learn something before asking it")
+        for part in self._batches(len(samples), rule, observed is not None):
+            patches = self.split(samples[part], None if observed is None else observed[part])
+            if count is None:
+                yield patches, self.sweep(rule, patches, self.codes)
+            elif not self.codes:
+                yield patches, [rule.look(self.patterns, patches, count)]
+            else:
+                below = self.sweep(rule, patches, self.codes[:-1])
+                yield patches, [*below, rule.up(self.codes[-1], below[-1], count)]
+
+    # -- recall --------------------------------------------------------------------------------------------------
+
+    def recall(
+        self, samples: Array, observed: Array, rule: Inference, k: int | None = None, keep: bool = False
+    ) -> tuple[Array, ...]:
+        """Recalled samples, the memory node's neurons, their scores and, if there are holes, which values are known."""
+        if k is not None and 0 < len(self) < k:
+            raise ValueError(f"k={k} is more than the {len(self)} stored neurons")
+        decode = self._decode if k is None else self._decode_each
+        done = [decode(patches, messages, rule) for patches, messages in self._ask(samples, observed, rule, k)]
+        answer = together(done, self.device.xp.concat)
+        if keep:
+            there = slice(None) if observed is None else self.device.asarray(observed)
+            recalled, *known = (field if k is None else field.swapaxes(0, 1) for field in (answer[0], *answer[3:]))
+            recalled[..., there] = self.device.floats(samples)[there]
+            for field in known:
+                field[..., there] = True
+        return answer
+
+    def _decode(self, patches: Patches, messages: list[Message], rule: Inference) -> tuple[Array, ...]:
+        """From messages to samples, the memory node's values, scores, and which values are known."""
+        k = self.down(messages, rule)
+        join, score = self.tilings[0].join, rule.score(messages[-1], self.terms)
+        if not self.holes:
+            return join(self.patterns.vectors(k[0])), k[-1][0], score
+        vectors, known = self._known(k, patches.seen)
+        return join(vectors), k[-1][0], score, join(known)
+
+    def _decode_each(self, patches: Patches, messages: list[Message], rule: Inference) -> tuple[Array, ...]:
+        """The same for several neurons of the memory node, along a second axis."""
+        *below, (k, value, evidence, _) = messages
+        _, batch, count = k.shape
+        if not below:  # all at once
+            every = Message(k.reshape(1, -1), value.reshape(1, -1), evidence)
+            found = self._decode(Patches(None), [every], rule)
+            return tuple(field.reshape(batch, count, *field.shape[1:]) for field in found)
+        each = [
+            self._decode(patches, [*below, Message(self.device.asarray(k[..., i]), value[..., i], evidence)], rule)
+            for i in range(count)
+        ]
+        return tuple(self.device.xp.stack(field, 1) for field in zip(*each))
+
+    def _known(self, k: list[Array], observed: Array) -> tuple[Array, Array]:
+        """The patches of the values of all nodes, and which of their values are known.
+
+        A node without observed values that its parent expects nothing of is unknown, and so is everything below it.
+        """
+        heard: list[Array] = [None if observed is None else observed.any(axis=2)]
+        for bank in self.codes:
+            heard.append(bank.hears(Codes(None, None, heard[-1])))
+        known = (self.root.grown > 0)[:, None]
+        for parent, lower, own, below in zip(reversed(self.codes), self.banks[-2::-1], k[:0:-1], heard[-2::-1]):
+            there = lower.grown[:, None] > 0
+            if below is not None:
+                there = there & (below | parent.expects(own, known))
+            known = there
+        vectors, values = self.patterns.vectors(k[0]), self.patterns.known_values(k[0]) & known[:, :, None]
+        vectors[~values] = self.options.centre
+        return vectors, values
+
+    def prototypes(self, most: int | None = None) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """What the first neurons of the memory node recall by themselves, and which of those values are known."""
+        grown = int(self.root.grown[0])
+        found = np.empty((min(grown, most or grown), *self.input_shape), np.float32)
+        known = np.ones(found.shape, bool)
+        partly, at, xp = self.holes or grown > len(self), self.device, self.device.xp
+        for part in self._batches(len(found), INFERENCES["paper"], masked=False):
+            k = [xp.arange(part.start, part.stop, dtype=xp.int32, device=at.place)[None]]
+            for parent, bank in zip(reversed(self.codes), self.banks[-2::-1]):
+                support, shape = parent.support(k[0]), (bank.nodes, k[0].shape[1])
+                winner = xp.zeros(shape, dtype=xp.int32, device=at.place)
+                silent = xp.zeros(shape, dtype=xp.float64, device=at.place)
+                k.insert(0, at.choose(winner, silent, support, 0 * support.probability, 0.0))
+            if partly:
+                nothing = xp.zeros((*k[0].shape, self.tilings[0].size), dtype=xp.bool, device=at.place)
+                patches, there = self._known(k, nothing)
+                known[part] = at.to_user(self.tilings[0].join(there), None)
+            else:
+                patches = self.patterns.vectors(k[0])
+            found[part] = at.to_user(self.tilings[0].join(patches), None)
+        return found, known
+
+    # -- energy and recognition ----------------------------------------------------------------------------------
+
+    def energy(self, samples: Array, observed: Array, rule: Inference) -> Array:
+        """The mean term of all nodes that have neurons and observed values."""
+        done = []
+        for patches, messages in self._ask(samples, observed, rule):
+            k = self.down(messages, rule)
+            part = None if patches.seen is None else patches.seen.any(axis=2)
+            if self.holes or part is not None:
+                grown = (self.patterns.grown > 0)[:, None]
+                part = grown & (True if part is None else part)
+            terms = [(self.patterns.similarity(patches, k[0]), part)]
+            for bank, own, below in zip(self.codes, k[1:], k):
+                terms.append((bank.probability(own, below), part))
+                part = bank.hears(Codes(None, None, part))
+            total = sum((term if there is None else term * there).sum(axis=0) for term, there in terms)
+            many = sum(len(term) if there is None else there.sum(axis=0) for term, there in terms)
+            done.append((total / many,))
+        return together(done, self.device.xp.concat)[0]
+
+    def matches(self, samples: Array, observed: Array) -> tuple[Array, ...]:
+        """The matches of the memory node's winners, and the mean matches of those neurons."""
+        root, rule = self.root, RECOGNITION[self.options.propagation]
+        done = [
+            (messages[-1].value[0], root.neurons.mu[0, messages[-1].k[0]])
+            for _, messages in self._ask(samples, observed, rule)
+        ]
+        return together(done, self.device.xp.concat)
+
+    def evidence(self, samples: Array, observed: Array) -> Array:
+        """The evidence, in nats, that samples show something stored."""
+        rule = INFERENCES["evidence"]
+        done = [(rule.score(messages[-1], self.terms),) for _, messages in self._ask(samples, observed, rule)]
+        return together(done, self.device.xp.concat)[0]
+
+    def scores(self, count: int, value: float) -> Array:
+        """The same score for every sample."""
+        xp = self.device.xp
+        return xp.full((count,), value, dtype=xp.float64, device=self.device.place)
