@@ -202,10 +202,10 @@ def test_values_that_change_after_they_were_checked_do_no_harm() -> None:
             for value in (np.nan, np.inf, -np.inf):
                 bad = x.copy()
                 bad[3:9] = value
-                tree = model_of(memory).tree
-                for learned in (tree.learn(bad, None)[-1], tree.hold(x, None)):
+                network = model_of(memory).tree
+                for learned in (network.learn(bad, None)[-1], network.hold(x, None)):
                     assert 0 <= learned.k.min() <= learned.k.max() < 4
-                _, index, _ = tree.recall(bad, None, by_name("paper"))
+                _, index, _ = network.recall(bad, None, by_name("paper"))
                 assert 0 <= index.min() <= index.max() < 4
 
 
