@@ -79,13 +79,13 @@ def imputation(tenth: bool) -> Cells:
         train, test, complete = standardized(
             with_missing(train, 2 * seed), with_missing(complete, 2 * seed + 1), complete
         )
-        kept = train[reservoir(len(train), seed)] if tenth else train
-        memory = SQHNImputer(capacity=len(kept)).fit(train)
+        stored = train[reservoir(len(train), seed)] if tenth else train
+        memory = SQHNImputer(capacity=len(stored)).fit(train)
         imputers = {
             "SQHNImputer": memory,
-            "KNNImputer(5)": KNNImputer(n_neighbors=5).fit(kept),
-            "KNNImputer(10)": KNNImputer(n_neighbors=10).fit(kept),
-            'KNNImputer(5, "distance")': KNNImputer(n_neighbors=5, weights="distance").fit(kept),
+            "KNNImputer(5)": KNNImputer(n_neighbors=5).fit(stored),
+            "KNNImputer(10)": KNNImputer(n_neighbors=10).fit(stored),
+            'KNNImputer(5, "distance")': KNNImputer(n_neighbors=5, weights="distance").fit(stored),
             "means": SimpleImputer().fit(train),
         }
         missing = np.isnan(test)
@@ -108,13 +108,13 @@ def detection(tenth: bool) -> Cells:
         new = y == DETECTED[name]
         train, test = train_test_split(rows[~new], test_size=0.3, random_state=seed)
         train, test, outliers = standardized(train, test, rows[new])
-        kept = train[reservoir(len(train), seed)] if tenth else train
-        ours = SQHNDetector(capacity=len(kept), contamination=0.05).fit(train)
-        nearest = NearestNeighbors(n_neighbors=1).fit(kept)
+        stored = train[reservoir(len(train), seed)] if tenth else train
+        ours = SQHNDetector(capacity=len(stored), contamination=0.05).fit(train)
+        nearest = NearestNeighbors(n_neighbors=1).fit(stored)
         scores: dict[str, Callable[[Values], Values]] = {
             "SQHNDetector": ours.score_samples,
-            "LOF": LocalOutlierFactor(n_neighbors=min(20, len(kept) - 1), novelty=True).fit(kept).score_samples,
-            "IsolationForest": IsolationForest(random_state=seed).fit(kept).score_samples,
+            "LOF": LocalOutlierFactor(n_neighbors=min(20, len(stored) - 1), novelty=True).fit(stored).score_samples,
+            "IsolationForest": IsolationForest(random_state=seed).fit(stored).score_samples,
             "1-NN": lambda x: -nearest.kneighbors(x)[0][:, 0],
         }
         inlier = np.arange(len(test) + len(outliers)) < len(test)
@@ -135,12 +135,12 @@ def classification(tenth: bool) -> Cells:
         rows, y = data(name)
         train, test, y_train, y_test = train_test_split(rows, y, test_size=0.3, random_state=seed)
         train, test = standardized(train, test)
-        kept = reservoir(len(train), seed) if tenth else np.arange(len(train))
+        stored = reservoir(len(train), seed) if tenth else np.arange(len(train))
         classifiers = {
-            "SQHNClassifier": SQHNClassifier(capacity=len(kept)).fit(train, y_train),
-            "KNN(1)": KNeighborsClassifier(1).fit(train[kept], y_train[kept]),
-            "KNN(5)": KNeighborsClassifier(5).fit(train[kept], y_train[kept]),
-            'KNN(10, "distance")': KNeighborsClassifier(10, weights="distance").fit(train[kept], y_train[kept]),
+            "SQHNClassifier": SQHNClassifier(capacity=len(stored)).fit(train, y_train),
+            "KNN(1)": KNeighborsClassifier(1).fit(train[stored], y_train[stored]),
+            "KNN(5)": KNeighborsClassifier(5).fit(train[stored], y_train[stored]),
+            'KNN(10, "distance")': KNeighborsClassifier(10, weights="distance").fit(train[stored], y_train[stored]),
         }
         return {name: float(np.mean(one.predict(test) == y_test)) for name, one in classifiers.items()}
 

@@ -59,8 +59,8 @@ def draw(path: str, x: Images, rules: dict[str, tuple[SQHN, str]]) -> None:
     figure = Figure(figsize=(len(given), 1.15 * (len(rules) + 2)), layout="constrained")
     axes = figure.subplots(len(rules) + 2, len(given))
     for column, (name, one) in enumerate(given.items()):
-        shown = [one, *(memory.recall(one, inference=rule).x for memory, rule in rules.values()), x[column]]
-        for row, (label, image) in enumerate(zip(["given", *rules, "stored"], shown)):
+        column_images = [one, *(memory.recall(one, inference=rule).x for memory, rule in rules.values()), x[column]]
+        for row, (label, image) in enumerate(zip(["given", *rules, "stored"], column_images)):
             axis = axes[row, column]
             axis.imshow(np.clip(image, 0, 1), interpolation="nearest")
             axis.set(xticks=[], yticks=[])

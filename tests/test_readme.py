@@ -1,4 +1,4 @@
-"""The README and the pages of docs: programs print what they say; commands, options, links and file names exist."""
+"""The README and the pages of docs: programs print their comments; commands, options, links and file names exist."""
 
 from __future__ import annotations
 
