@@ -72,7 +72,7 @@ def test_what_cannot_be_shown(memory: SQHN) -> None:
     cube = SQHN((5, 5, 5), capacity=3)
     cube.learn(np.ones((5, 5, 5)))
     cube.save("cube.sqhn")
-    assert "(5, 5, 5) are no pictures" in sqhn("show", "cube.sqhn", "--out", "s.png", status=1)
+    assert "(5, 5, 5) are no images" in sqhn("show", "cube.sqhn", "--out", "s.png", status=1)
     assert "s.gif should be a .png" in sqhn("show", "m.sqhn", "--out", "s.gif", status=1)
     assert "no memory nothing" in sqhn("show", "nothing", "--out", "s.png", status=1)
     assert not Path("s.png").exists()

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from sqhn import SQHN, EmptyMemoryError, Level, Memory, Recalled, Recognized, Written
-from sqhn.inputs import answers, as_floats, as_samples
+from sqhn.inputs import as_answers, as_floats, as_samples
 from sqhn.paper.baselines import (
     GPCN,
     MHN,
@@ -84,7 +84,7 @@ class Reference:
     def learn(self, x: ArrayLike) -> Written:
         samples, single, _ = as_samples(x, self.shape)
         done = [self.memory.learn(sample) for sample in as_floats(samples)]
-        return Written(*answers(single, *map(np.stack, zip(*done))))
+        return Written(*as_answers(single, *map(np.stack, zip(*done))))
 
     def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
         samples, single, seen = as_samples(x, self.shape, observed, holes=True)
@@ -92,12 +92,12 @@ class Reference:
             raise EmptyMemoryError("this memory is empty")
         masks = [None] * len(samples) if seen is None else seen
         done = [self.memory.recall(sample, mask)[:3] for sample, mask in zip(as_floats(samples), masks)]
-        return Recalled(*answers(single, *map(np.stack, zip(*done))))
+        return Recalled(*as_answers(single, *map(np.stack, zip(*done))))
 
     def recognize(self, x: ArrayLike) -> Recognized:
         samples, single, _ = as_samples(x, self.shape)
         done = [self.memory.recognize(sample) for sample in as_floats(samples)]
-        return Recognized(*answers(single, *map(np.stack, zip(*done))))
+        return Recognized(*as_answers(single, *map(np.stack, zip(*done))))
 
 
 DOOR = "the reference has no door: it takes what it is given for floats of the right shape"

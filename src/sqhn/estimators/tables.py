@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.checks import check_count, check_word
-from sqhn.inputs import as_numpy, parts
+from sqhn.inputs import as_numpy, batches
 from sqhn.level import Level
 from sqhn.memory import SQHN
 from sqhn.protocol import Written
@@ -147,7 +147,7 @@ class Rows:
     @staticmethod
     def _parts(rows: int, values: int) -> Iterator[slice]:
         """Rows in parts, so many that all their values can be looked at together."""
-        return parts(rows, max(1, MOST // values))
+        return batches(rows, max(1, MOST // values))
 
     def apart(self, rows: Floats, stored: Floats, known: Flags) -> Floats:
         """The squared difference of rows and all neurons, (rows, neurons); infinite for those that were forgotten."""
