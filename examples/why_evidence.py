@@ -2,8 +2,8 @@
 
 python examples/why_evidence.py [DATA] [STORED] [QUESTIONS]
 
-The rule in plain NumPy (`sqhn.evidence` says what it means), with each part left out in turn. DATA: photos32, which is
-built in, or another set of pictures (`sqhn data list`).
+The rule in plain NumPy (`sqhn.reference.evidence` explains it), with each part left out in turn. DATA: photos32, which
+is built in, or another set of pictures (`sqhn data list`).
 """
 
 from __future__ import annotations

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
 from sqhn.data import photos
-from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE, WHOLE, chance, evidence, pyramid
+from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE, WHOLE, chance, pyramid
 from sqhn.model.inference import MOST, Evidence
 from sqhn.reference import ReferenceSQHN
+from sqhn.reference.evidence import evidence
 from tests.by_evidence import ODD, assert_as_the_reference, assert_possible, odd
 
 # -- a block -----------------------------------------------------------------------------------------------------------
