@@ -587,8 +587,8 @@ def test_a_failure_names_the_check_the_question_and_the_answer() -> None:
     with pytest.raises(AssertionError) as caught:
         check_memory(FromZero, SHAPE)
     assert str(caught.value) == (
-        f"1 of {len(checks())} checks failed:\n- steps from 1: learn(float32 array of shape (1, 4, 4)) after 0 other samples: "
-        "expected the steps [1]; got [0]"
+        f"1 of {len(checks())} checks failed:\n- steps from 1: learn(float32 array of shape (1, 4, 4)) after 0 other "
+        "samples: expected the steps [1]; got [0]"
     )
     with pytest.raises(
         AssertionError, match=r"recognize\(float32 array of shape \(12, 4, 4\)\) raised NotImpl.*: cannot"
