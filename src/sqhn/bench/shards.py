@@ -90,7 +90,7 @@ def rates(memory: SQHN, phases: Phases) -> dict[str, Result]:
 
 def message() -> float:
     """Seconds of the program for a message to a shard."""
-    shards: Any = SQHN((2, 2), capacity=1, device="ray", shards=1)._patterns.shards  # type: ignore[attr-defined]
+    shards: Any = SQHN((2, 2), capacity=1, device="ray", shards=1).banks[0].shards  # type: ignore[attr-defined]
     start, many = time.process_time(), 300
     for _ in range(many):
         shards.ask({0: (NAME, "fetch", np.zeros(0, np.int64))})
