@@ -587,14 +587,16 @@ def test_a_failure_names_the_check_the_question_and_the_answer() -> None:
     with pytest.raises(AssertionError) as caught:
         check_memory(FromZero, SHAPE)
     assert str(caught.value) == (
-        f"1 of {len(checks())} checks failed:\n- steps from 1: learn(float32 array of shape (1, 4, 4)) after 0 others: "
-        "expected the steps [1]; got [0]"
+        f"1 of {len(checks())} checks failed:\n- steps from 1: learn(float32 array of shape (1, 4, 4)) after 0 other "
+        "samples: expected the steps [1]; got [0]"
     )
     with pytest.raises(
         AssertionError, match=r"recognize\(float32 array of shape \(12, 4, 4\)\) raised NotImpl.*: cannot"
     ):
         check_memory(Mute, SHAPE)
-    with pytest.raises(AssertionError, match="one shot: the memory can, but its `cannot` says 'I am not that good'"):
+    with pytest.raises(
+        AssertionError, match="one shot: the memory passes this check, but its `cannot` says 'I am not that good'"
+    ):
         check_memory(Modest, SHAPE)
 
 
@@ -709,16 +711,16 @@ def test_a_memory_that_can_do_less_must_say_so(name: str) -> None:
 def test_an_excuse_for_what_a_memory_can_do_is_a_failure(name: str) -> None:
     failed = failures(Plain, {name: "too hard"})
     assert list(failed) == [name]
-    assert failed[name] == f"{name}: the memory can, but its `cannot` says 'too hard'"
+    assert failed[name] == f"{name}: the memory passes this check, but its `cannot` says 'too hard'"
 
 
 @pytest.mark.parametrize(
     ("cannot", "message"),
     [
-        ({"one-shot": "no"}, "`cannot` names 'one-shot', which is no check; there are 'made alike'"),
+        ({"one-shot": "no"}, "`cannot` names 'one-shot', which is no check; the checks are 'made alike'"),
         ({"one shot": " "}, "`cannot` must give a reason for 'one shot'; got ' '"),
         ({"one shot": None}, "`cannot` must give a reason for 'one shot'; got None"),
-        ({"single samples": "no", "batches": "no"}, "such a memory takes nothing"),
+        ({"single samples": "no", "batches": "no"}, "so the memory takes no samples at all"),
     ],
 )
 def test_excuses_are_checked(cannot: Any, message: str) -> None:
