@@ -146,26 +146,26 @@ def _report(folder: Path) -> None:
     if not len(found):
         show(f"there are no records in {folder}: `sqhn reproduce --out {folder}` makes some")
         raise typer.Exit(1)
-    verdicts, page = publish(found, folder, progress)
+    judged, page = publish(found, folder, progress)
     readings = found.readings
     known = published()
-    beside = bool(known) and (found.quick or not found.paper_data)
-    table = Table("claim", *readings, *(["published"] if beside else []), "measured", "paper", box=box.SIMPLE_HEAD)
-    for verdict in verdicts:
-        words = [verdict.word(reading) for reading in readings]
-        theirs = [known.get(verdict.claim.id, {}).get(readings[0], "-")] if beside else []
-        measured = str(verdict.findings.get(readings[0], ""))
-        name = verdict.claim.id + (" (beyond)" if verdict.claim.beyond else "")
-        table.add_row(name, *map(_styled, [*words, *theirs]), escape(measured), escape(verdict.claim.paper))
+    compare = bool(known) and (found.quick or not found.paper_data)
+    table = Table("claim", *readings, *(["published"] if compare else []), "measured", "paper", box=box.SIMPLE_HEAD)
+    for one in judged:
+        verdicts = [one.verdict(reading) for reading in readings]
+        theirs = [known.get(one.claim.id, {}).get(readings[0], "-")] if compare else []
+        measured = str(one.findings.get(readings[0], ""))
+        name = one.claim.id + (" (beyond)" if one.claim.beyond else "")
+        table.add_row(name, *map(_styled, [*verdicts, *theirs]), escape(measured), escape(one.claim.paper))
     Console().print(table)
     for reading in readings:
-        print(f"{reading}: {counts(verdicts, reading)}")
-    if beside:
-        same, decided = agreement(verdicts, readings[0])
+        print(f"{reading}: {counts(judged, reading)}")
+    if compare:
+        same, decided = agreement(judged, readings[0])
         print(f"{same} of {decided} verdicts agree with those published for the full size and the paper's data")
     print(f"report: {page}")
 
 
-def _styled(word: str) -> str:
-    style = {"PASS": "green", "FAIL": "bold red", "ERROR": "bold red"}.get(word, "dim")
-    return f"[{style}]{word}[/]"
+def _styled(verdict: str) -> str:
+    style = {"PASS": "green", "FAIL": "bold red", "ERROR": "bold red"}.get(verdict, "dim")
+    return f"[{style}]{verdict}[/]"

@@ -93,7 +93,7 @@ class GradInfMHN(StoredSamples):
         super().__init__(input_shape, EnergyDescent(sigma, check_count("steps", steps), rate, metric == "dot", device))
 
 
-# -- rules -----------------------------------------------------------------------------------------------------------
+# -- rules -------------------------------------------------------------------------------------------------------------
 
 
 class Softmax:
@@ -278,7 +278,7 @@ class Walk:
         self.gaps[some] = (square.clamp(min=0) + 1e-8).sqrt().float()  # rather too large than too small
 
 
-# -- tensors ---------------------------------------------------------------------------------------------------------
+# -- tensors -----------------------------------------------------------------------------------------------------------
 
 
 def loader(device: str) -> Callable[[NDArray[Any]], Tensor]:

@@ -120,7 +120,7 @@ class PredictiveMemory:
         """Not supported: neither paper defines recognition for these models."""
         raise UnsupportedError(f"{type(self).__name__} does not recognize: no rule for it was published")
 
-    # -- descent -------------------------------------------------------------------------------------------------
+    # -- descent -------------------------------------------------------------------------------------------------------
 
     def _clamp(self, pixels: Tensor, seen: NDArray[np.bool_] | None) -> list[tuple[Chain, Tensor]]:
         """Each chain with the pixels that it has to explain."""
@@ -162,7 +162,7 @@ class PredictiveMemory:
         precision = shares / variances
         return (precision * means).sum(0) / precision.sum(0)
 
-    # -- tensors -------------------------------------------------------------------------------------------------
+    # -- tensors -------------------------------------------------------------------------------------------------------
 
     def _generator(self, seed: int) -> torch.Generator:
         import torch
