@@ -88,8 +88,8 @@ FAMILY.experiments += [
 
 # -- measures ----------------------------------------------------------------------------------------------------------
 
-LOWEST = "lowest recall from noise, any seed and test point up to J"
-MOST = "most recalled beyond unseen images"
+LOWEST_RECALL = "lowest recall from noise, any seed and test point up to J"
+MOST_RECALLED = "most recalled beyond unseen images"
 
 
 def runs_of(results: Results, experiment: str, model: str) -> ByName[Results]:
@@ -127,7 +127,7 @@ def all_sensitivities(results: Results, experiment: str, model: str) -> ByName[f
 def lowest_recall(results: Results, experiment: str, model: str, orders: tuple[Order, ...]) -> Measured:
     found = results.of(experiment)
     runs = Results([record for order in orders for record in found.where(order=order).records])
-    return {LOWEST: lowest_until_full(runs_of(runs, experiment, model), "noisy_accuracy")}
+    return {LOWEST_RECALL: lowest_until_full(runs_of(runs, experiment, model), "noisy_accuracy")}
 
 
 def decay_past_capacity(results: Results, experiment: str, model: str) -> Measured:
@@ -141,7 +141,7 @@ def recall_of_online_mhns(results: Results, experiment: str) -> Measured:
         tops = {where: float(recalled_beyond_unseen(run).mean(axis=0)[1:].max()) for where, run in runs.items()}
         where = max(tops, key=lambda key: tops[key])
         found[f"{mhn} {where}"] = tops[where]
-    return {MOST: found}
+    return {MOST_RECALLED: found}
 
 
 def ahead_of_online_mhns(results: Results, experiment: str, model: str) -> Measured:
@@ -196,7 +196,7 @@ def stream_claims(prefix: str, experiment: str, model: str, deep: bool) -> None:
     bound = {DEFAULT: at_least(0.99), CODE: at_least(0.95)} if deep else at_least(0.995)
     claim(
         "1", "all images are recalled from noise until the memory is full" + (": streams of CIFAR-100" if deep else ""),
-        "1.0", {LOWEST: bound},
+        "1.0", {LOWEST_RECALL: bound},
         partial(lowest_recall, **ours, orders=("class", "iid") if deep else ("class", "domain", "iid", "mixed")),
         explanation=(
             "With the alphas of the published code and the plain cosine, similar images are averaged before the memory "
@@ -205,7 +205,7 @@ def stream_claims(prefix: str, experiment: str, model: str, deep: bool) -> None:
     )  # fmt: skip
     if deep:
         claim(
-            "1b", "the same for darkened and flipped domains", "1.0", {LOWEST: bound},
+            "1b", "the same for darkened and flipped domains", "1.0", {LOWEST_RECALL: bound},
             partial(lowest_recall, **ours, orders=("domain", "mixed")),
             explanation=(
                 "Without noise, these streams too are recalled until the memory is full. Halving the brightness puts "
@@ -216,7 +216,8 @@ def stream_claims(prefix: str, experiment: str, model: str, deep: bool) -> None:
             ),
         )  # fmt: skip
         claim(
-            "8", "the same with noise that is added before images are darkened", "not in the paper", {LOWEST: None},
+            "8", "the same with noise that is added before images are darkened", "not in the paper",
+            {LOWEST_RECALL: None},
             partial(lowest_recall, experiment=experiment, model=NOISE_FIRST, orders=("domain", "mixed")), beyond=True,
         )  # fmt: skip
     claim(
@@ -230,7 +231,7 @@ def stream_claims(prefix: str, experiment: str, model: str, deep: bool) -> None:
     )  # fmt: skip
     claim(
         "3", "no MHN trained online recalls anything: it reproduces no more images of the stream within the tolerance "
-        "than unseen ones of the same kind", "0", {MOST: below(0.05)},
+        "than unseen ones of the same kind", "0", {MOST_RECALLED: below(0.05)},
         partial(recall_of_online_mhns, experiment=experiment),
         explanation="A tree trained with Adam recalls slightly more of the images it has learned than of others.",
     )  # fmt: skip
@@ -370,5 +371,5 @@ for experiment, levels, pictured in (("OC-L1", "one level", "OCI-C"), ("OC-L3", 
     FAMILY.figure(
         f"{name}-pictures", experiment,
         f"{levels.capitalize()}, medium size, at the end of a stream of classes: some of the images learned, first to "
-        "last; with noise; recalled.",
+        "last; the same with noise; the images recalled.",
     )(partial(recalled_images, experiment=experiment, stream=pictured))  # fmt: skip

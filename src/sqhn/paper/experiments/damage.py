@@ -45,10 +45,12 @@ KERNELS: dict[str, tuple[Any, Any]] = {
     "watch": (((25,),), ((5,), (8,))),
 }
 """The kernels below the memory node, for two levels and for three."""
-RECORDED_DAMAGES = (("noise", 0.8), ("black", 0.75), ("color", 0.875), ("normal_fill", 0.75), ("salt_and_pepper", 0.6),
-         ("rectangles", 1.5), ("blurred", 2.0), ("darker", 0.5))  # fmt: skip
 RECORDED_RUN = ("cifar10", 0)
-"""The damages, and the set and seed, of which images are recorded."""
+"""The set and the seed of which images are recorded."""
+RECORDED_DAMAGES = (
+    ("noise", 0.8), ("black", 0.75), ("color", 0.875), ("normal_fill", 0.75), ("salt_and_pepper", 0.6),
+    ("rectangles", 1.5), ("blurred", 2.0), ("darker", 0.5),
+)  # fmt: skip
 
 
 # -- experiments -------------------------------------------------------------------------------------------------------

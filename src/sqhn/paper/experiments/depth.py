@@ -36,7 +36,7 @@ __all__ = ["FAMILY", "Examples", "Occlusions"]
 
 FAMILY = Family()
 NOISE_LEVELS = (0.0, 0.05, 0.15, 0.25, 0.4, 0.5, 0.75, 1.0, 1.25, 1.5)
-COVERED = (0.0, 0.1, 0.25, 0.5, 0.75, 0.875, 0.9375)
+COVERED_SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.875, 0.9375)
 FILLS = {"black": "black", "color": "color", "noise": "normal_fill"}
 """The fills of rectangles in the text; the published code fills with uniform noise, "noise_fill"."""
 OCCLUSIONS = {*FILLS.values(), "noise_fill"}
@@ -51,12 +51,12 @@ def fills_of(reading: Reading) -> dict[str, str]:
 
 def ac_b(reading: Reading) -> Iterator[Case]:
     fills = fills_of(reading).values()
-    occlusions = ((fill, share) for fill in fills for share in COVERED)
+    occlusions = ((fill, share) for fill in fills for share in COVERED_SHARES)
     corruptions = (*(("noise", sigma) for sigma in NOISE_LEVELS), *occlusions)
     for name, split in (("cifar10", "train"), ("tiny_imagenet", "val"), ("caltech256", "train")):
-        memories: dict[str, Spec] = {m: Tree(1000, kernels) for m, kernels in kernels_of(name, wide=True).items()}
-        memories["NN"] = Nearest(1000)
-        for model, memory in memories.items():
+        models: dict[str, Spec] = {m: Tree(1000, kernels) for m, kernels in kernels_of(name, wide=True).items()}
+        models["NN"] = Nearest(1000)
+        for model, memory in models.items():
             yield Loaded(
                 set=name, data=(name,), model=model, size=1000, memory=memory, split=split, length=1000,
                 corruptions=corruptions, shared=reading != DEFAULT,

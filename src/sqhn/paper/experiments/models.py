@@ -349,9 +349,19 @@ def resident_bytes(model: Any) -> int:
         elif isinstance(thing, (list, tuple)):
             for one in thing:
                 walk(one)
-        elif isinstance(thing, dict) or hasattr(thing, "__dict__"):
-            for one in (thing if isinstance(thing, dict) else vars(thing)).values():
+        elif isinstance(thing, dict):
+            for one in thing.values():
                 walk(one)
+        else:
+            for name in attributes(thing):
+                walk(getattr(thing, name, None))
 
     walk(model)
     return sum(found.values())
+
+
+def attributes(thing: Any) -> set[str]:
+    """The names of all attributes of an object, in its `__dict__` and in slots."""
+    slots = (getattr(kind, "__slots__", ()) for kind in type(thing).__mro__)
+    names = {name for some in slots for name in ([some] if isinstance(some, str) else some)}
+    return (names | set(getattr(thing, "__dict__", ()))) - {"__dict__", "__weakref__"}

@@ -95,8 +95,8 @@ def rc(reading: Reading) -> Iterator[Case]:
     if code:
         memory = replace(memory, when_full="overwrite", mu="pseudocount")
     by_error = ByErrorTree(300, alpha=50000, rho=0.99999, when_full=memory.when_full, mu=memory.mu)
-    memories: dict[str, Spec] = {"SQHN": memory, "SQHN(mse)": by_error, **RECOGNIZERS, **nearest_neighbors(300)}
-    for model, one in memories.items():
+    models: dict[str, Spec] = {"SQHN": memory, "SQHN(mse)": by_error, **RECOGNIZERS, **nearest_neighbors(300)}
+    for model, one in models.items():
         flipped = code and isinstance(one, Tree)  # the script of the MHNs does not flip images
         yield Recognition(
             set="mnist", data=data, model=model, size=300, memory=one, transform="flipped" if flipped else "plain",

@@ -123,10 +123,10 @@ PREDICTIVE: dict[str, dict[str, Spec]] = {
 def storage_cases(experiment: str, length: int, sigma: float, share: float, reading: Reading) -> Iterator[Case]:
     corruptions = (("noise", sigma), ("dropout", share), ("mask", share))
     for name, split in (("cifar10", "train"), ("tiny_imagenet", "val")):
-        memories: dict[str, Spec] = {model: Tree(length, kernels) for model, kernels in kernels_of(name).items()}
-        memories["MHN"] = MHN(range="signed" if reading == DEFAULT else "unit")
-        memories |= {"MHN-Manhtn": ManhattanMHN(), "MHN-GradInf": GradInfMHN(), "NN": Nearest(length)}
-        for model, memory in (memories | PREDICTIVE[experiment]).items():
+        models: dict[str, Spec] = {model: Tree(length, kernels) for model, kernels in kernels_of(name).items()}
+        models["MHN"] = MHN(range="signed" if reading == DEFAULT else "unit")
+        models |= {"MHN-Manhtn": ManhattanMHN(), "MHN-GradInf": GradInfMHN(), "NN": Nearest(length)}
+        for model, memory in (models | PREDICTIVE[experiment]).items():
             heavy = model in PREDICTIVE[experiment]
             yield Loaded(
                 set=name, data=(name,), model=model, size=length, memory=memory, split=split, length=length,

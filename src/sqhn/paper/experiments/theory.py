@@ -32,8 +32,8 @@ FAMILY = Family()
 
 
 def s_map(reading: Reading) -> Iterator[Case]:  # noqa: ARG001
-    memories: dict[str, Spec] = {"SQHN": Tree(50, TREE_KERNELS), "MAP": MapTree(50, TREE_KERNELS)}
-    for model, memory in memories.items():
+    models: dict[str, Spec] = {"SQHN": Tree(50, TREE_KERNELS), "MAP": MapTree(50, TREE_KERNELS)}
+    for model, memory in models.items():
         yield Stream(
             set="cifar100", data=("cifar100",), model=model, size=50, memory=memory, order="iid", length=250, every=50,
             sigma=0, alike=False,
@@ -286,8 +286,8 @@ def extra_bytes(memory: Any) -> int:
 
 
 def s_cost(reading: Reading) -> Iterator[Case]:  # noqa: ARG001
-    memories: dict[str, Spec] = {"SQHN L1": Tree(1300), **dict(online_mhns("ON-E", 1300))}
-    for model, memory in memories.items():
+    models: dict[str, Spec] = {"SQHN L1": Tree(1300), **dict(online_mhns("ON-E", 1300))}
+    for model, memory in models.items():
         yield Cost(set="emnist", data=("emnist",), model=model, size=1300, memory=memory, length=1500, seeds=3)
 
 
