@@ -20,6 +20,8 @@ test: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/sp-repo-review --show err .
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
