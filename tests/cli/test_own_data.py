@@ -1366,7 +1366,7 @@ class TestExtras:
         for name in ("SQHN_DATA", "SQHN_CACHE"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setitem(sys.modules, module, None)
-        builtin._photographs.cache_clear()
+        builtin.photographs.cache_clear()
         result = sqhn(*words)
         assert result.exit_code == 1
         assert result.stderr.splitlines()[-1] == line
