@@ -89,8 +89,8 @@ class Stream(Case):
         x = self._pictures("train", generator(seed, "data"))
         unseen = self._pictures("test", generator(seed, "unseen")) if self.alike else None
         tests = unit(pool(self.data[0], "test")[0][: self.tests]) if self.tests else None
-        memory = self.built(x.turned(x.x[:1]).shape[1:], seed, device)
-        noise, seen = generator(seed, "noise"), x.turned(x.x)
+        memory = self.built(x.transformed(x.x[:1]).shape[1:], seed, device)
+        noise, seen = generator(seed, "noise"), x.transformed(x.x)
         curves: dict[str, list[float]] = {}
 
         def note(prefix: str, recalled: Pictures, right: Pictures) -> None:
@@ -105,8 +105,8 @@ class Stream(Case):
                 note("noisy_", memory.recall(self._noisy(x, done, noise)).x, seen[:done])
             if unseen is not None:
                 many = max(1, done * len(unseen.x) // len(seen))
-                given = self._noisy(unseen, many, noise) if self.sigma else unseen.turned(unseen.x[:many])
-                note("unseen_", memory.recall(given).x, unseen.turned(unseen.x[:many]))
+                given = self._noisy(unseen, many, noise) if self.sigma else unseen.transformed(unseen.x[:many])
+                note("unseen_", memory.recall(given).x, unseen.transformed(unseen.x[:many]))
             if tests is not None:
                 note("test_", memory.recall(tests).x, tests)
         results: dict[str, Any] = {"length": len(seen), "curves": curves}
@@ -130,8 +130,8 @@ class Stream(Case):
 
     def _noisy(self, x: Domains, many: int, rng: np.random.Generator) -> Pictures:
         if self.noise_first:
-            return x.turned(white_noise(x.x[:many], self.sigma, rng)[0])
-        return white_noise(x.turned(x.x[:many]), self.sigma, rng)[0]
+            return x.transformed(white_noise(x.x[:many], self.sigma, rng)[0])
+        return white_noise(x.transformed(x.x[:many]), self.sigma, rng)[0]
 
 
 @dataclass(frozen=True)
