@@ -22,7 +22,7 @@ from sqhn.checks import as_shape, check_count, check_word, is_whole
 from sqhn.concurrency.rwlock import ReadWriteLock
 from sqhn.inputs import answers, as_samples
 from sqhn.level import Level, Options, as_levels
-from sqhn.model.calibration import Calibration, tolerance
+from sqhn.model.calibration import Calibration, Kind
 from sqhn.model.inference import Inference, by_name
 from sqhn.model.labels import Texts, as_texts
 from sqhn.model.model import Model
@@ -202,13 +202,15 @@ class SQHN:
                 f"learn takes one positional argument, the samples; got {len(others) + 1}. Labels and options are "
                 "given by name: learn(x, observed=mask), learn(x, value=y), learn(x, hold=True)"
             )
-        samples, single, mask = self._observed_samples(x, observed)
+        samples, single, mask = self._samples(x, observed)
+        mask = check_observed(mask, x)
         if hold and single:
-            raise ValueError(f"hold=True needs a batch of samples of one thing, of shape {self._batch_shape()}")
+            raise ValueError(f"hold=True needs a batch of samples of one thing, of shape {batch_of(self.input_shape)}")
         if hold and root_only:
             raise ValueError("hold=True averages samples at level 1, which root_only=True does not change")
         texts = None if value is None else as_texts(value, len(samples), single or hold)
-        learned, first = self._write(self._learn, samples, mask, hold, root_only, texts)
+        part: Part = "root" if root_only and len(self.levels) > 1 else "all"
+        learned, first = self._write(self._learn, samples, mask, texts, part, hold)
         index, kind, score = self._answers(x, single, learned.k[0], learned.kind[0], learned.score[0])
         step: Any = first + 1
         if not single:
@@ -218,29 +220,22 @@ class SQHN:
 
     def pretrain(self, x: ArrayLike) -> None:
         """Learn with every level but the memory node, which can then be taught alone: `learn(x, root_only=True)`."""
-        samples, _, _ = self._samples(x)
+        samples, _, _ = self._samples(x, holes=False)
         if len(self.levels) == 1:
             raise ValueError("pretrain needs levels below the memory node; this memory has one level")
-        self._write(self._learn_chunks, samples, None, "below")
+        self._write(self._learn, samples, None, None, "below")
 
     def _learn(
-        self, samples: Array, mask: Array, hold: bool, root_only: bool, texts: Texts | None
+        self, samples: Array, mask: Array, texts: Texts | None, part: Part, hold: bool = False
     ) -> tuple[Learned, int]:
-        """The outcome at the memory node, and its step before."""
-        if root_only and not all(bank.grown.any() for bank in self.banks[:-1]):
+        """Learn chunk by chunk, with readers in between: the outcome at the memory node, and its step before."""
+        tree, first = self._model.tree, self.step
+        if part == "root" and not all(bank.grown.any() for bank in self.banks[:-1]):
             raise EmptyMemoryError("the levels below the memory node are empty: pretrain them first")
-        first = self.step
+        if texts is not None or (self._model.labels and part != "below"):  # samples without labels replace others' too
+            texts = (texts or [None]) * (len(samples) if hold or texts is None else 1)
         if hold:
-            if texts is not None or self._model.labels:
-                texts = (texts or [None]) * len(samples)
             return self._apply(Hold(samples, mask, texts)), first
-        return self._learn_chunks(samples, mask, "root" if root_only and len(self.levels) > 1 else "all", texts), first
-
-    def _learn_chunks(self, samples: Array, mask: Array, part: Part, texts: Texts | None = None) -> Learned:
-        """Learn chunk by chunk; readers get their turn in between."""
-        tree = self._model.tree
-        if texts is None and self._model.labels and part != "below":  # samples without labels may replace labeled ones
-            texts = [None] * len(samples)
         atomic = tree.device.atomic and len(self.levels) == 1 and texts is None and self._journal is None
         done: list[Learned] = []
         start = 0
@@ -253,8 +248,8 @@ class SQHN:
             change = Learn(chunk, observed, part, start >= len(samples), texts and texts[now])
             done.append(self._lock.exclusive(change.apply, self._model) if atomic else self._apply(change))
         if len(done) == 1:
-            return done[0]
-        return Learned(*(tree.device.xp.concat(field, 1) for field in zip(*(learned.fields for learned in done))))
+            return done[0], first
+        return Learned(*(tree.device.xp.concat(field, 1) for field in zip(*(one.fields for one in done)))), first
 
     def learn_stream(
         self,
@@ -279,9 +274,9 @@ class SQHN:
 
         For comparisons with models that are loaded rather than taught; for a stream, use `learn`.
         """
-        samples, single, _ = self._samples(x)
+        samples, single, _ = self._samples(x, holes=False)
         if single:
-            raise ValueError(f"memorize needs a batch of shape {self._batch_shape()}; got {self.input_shape}")
+            raise ValueError(f"memorize needs a batch of shape {batch_of(self.input_shape)}; got {self.input_shape}")
         self._write(self._apply, Memorize(samples))
 
     def resize(self, capacity: int) -> None:
@@ -333,33 +328,20 @@ class SQHN:
         Where samples with missing values were learned, `known` of the result marks values that were ever observed.
         """
         rule = by_name(inference)
-        samples, single, mask = self._samples(x, observed, holes=True)
-        if mask is not None and len(blank := (~mask.any(axis=tuple(range(1, mask.ndim)))).nonzero()[0]):
-            warnings.warn(
-                f"{len(blank)} of {len(mask)} samples have no observed value (the first is sample {blank[0]}): "
-                "what is recalled for them is arbitrary",
-                stacklevel=2,
-            )
+        samples, single, mask = self._samples(x, observed)
+        if blank := unobserved(mask):
+            warnings.warn(f"{blank}: what is recalled for them is arbitrary", stacklevel=2)
         if k is not None:
             check_count("k", k)
-        fields, labels = self._read(self._recall, samples, mask, rule, k, keep)
+        fields, labels = self._read(self._model.recall, samples, mask, rule, k, keep)
         recalled, index, score, *known = self._answers(x, single, *fields)
         return Recalled(recalled, index, score, labels[0] if single and labels else labels, known[0] if known else None)
-
-    def _recall(
-        self, samples: Array, mask: Array, rule: Inference, k: int | None, keep: bool
-    ) -> tuple[tuple[Array, ...], Any]:
-        """The fields of the answer, and the labels of the recalled neurons, if there are any."""
-        model = self._model
-        fields = model.tree.recall(samples, mask, rule, k, keep)
-        if not model.labels:
-            return fields, None
-        return fields, model.labels.of_all(model.tree.device.to_user(fields[1], None).tolist())
 
     def energy(self, x: ArrayLike, observed: ArrayLike | None = None, *, inference: str | Inference = "paper") -> Score:
         """The energy of the recalled state, in [0, 1]: how well the tree explains the observed values of x."""
         rule = by_name(inference)
-        samples, single, mask = self._observed_samples(x, observed)
+        samples, single, mask = self._samples(x, observed)
+        mask = check_observed(mask, x)
         energy: Score = self._answers(x, single, self._read(self._model.tree.energy, samples, mask, rule))[0]
         return energy
 
@@ -373,7 +355,8 @@ class SQHN:
             reaches the threshold that `calibrate(new=x, inference="evidence")` has found.
         """
         check_word("inference", inference, JUDGING)
-        samples, single, mask = self._observed_samples(x, observed)
+        samples, single, mask = self._samples(x, observed)
+        mask = check_observed(mask, x)
         model = self._model
         paper = inference == "paper"
         made, judge = (
@@ -402,29 +385,25 @@ class SQHN:
 
         The guarantee is for the memory as it is; `recognize` warns once it has learned as many samples again.
         """
-        kind: Literal["new", "old"] = "old" if new is None else "new"
+        kind: Kind = "old" if new is None else "new"
         x = old if new is None else new
         if x is None or (kind == "new" and old is not None):
             raise ValueError("calibrate needs either new=x, samples that were not learned, or old=x, that were")
         check_word("inference", inference, JUDGING)
-        samples, single, mask = self._observed_samples(x, observed)
+        samples, single, mask = self._samples(x, observed)
+        mask = check_observed(mask, x)
         if single:
-            raise ValueError(f"calibrate needs a batch of samples, of shape {self._batch_shape()}; got one sample")
-        found: float = self._write(self._calibrate, samples, mask, kind, error, inference)
-        return found
+            raise ValueError(
+                f"calibrate needs a batch of samples, of shape {batch_of(self.input_shape)}; got one sample"
+            )
+        by_evidence = inference == "evidence"
 
-    def _calibrate(self, samples: Array, mask: Array, kind: Literal["new", "old"], error: float, rule: str) -> float:
-        tree, model = self._model.tree, self._model
-        if rule == "evidence":
-            score = tree.device.to_user(tree.evidence(samples, mask), None)
-            found = tolerance(score, np.ones(len(score)), kind, error)
-            self._apply(Calibrate(Calibration(kind, float(error), len(samples), self.step, threshold=found)))
-            return found
-        score, mean = (tree.device.to_user(field, None) for field in tree.matches(samples, mask))
-        found = tolerance(score, mean, kind, error)
-        before = model.calibration.before if model.calibration else model.rho
-        self._apply(Calibrate(Calibration(kind, float(error), len(samples), self.step, before), found))
-        return found
+        def calibrate() -> float:
+            threshold, made = self._model.calibrated(samples, mask, kind, error, by_evidence)
+            self._apply(Calibrate(made, None if by_evidence else threshold))
+            return threshold
+
+        return self._write(calibrate)
 
     # -- looking inside ------------------------------------------------------------------------------------------
 
@@ -540,27 +519,34 @@ class SQHN:
         self._journal.checkpoint_if_due(self._model)
         return answer
 
-    def _observed_samples(self, x: ArrayLike, observed: ArrayLike | None) -> tuple[Array, bool, Array]:
-        """Checked samples with at least one observed value each; the mask is None if all values are observed."""
-        samples, single, mask = self._samples(x, observed, holes=True)
-        if mask is None or mask.all():
-            return samples, single, None
-        if len(blank := (~mask.any(axis=tuple(range(1, mask.ndim)))).nonzero()[0]):
-            raise ValueError(
-                f"{len(blank)} of {len(mask)} samples have no observed value (the first is sample {blank[0]}), "
-                f"in an array of shape {tuple(np.shape(x))}"
-            )
-        return samples, single, mask
-
     def _samples(
-        self, x: ArrayLike, observed: ArrayLike | None = None, holes: bool = False
+        self, x: ArrayLike, observed: ArrayLike | None = None, holes: bool = True
     ) -> tuple[Array, bool, Array]:
-        """Checked samples; holes: a masked array may have masked values."""
-        return as_samples(x, self.input_shape, observed, tensors=self._model.tree.device.keeps_tensors, holes=holes)
+        """Checked samples, whether x was a single one, and the mask; holes: values may be missing."""
+        tensors = self._model.tree.device.keeps_tensors
+        return as_samples(x, self.input_shape, observed, tensors=tensors, holes=holes)
 
     def _answers(self, x: object, single: bool, *fields: Array) -> tuple[Any, ...]:
         """Answers in the form of the question x."""
         return answers(single, *fields, to_user=self._model.tree.device.to_user, asked=x)
 
-    def _batch_shape(self) -> str:
-        return f"(n, {', '.join(map(str, self.input_shape))})"
+
+def batch_of(shape: tuple[int, ...]) -> str:
+    """The shape of a batch, for messages."""
+    return f"(n, {', '.join(map(str, shape))})"
+
+
+def unobserved(mask: Array) -> str | None:
+    """A message if samples have no observed value at all."""
+    if mask is None or not len(blank := (~mask.any(axis=tuple(range(1, mask.ndim)))).nonzero()[0]):
+        return None
+    return f"{len(blank)} of {len(mask)} samples have no observed value (the first is sample {blank[0]})"
+
+
+def check_observed(mask: Array, x: ArrayLike) -> Array:
+    """The mask, None if all values are observed; an error if samples have no observed value at all."""
+    if mask is None or mask.all():
+        return None
+    if blank := unobserved(mask):
+        raise ValueError(f"{blank}, in an array of shape {tuple(np.shape(x))}")
+    return mask

@@ -1,11 +1,12 @@
-"""Banks, the one page to read: what passes between levels, and what a bank can do, on any device.
+"""The interface of banks, on any device: their messages to each other, and their methods.
 
-A level of the tree is a bank, and a bank holds the neurons of all nodes of its level. Level 1 is a `PatternBank`, whose
-neurons are prototypes of patches; the levels above are `CodeBank`s, whose neurons count the values of their children.
-The network knows nothing else of them. Arrays are those of a `Device`: NumPy's, or torch's on a GPU.
+Each level of the tree is a bank that holds the neurons of all its nodes. Level 1 is a `PatternBank`, whose neurons are
+prototypes of patches; the levels above are `CodeBank`s, whose neurons count the values of their children. The network
+uses nothing else of them. Arrays are those of a `Device`: NumPy arrays, or torch tensors on a GPU.
 
-Everywhere: `k` is the number of a neuron, `v` how strongly it won, `h` an activity; arrays of a level have nodes first,
-then samples; an activity is float64, a tie is decided for the lowest number (`TIE`). Who only asks changes nothing.
+Conventions: `k` is the index of a neuron, `v` the strength of a winner, `h` an activity. Arrays of a level have the
+axes (nodes, samples). Activities are float64, and ties (`TIE`) go to the lowest index. Queries change no state; a bank
+may cache what it derives from its state, and drops the cache with every change.
 """
 
 from __future__ import annotations
@@ -38,27 +39,27 @@ __all__ = [
 ]
 
 Array = Any
-"""Of NumPy, or of torch on a device: indexing and arithmetic mean the same."""
+"""A NumPy array or a torch tensor: indexing and arithmetic mean the same."""
 
 State = dict[str, NDArray[Any]]
-"""What is saved of a bank: arrays by name, of the grown neurons of all nodes, one node after another."""
+"""The saved arrays of a bank by name; they list the grown neurons of one node after another."""
 
 
 # -- messages --------------------------------------------------------------------------------------------------------
 
 
 class Patches(NamedTuple):
-    """What level 1 looks at: values, and which of them were observed (None: all); both (nodes, batch, size)."""
+    """The input of level 1: values, and which of them were observed (None: all); both (nodes, batch, size)."""
 
     x: Array
     seen: Array = None
 
 
 class Codes(NamedTuple):
-    """What a level above looks at: its children's values and strengths; both (child nodes, batch).
+    """The input of a level above: its children's values and strengths; both (child nodes, batch).
 
-    heard: whether anything was seen of what is below a child (None: of all of them). One that was not is neither
-    counted nor in the length of a column.
+    heard: whether any value below a child was observed (None: true of all). A child that is not heard is not counted,
+    and does not add to the length of a column.
     """
 
     k: Array
@@ -67,10 +68,10 @@ class Codes(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What a chunk of learning did at every node, all (nodes, batch).
+    """The results of learning a chunk, all (nodes, batch).
 
-    k and v are what the parents hear; score is the best match before the update; kind is what became of the sample
-    (`rule`); heard as in `Codes`.
+    k and v go to the parents; score is the best match before the update; kind is the outcome (`rule`); heard is as in
+    `Codes`.
     """
 
     k: Array
@@ -81,16 +82,15 @@ class Learned(NamedTuple):
 
     @property
     def fields(self) -> tuple[Array, ...]:
-        """Those that are always there."""
+        """The fields that are never None."""
         return self[:4]
 
 
 class BlockEvidence(NamedTuple):
     """The evidence (`sqhn.evidence`) for the neurons of a level: A (nodes, batch, neurons), in nats.
 
-    Minus infinity where there is no neuron; 0 for the one that a node without any has. question, stored: the sums over
-    the blocks of nodes, of what was asked and of what their neurons most likely have stored; masked: not all was
-    observed.
+    A is minus infinity where there is no neuron; a node without neurons has one with evidence 0. question, stored: sums
+    over the blocks of nodes, of the sample and of the most likely stored values. masked: some values were not observed.
     """
 
     A: Array
@@ -100,10 +100,10 @@ class BlockEvidence(NamedTuple):
 
 
 class Support(NamedTuple):
-    """What parents expect of their children.
+    """The values that parents expect of their children.
 
-    The values that a parent gives to a (node, sample) of the level below are the entries from start[node * batch + t]
-    up to the next start: which values, and with which probability.
+    For sample t of a node of the level below they are the entries from start[node * batch + t] to the next start: the
+    values and their probabilities.
     """
 
     start: Array
@@ -115,10 +115,10 @@ class Support(NamedTuple):
 
 
 class Neurons(Protocol):
-    """What is kept of every neuron, (nodes, room): counts, mean activities, steps of the last writes.
+    """Statistics of every neuron, (nodes, room): counts, mean activities and the steps of the last writes.
 
-    grown: up to where each node has neurons; free: how many of these places were forgotten, and count 0; step: how many
-    samples were learned; most: no node has grown further.
+    grown: how many slots each node has used; free: how many of these are free because their neurons were forgotten,
+    which then count 0; step: how many samples were learned; most: an upper bound of `grown`.
     """
 
     c: Array
@@ -135,14 +135,14 @@ class Neurons(Protocol):
     def most(self) -> int: ...
 
     def state(self) -> State:
-        """Copies of all of it."""
+        """Copies of all statistics."""
 
     def restore(self, state: State, step: int) -> None:
-        """Take over a saved state, into new neurons."""
+        """Load a saved state into new statistics."""
 
 
 class Bank(Protocol):
-    """What banks of both kinds have in common."""
+    """The methods of both kinds of banks."""
 
     nodes: int
     level: Level
@@ -159,44 +159,44 @@ class Bank(Protocol):
 
     @property
     def holes(self) -> bool:
-        """Whether samples were learned of which not all was seen."""
+        """Whether any learned sample had missing values."""
 
     def settle(self) -> None:
-        """Put in order what those want who only ask; after the last chunk of a call that learns."""
+        """Finish delayed work, after the last chunk of a call, so that queries need not change anything."""
 
     def resize(self, level: Level) -> None:
-        """Let a memory node grow further: its level, but for a larger capacity."""
+        """Enlarge the capacity of a memory node; level: the same level with a larger capacity."""
 
     def forget(self, j: NDArray[np.int64]) -> None:
-        """Free the places of different neurons of a memory node: none of them wins until it is learned anew."""
+        """Free the slots of distinct neurons of a memory node."""
 
     def state(self) -> State:
-        """What must be saved besides the neurons' own, as copies."""
+        """Copies of what must be saved besides the statistics."""
 
     def restore(self, state: State, values: int) -> None:
-        """Take over a saved state, with child values below `values`; the neurons' own must be in place."""
+        """Load a saved state, with child values below `values`; the statistics must be loaded before."""
 
 
 class PatternBank(Bank, Protocol):
     """Level 1: neurons are prototypes, and an activity is the similarity of a patch and a prototype.
 
-    tiling: how patches are cut out of samples; top: nobody is above it.
+    tiling: how samples are cut into patches; top: whether this is the only level.
     """
 
     tiling: Tiling
     top: bool
 
     def reserve(self, more: int) -> None:
-        """Make room for what `more` samples may grow; where learning may run out of memory."""
+        """Make room for the neurons that `more` samples may grow; only here can learning run out of memory."""
 
     def learn(self, evidence: Patches) -> Learned:
         """Online steps, one sample after another; room must have been reserved."""
 
     def hold(self, evidence: Patches, k: Array, wrote: Array) -> None:
-        """Average further samples of one thing into the neurons k (nodes,) that its first sample wrote."""
+        """Average more samples of one thing into the neurons k (nodes,), where its first sample wrote them."""
 
     def known_values(self, k: Array) -> Array:
-        """Which values of the neurons k (nodes, batch) were ever seen: (nodes, batch, size)."""
+        """Which values of the neurons k (nodes, batch) were ever observed: (nodes, batch, size)."""
 
     def store(self, evidence: Patches) -> None:
         """Make every sample a new neuron at every node; room must have been reserved."""
@@ -205,19 +205,19 @@ class PatternBank(Bank, Protocol):
         """The winner and its similarity at every node, for every sample."""
 
     def top_k(self, evidence: Patches, count: int) -> tuple[Array, Array]:
-        """So many of the best and their similarities, (nodes, batch, count): the winner, then that of the rest ..."""
+        """The `count` best neurons and their similarities, (nodes, batch, count): the winner, then the runner-up ..."""
 
     def activity(self, evidence: Patches) -> Array:
         """The similarity of every neuron: (nodes, batch, most grown), minus infinity where a node has fewer.
 
-        A node that has none is as one that has one, and that is silent.
+        A node without neurons counts as one with a silent neuron.
         """
 
     def block_evidence(self, evidence: Patches) -> BlockEvidence:
         """The evidence for neurons, each node's patch being a block."""
 
     def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> Array:
-        """The evidence for the neurons of one level over blocks of all scales: (1, batch, neurons)."""
+        """The evidence for the neurons of the only level, over blocks of all scales: (1, batch, neurons)."""
 
     def at(self, evidence: Patches, support: Support) -> Array:
         """The similarities of the neurons that a parent expects."""
@@ -237,7 +237,7 @@ class ShardedBank(PatternBank, Protocol):
 
 
 class CodeBank(Bank, Protocol):
-    """A level above: neurons count their children's values, and an activity compares those with what is sent up."""
+    """A level above: neurons count their children's values, and an activity compares these counts with a code."""
 
     def reserve(self, more: int, values: int) -> None:
         """Make room for what `more` samples may grow and count, with child values below `values`."""
@@ -246,10 +246,10 @@ class CodeBank(Bank, Protocol):
         """Online steps, one sample after another; room must have been reserved."""
 
     def hears(self, evidence: Codes) -> Array:
-        """Whether anything was seen of what is below each node, (nodes, batch); None: of all of them."""
+        """Whether any value below each node was observed, (nodes, batch); None: true of all."""
 
     def hold(self, evidence: Codes, times: int, k: Array, wrote: Array) -> None:
-        """Count the children's values (child nodes, 1) again for the neurons k (nodes,) that the first sample wrote."""
+        """Count the children's values (child nodes, 1) again for the neurons k (nodes,), where they were written."""
 
     def store(self, evidence: Codes) -> None:
         """Make every sample's values a new neuron at every node; room must have been reserved."""
@@ -258,25 +258,25 @@ class CodeBank(Bank, Protocol):
         """The winner and its activity at every node, for every sample."""
 
     def top_k(self, evidence: Codes, count: int) -> tuple[Array, Array]:
-        """So many of the best and their activities, (nodes, batch, count): the winner, then that of the rest ..."""
+        """The `count` best neurons and their activities, (nodes, batch, count): the winner, then the runner-up ..."""
 
     def at(self, evidence: Codes, support: Support) -> Array:
         """The activities of the neurons that a parent expects."""
 
     def block_evidence(self, below: BlockEvidence, weight: float) -> BlockEvidence:
-        """The evidence for neurons from that of their children, and of their own blocks, so many times."""
+        """The evidence for neurons: from their children, and from their own blocks with a weight."""
 
     def max_sum(self, u: Array) -> Array:
         """The best sum that each neuron can reach with its children; u (child nodes, batch, values)."""
 
     def support(self, j: Array) -> Support:
-        """What the neurons j (nodes, batch) expect of every child."""
+        """The values that the neurons j (nodes, batch) expect of every child."""
 
     def expects(self, j: Array, known: Array) -> Array:
-        """Whether they expect anything of a child at all, (child nodes, batch); those that are not known do not."""
+        """Whether they expect any value of a child, (child nodes, batch); not where `known` (nodes, batch) is false."""
 
     def probability(self, j: Array, k: Array) -> Array:
-        """The probability that the neurons j (nodes, batch) give to their children's values k (child nodes, batch)."""
+        """The probability of the children's values k (child nodes, batch) under the neurons j (nodes, batch)."""
 
 
 # -- devices ---------------------------------------------------------------------------------------------------------

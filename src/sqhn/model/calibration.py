@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from sqhn.checks import is_real
 from sqhn.level import TIE
 
-__all__ = ["Calibration", "tolerance"]
+__all__ = ["Calibration", "Kind", "tolerance"]
+
+Kind = Literal["new", "old"]
+"""Samples that were not learned, or that were."""
 
 
 class Calibration(NamedTuple):
@@ -25,7 +28,7 @@ class Calibration(NamedTuple):
     before: the tolerance that the user had set. threshold: of evidence, if that is what was found.
     """
 
-    kind: Literal["new", "old"]
+    kind: Kind
     error: float
     samples: int
     step: int
@@ -45,9 +48,7 @@ class Calibration(NamedTuple):
         return step >= 2 * self.step
 
 
-def tolerance(
-    score: NDArray[np.float64], mean: NDArray[np.float64], kind: Literal["new", "old"], error: float
-) -> float:
+def tolerance(score: NDArray[np.float64], mean: NDArray[np.float64], kind: Kind, error: float) -> float:
     """The rho with which at most a share `error` of samples like these is judged wrongly."""
     if not is_real(error) or not 0 < error < 1:
         raise ValueError(f"error must be a number between 0 and 1, a share of samples; got {error!r}")

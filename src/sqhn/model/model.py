@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from sqhn.banks.interface import Array, Device, Learned
 from sqhn.level import TIE, Level, Options
-from sqhn.model.calibration import Calibration
+from sqhn.model.calibration import Calibration, Kind, tolerance
+from sqhn.model.inference import Inference
 from sqhn.model.labels import Labels, Texts
 from sqhn.model.tree import Tree
 
@@ -54,6 +59,15 @@ class Model:
         index, kind = (to_user(field[0], None).tolist() for field in (learned.k, learned.kind))
         self.labels.note(index, kind, texts)
 
+    def recall(
+        self, samples: Array, observed: Array, rule: Inference, k: int | None, keep: bool
+    ) -> tuple[tuple[Array, ...], Any]:
+        """The fields of `Tree.recall`, and the labels of the recalled neurons, if there are any."""
+        fields = self.tree.recall(samples, observed, rule, k, keep)
+        if not self.labels:
+            return fields, None
+        return fields, self.labels.of_all(self.tree.device.to_user(fields[1], None).tolist())
+
     def recognize(self, samples: Array, observed: Array) -> tuple[Array, Array, Array]:
         """Old or new by the paper's rule, the score and the threshold."""
         tree = self.tree
@@ -61,7 +75,7 @@ class Model:
             score, mean = tree.matches(samples, observed)
             threshold = self.tolerance * mean
         else:
-            score, threshold = (tree.scores(len(samples), value) for value in (-float("inf"), self.tolerance))
+            score, threshold = (tree.scores(len(samples), value) for value in (-math.inf, self.tolerance))
         return score >= threshold - TIE, score, threshold
 
     def recognize_by_evidence(self, samples: Array, observed: Array) -> tuple[Array, Array, Array]:
@@ -73,6 +87,20 @@ class Model:
                 'calibrate(new=x, inference="evidence"), from samples that were not learned and are damaged like '
                 "those to be judged"
             )
-        score = tree.evidence(samples, observed) if len(tree) else tree.scores(len(samples), -float("inf"))
+        score = tree.evidence(samples, observed) if len(tree) else tree.scores(len(samples), -math.inf)
         threshold = tree.scores(len(samples), made.threshold)
         return score >= threshold - TIE, score, threshold
+
+    def calibrated(
+        self, samples: Array, observed: Array, kind: Kind, error: float, by_evidence: bool
+    ) -> tuple[float, Calibration]:
+        """The threshold of recognition that guarantees an error rate on samples like these, and how it was found."""
+        tree, give = self.tree, self.tree.device.to_user
+        if by_evidence:
+            score = give(tree.evidence(samples, observed), None)
+            found = tolerance(score, np.ones(len(score)), kind, error)
+            return found, Calibration(kind, float(error), len(samples), tree.step, threshold=found)
+        score, mean = (give(field, None) for field in tree.matches(samples, observed))
+        found = tolerance(score, mean, kind, error)
+        before = self.calibration.before if self.calibration else self.rho
+        return found, Calibration(kind, float(error), len(samples), tree.step, before)
