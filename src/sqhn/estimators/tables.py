@@ -58,7 +58,7 @@ def check_neighbors(n_neighbors: int, weights: str) -> None:
 class Neighbors(NamedTuple):
     """For each row its nearest neurons, nearest first, and their squared distances."""
 
-    index: NDArray[np.int64]
+    neurons: NDArray[np.int64]
     distance: Floats
 
 
@@ -222,7 +222,8 @@ class RowMemory:
         new = np.zeros((len(stored), more)) if self.holes else np.repeat(first[None], len(stored), axis=0)
         tensors["level1.prototypes"] = np.concatenate([stored, new], axis=1, dtype=np.float32)
         self.memory.__setstate__({**state, "header": header, "tensors": tensors})
-        self.count, self.mean, self.squares = (np.pad(x, (0, more)) for x in (self.count, self.mean, self.squares))
+        self.count, self.mean = np.pad(self.count, (0, more)), np.pad(self.mean, (0, more))
+        self.squares = np.pad(self.squares, (0, more))
         self.has_unknown = self.holes
 
 
