@@ -127,7 +127,7 @@ def test_the_images_of_every_order(order: Any) -> None:
         return case.draw(split, generator(seed, "data"))
 
     x = drawn(0)
-    assert x.turned(x.x).shape == (24, 16, 16, 3)
+    assert x.transformed(x.x).shape == (24, 16, 16, 3)
     np.testing.assert_array_equal(x.x, drawn(0).x)
     assert not np.array_equal(x.x, drawn(1).x)
     seen = {one.tobytes() for one in unit(x_of(split="test"))} | {one.tobytes() for one in unit(x_of("other", "test"))}

@@ -58,8 +58,8 @@ class Stream(Case):
         x = self.draw("train", generator(seed, "data"))
         unseen = self.draw("test", generator(seed, "unseen")) if self.alike else None
         tests = unit(load_split(self.data[0], "test")[0][: self.tests]) if self.tests else None
-        memory = self.build(x.turned(x.x[:1]).shape[1:], seed, device)
-        noise, seen = generator(seed, "noise"), x.turned(x.x)
+        memory = self.build(x.transformed(x.x[:1]).shape[1:], seed, device)
+        noise, seen = generator(seed, "noise"), x.transformed(x.x)
         curves: dict[str, list[float]] = {}
 
         def record(prefix: str, recalled: Images, expected: Images) -> None:
@@ -74,8 +74,8 @@ class Stream(Case):
                 record("noisy_", memory.recall(self.noisy(x, done, noise)).x, seen[:done])
             if unseen is not None:
                 count = max(1, done * len(unseen.x) // len(seen))
-                given = self.noisy(unseen, count, noise) if self.sigma else unseen.turned(unseen.x[:count])
-                record("unseen_", memory.recall(given).x, unseen.turned(unseen.x[:count]))
+                given = self.noisy(unseen, count, noise) if self.sigma else unseen.transformed(unseen.x[:count])
+                record("unseen_", memory.recall(given).x, unseen.transformed(unseen.x[:count]))
             if tests is not None:
                 record("test_", memory.recall(tests).x, tests)
         results: dict[str, Any] = {"length": len(seen), "curves": curves}
@@ -99,8 +99,8 @@ class Stream(Case):
     def noisy(self, x: Domains, count: int, rng: np.random.Generator) -> Images:
         """The first images with noise, in their domains."""
         if self.noise_first:
-            return x.turned(white_noise(x.x[:count], self.sigma, rng)[0])
-        return white_noise(x.turned(x.x[:count]), self.sigma, rng)[0]
+            return x.transformed(white_noise(x.x[:count], self.sigma, rng)[0])
+        return white_noise(x.transformed(x.x[:count]), self.sigma, rng)[0]
 
 
 @dataclass(frozen=True)
