@@ -112,7 +112,7 @@ def test_what_float32_loses_decides_nothing(device: str, monkeypatch: pytest.Mon
     from sqhn.banks.cuda import prototypes
 
     monkeypatch.setattr(prototypes, "exact_products", lambda _: True)
-    monkeypatch.setattr(prototypes, "PLAIN", 0)
+    monkeypatch.setattr(prototypes, "FLOAT32_SIZE", 0)
     first = (0.6 + 0.3 * np.random.default_rng(0).random((2, 12))).astype(np.float32)
     memory, reference = taught((12,), [Level(capacity=2)], first, device)
     node = reference.levels[0][0]
@@ -140,8 +140,8 @@ def test_more_than_a_program_or_a_cache_holds(widest: int, device: str, monkeypa
     from sqhn.banks.cuda import counts, prototypes
 
     for module in (prototypes, counts):
-        monkeypatch.setattr(module, "WIDEST", widest)
-    monkeypatch.setattr(prototypes, "CACHED", 0)
+        monkeypatch.setattr(module, "LARGEST_BLOCK", widest)
+    monkeypatch.setattr(prototypes, "CACHED_PRODUCTS", 0)
     shape = (4, 6)
     for levels in ([Level(capacity=45)], [Level(2, 40), Level(capacity=45, when_full="overwrite")]):
         x = np.concatenate([stream(shape, "different", 60), stream(shape, "of few values", 20)])
@@ -159,7 +159,7 @@ def test_so_many_values_that_entries_need_more_bits(device: str) -> None:
         set_chunk(memory, 16)
         memory.learn(x)
     banks: list[Any] = [few.banks[1], many.banks[1]]
-    assert [bank.old.key.dtype.itemsize for bank in banks] == [4, 8]
+    assert [bank.large.key.dtype.itemsize for bank in banks] == [4, 8]
     assert fingerprint(few) == fingerprint(many)
     np.testing.assert_array_equal(few.recall(x).x, many.recall(x).x)
 

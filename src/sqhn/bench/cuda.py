@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sqhn.banks.cuda.arrays import full_precision
-from sqhn.banks.cuda.device import CHUNK
+from sqhn.banks.cuda.gpu import SAMPLES_PER_CHUNK
 from sqhn.bench.cpu import COLOUR, TREE, Result, fastest, pictures
 from sqhn.level import Level
 from sqhn.memory import SQHN
@@ -47,7 +47,7 @@ def products(y: Tensor, neurons: int, among: bool) -> Callable[[], None]:
 
     def run() -> None:
         with full_precision():
-            for chunk in torch.split(flat, CHUNK):
+            for chunk in torch.split(flat, SAMPLES_PER_CHUNK):
                 chunk @ W.T
                 if among:
                     chunk @ chunk.T
