@@ -1,4 +1,4 @@
-"""Where these tests run: on a GPU, or without one in Triton's interpreter (TRITON_INTERPRET=1, Triton installed)."""
+"""These tests run on a GPU, or without one in Triton's interpreter (TRITON_INTERPRET=1, with Triton installed)."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_odd_samples(kind: str, levels: list[Level], device: str) -> None:
     assert_possible(memory, x)
 
 
-def test_many_neurons_and_questions_are_looked_at_in_parts(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neurons_and_questions_in_parts(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from sqhn.banks.cuda import evidence
 
     x = np.random.default_rng(2).random((40, 4, 4), np.float32)

@@ -1,4 +1,4 @@
-"""What becomes of a sample, on a GPU: the same table."""
+"""The decision table of `banks.rule` on a GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sqhn.banks.cuda.kernels.neurons import written_to  # noqa: E402
 
 @triton.jit
 def one(below, c, written, out, capacity, when_full: tl.constexpr, any_free: tl.constexpr):
-    """Where a sample goes that resembles neuron 2 of 5 most, and what becomes of it."""
+    """`written_to` for a sample whose best match is neuron 2 of 5."""
     j, free = tl.load(out), tl.load(out + 1)
     to, kind = written_to(tl.load(below) != 0, j, j + 3, free, c, written, capacity, when_full, any_free, 8)
     tl.store(out, to)
@@ -41,6 +41,6 @@ def test_the_table(below: bool, full: bool, when_full: int, expected: int, devic
 
 @pytest.mark.parametrize("capacity", [5, 6])
 @pytest.mark.parametrize("when_full", [AVERAGE, FREEZE, OVERWRITE, OLDEST])
-def test_the_lowest_free_place_comes_first(capacity: int, when_full: int, device: str) -> None:
+def test_the_lowest_free_slot_comes_first(capacity: int, when_full: int, device: str) -> None:
     assert on_a_gpu(True, FREED, capacity, when_full, device) == (1, GREW)
     assert on_a_gpu(False, FREED, capacity, when_full, device) == (2, AVERAGED)

@@ -14,7 +14,7 @@ from sqhn import SQHN, Level
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
 from tests.by_evidence import assert_as_the_reference
-from tests.helpers import assert_same_answers, assert_same_state, set_chunk
+from tests.helpers import assert_same_answers, assert_same_state, scaled_copies, set_chunk
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -78,13 +78,13 @@ CASES = {
 }
 
 
-def samples(count: int) -> NDArray[np.float32]:
+def samples(count: int, centre: float) -> NDArray[np.float32]:
     """Some that come again, or almost, and some that are flat in one patch."""
     rng = np.random.default_rng(0)
     x = rng.random((count // 2, *SHAPE))[rng.integers(0, count // 2, count)]
     x[1::3] = rng.random(x[1::3].shape)
     x[2::4] += 1e-6 * rng.random(x[2::4].shape)
-    x[3::4, :2] = 0.5
+    x[3::4, :2] = x[4::4, :2] = centre
     return x.astype(np.float32)
 
 
@@ -110,11 +110,12 @@ def test_as_the_reference(name: str, device: str, monkeypatch: pytest.MonkeyPatc
     memory = SQHN(SHAPE, levels, device=device, **options)
     reference = ReferenceSQHN(SHAPE, levels, Options(**options))
     set_chunk(memory, 5)
-    x = samples(total + 7)
+    x = samples(total + 7, memory.options.centre)
+    x[total : total + 2] = memory.options.centre
     observed = np.random.default_rng(1).random((3, *SHAPE)) < 0.5
     observed[:, -1], observed[1, :2] = True, False
     learn(memory, reference, x[:total])
-    assert_same_answers(memory, reference, x[total : total + 1])
+    assert_same_answers(memory, reference, x[-1:])
     memory.forget(1)
     reference.forget(1)
     learn(memory, reference, x[total : total + 3])
@@ -125,6 +126,24 @@ def test_as_the_reference(name: str, device: str, monkeypatch: pytest.MonkeyPatc
     for mask in (None, observed[:1]):
         assert_as_the_reference(memory, x[-1:], mask)
     assert launched == kernels
+
+
+def test_near_ties(device: str) -> None:
+    """Copies that float32 cannot tell apart: at the growth threshold, and among neurons, some of which are equal."""
+    x = scaled_copies((12,), 0)
+    levels = [Level(capacity=24, alpha=np.inf)]
+    memory, reference = SQHN((12,), levels, device=device), ReferenceSQHN((12,), levels)
+    noise = np.random.default_rng(1).normal(0, 1e-4, (6, 12)).astype(np.float32)
+    learn(memory, reference, np.concatenate([x[:20], x[:2] + noise[:2]]))
+    more = x[20 : 20 + (memory.capacity - len(memory)) // 2]
+    for one in (memory, reference) * 2:
+        one.memorize(more)
+    learn(memory, reference, more[:3])
+    questions = x[20:24] + noise[2:]
+    observed = np.random.default_rng(2).random(questions.shape) < 0.6
+    assert memory.recall(questions).index.tolist() == [reference.recall(q).index for q in questions]
+    expected = [reference.recall(q, mask).index for q, mask in zip(questions, observed)]
+    assert memory.recall(questions, observed).index.tolist() == expected
 
 
 def test_no_kernel_is_left_out() -> None:

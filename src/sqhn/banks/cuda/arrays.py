@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from sqhn.banks.interface import Codes, Patches, Support
-from sqhn.inputs import parts
 
 __all__ = [
     "LARGEST_BLOCK", "enlarge_all", "exact_products", "full_precision", "owners", "power_of_two", "reserve_memory",
@@ -75,8 +74,9 @@ def reserve_memory(device: torch.device, needed: int = 0) -> Iterator[None]:
 
 def split(evidence: Evidence, rows: int) -> Iterator[Evidence]:
     """A batch in parts of at most so many samples."""
-    for part in parts(evidence[0].shape[1], max(1, rows)):
-        yield type(evidence)(*(None if array is None else array[:, part].contiguous() for array in evidence))
+    rows = max(1, rows)
+    for t in range(0, evidence[0].shape[1], rows):
+        yield type(evidence)(*(None if array is None else array[:, t : t + rows].contiguous() for array in evidence))
 
 
 def together(answers: Sequence[Parts]) -> Parts:
