@@ -1,8 +1,8 @@
-"""The estimators of `sqhn.sklearn` beside those of scikit-learn: the tables of docs/estimators.md.
+"""Compare the estimators of `sqhn.sklearn` with those of scikit-learn: prints the tables of docs/estimators.md.
 
-Data sets that scikit-learn carries; seeds 0 to 4, each with a split of its own: 70% are learned, 30% asked. Columns are
-scaled to a standard deviation of 1 by what is learned. "All": everything is stored. "A tenth": the stream is seen once,
-and a tenth as many neurons, or rows of a reservoir, are kept of it.
+The data sets are those that scikit-learn contains. Each seed from 0 to 4 has its own split into 70% training and 30%
+test rows; columns are standardized with the training rows. "All": every training row is stored. "A tenth": memories
+have a tenth as many neurons as training rows, and the other estimators keep a reservoir sample of a tenth of the rows.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from sklearn.preprocessing import StandardScaler
 from sqhn.sklearn import SQHNClassifier, SQHNDetector, SQHNImputer
 
 Values = NDArray[np.float64]
-Cells = dict[str, dict[str, float]]  # by data set and by what was measured
+Cells = dict[str, dict[str, float]]  # by data set and estimator
 SEEDS = range(5)
 MISSING = 0.3
 IMPUTED = ("iris", "wine", "breast_cancer", "diabetes", "digits")
 CLASSIFIED = ("iris", "wine", "breast_cancer", "digits")
-DETECTED = {"breast_cancer": 0, "wine": 2, "digits": 8, "iris": 1}  # the class that is new
+DETECTED = {"breast_cancer": 0, "wine": 2, "digits": 8, "iris": 1}  # the class of the outliers
 
 
 def data(name: str) -> tuple[Values, NDArray[np.int64]]:
-    """Rows and classes."""
+    """The rows and classes of a data set."""
     loaded = getattr(datasets, f"load_{name}")()
     return loaded.data, loaded.target
 
 
-def scaled(learned: Values, *others: Values) -> list[Values]:
-    """By what is learned."""
-    scaler = StandardScaler().fit(learned)
-    return [scaler.transform(rows) for rows in (learned, *others)]
+def standardized(train: Values, *others: Values) -> list[Values]:
+    """All rows, standardized with the mean and deviation of the training rows."""
+    scaler = StandardScaler().fit(train)
+    return [scaler.transform(rows) for rows in (train, *others)]
 
 
 def reservoir(count: int, seed: int) -> NDArray[np.int64]:
-    """Which rows of a stream a reservoir of a tenth ends up with: any are as likely as others."""
+    """The rows of a reservoir sample of a tenth of a stream: a uniform choice."""
     return np.random.default_rng(seed).permutation(count)[: count // 10]
 
 
 def mean(cells: Cells) -> Cells:
-    """With a last row, the mean over the sets."""
+    """The table with a last row, the mean over the data sets."""
     names = next(iter(cells.values()))
     return cells | {"mean": {name: float(np.mean([row[name] for row in cells.values()])) for name in names}}
 
 
 def over_seeds(measure: Callable[[int], dict[str, float]]) -> dict[str, float]:
-    """The mean of everything that is measured with a seed."""
+    """The means over seeds of what `measure(seed)` returns."""
     found = [measure(seed) for seed in SEEDS]
     return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
 
@@ -64,31 +64,33 @@ def over_seeds(measure: Callable[[int], dict[str, float]]) -> dict[str, float]:
 # -- missing values ----------------------------------------------------------------------------------------------------
 
 
-def holes(rows: Values, seed: int) -> Values:
-    """Three values in ten are missing, at random."""
-    gone = np.random.default_rng(seed).random(rows.shape) < MISSING
-    gone[gone.all(axis=1), 0] = False
-    return np.where(gone, np.nan, rows)
+def with_missing(rows: Values, seed: int) -> Values:
+    """The rows with 30% of their values missing at random, but at least one value in each."""
+    missing = np.random.default_rng(seed).random(rows.shape) < MISSING
+    missing[missing.all(axis=1), 0] = False
+    return np.where(missing, np.nan, rows)
 
 
 def imputation(tenth: bool) -> Cells:
-    """The root mean square error of what was missing, with holes in what is learned and in what is asked."""
+    """The root mean square error of the imputed values, with missing values in training and test rows."""
 
     def measured(name: str, seed: int) -> dict[str, float]:
-        whole, wanted = train_test_split(data(name)[0], test_size=0.3, random_state=seed)
-        learned, asked, wanted = scaled(holes(whole, 2 * seed), holes(wanted, 2 * seed + 1), wanted)
-        kept = learned[reservoir(len(learned), seed)] if tenth else learned
-        memory = SQHNImputer(capacity=len(kept)).fit(learned)
+        train, complete = train_test_split(data(name)[0], test_size=0.3, random_state=seed)
+        train, test, complete = standardized(
+            with_missing(train, 2 * seed), with_missing(complete, 2 * seed + 1), complete
+        )
+        stored = train[reservoir(len(train), seed)] if tenth else train
+        memory = SQHNImputer(capacity=len(stored)).fit(train)
         imputers = {
             "SQHNImputer": memory,
-            "KNNImputer(5)": KNNImputer(n_neighbors=5).fit(kept),
-            "KNNImputer(10)": KNNImputer(n_neighbors=10).fit(kept),
-            'KNNImputer(5, "distance")': KNNImputer(n_neighbors=5, weights="distance").fit(kept),
-            "means": SimpleImputer().fit(learned),
+            "KNNImputer(5)": KNNImputer(n_neighbors=5).fit(stored),
+            "KNNImputer(10)": KNNImputer(n_neighbors=10).fit(stored),
+            'KNNImputer(5, "distance")': KNNImputer(n_neighbors=5, weights="distance").fit(stored),
+            "means": SimpleImputer().fit(train),
         }
-        gone = np.isnan(asked)
+        missing = np.isnan(test)
         return {
-            name: float(np.sqrt(np.mean((imputer.transform(asked) - wanted)[gone] ** 2)))
+            name: float(np.sqrt(np.mean((imputer.transform(test) - complete)[missing] ** 2)))
             for name, imputer in imputers.items()
         }
 
@@ -99,26 +101,26 @@ def imputation(tenth: bool) -> Cells:
 
 
 def detection(tenth: bool) -> Cells:
-    """The area under the curve, rows of a class that was never learned against others; and false alarms at 5%."""
+    """The area under the ROC curve, with one class as outliers; and the false-alarm rate at contamination 5%."""
 
     def measured(name: str, seed: int) -> dict[str, float]:
         rows, y = data(name)
         new = y == DETECTED[name]
-        learned, asked = train_test_split(rows[~new], test_size=0.3, random_state=seed)
-        learned, asked, strange = scaled(learned, asked, rows[new])
-        kept = learned[reservoir(len(learned), seed)] if tenth else learned
-        ours = SQHNDetector(capacity=len(kept), contamination=0.05).fit(learned)
-        nearest = NearestNeighbors(n_neighbors=1).fit(kept)
+        train, test = train_test_split(rows[~new], test_size=0.3, random_state=seed)
+        train, test, outliers = standardized(train, test, rows[new])
+        stored = train[reservoir(len(train), seed)] if tenth else train
+        ours = SQHNDetector(capacity=len(stored), contamination=0.05).fit(train)
+        nearest = NearestNeighbors(n_neighbors=1).fit(stored)
         scores: dict[str, Callable[[Values], Values]] = {
             "SQHNDetector": ours.score_samples,
-            "LOF": LocalOutlierFactor(n_neighbors=min(20, len(kept) - 1), novelty=True).fit(kept).score_samples,
-            "IsolationForest": IsolationForest(random_state=seed).fit(kept).score_samples,
+            "LOF": LocalOutlierFactor(n_neighbors=min(20, len(stored) - 1), novelty=True).fit(stored).score_samples,
+            "IsolationForest": IsolationForest(random_state=seed).fit(stored).score_samples,
             "1-NN": lambda x: -nearest.kneighbors(x)[0][:, 0],
         }
-        known = np.arange(len(asked) + len(strange)) < len(asked)
-        both = np.concatenate([asked, strange])
-        found = {name: float(roc_auc_score(known, score(both))) for name, score in scores.items()}
-        return found | {"false alarms of SQHNDetector": float(np.mean(ours.predict(asked) == -1))}
+        inlier = np.arange(len(test) + len(outliers)) < len(test)
+        both = np.concatenate([test, outliers])
+        found = {name: float(roc_auc_score(inlier, score(both))) for name, score in scores.items()}
+        return found | {"false alarms of SQHNDetector": float(np.mean(ours.predict(test) == -1))}
 
     return mean({name: over_seeds(lambda seed, name=name: measured(name, seed)) for name in DETECTED})  # type: ignore[misc]
 
@@ -127,20 +129,20 @@ def detection(tenth: bool) -> Cells:
 
 
 def classification(tenth: bool) -> Cells:
-    """The share of rows whose class is right."""
+    """The share of test rows that are classified correctly."""
 
     def measured(name: str, seed: int) -> dict[str, float]:
         rows, y = data(name)
-        learned, asked, known, wanted = train_test_split(rows, y, test_size=0.3, random_state=seed)
-        learned, asked = scaled(learned, asked)
-        kept = reservoir(len(learned), seed) if tenth else np.arange(len(learned))
+        train, test, y_train, y_test = train_test_split(rows, y, test_size=0.3, random_state=seed)
+        train, test = standardized(train, test)
+        stored = reservoir(len(train), seed) if tenth else np.arange(len(train))
         classifiers = {
-            "SQHNClassifier": SQHNClassifier(capacity=len(kept)).fit(learned, known),
-            "KNN(1)": KNeighborsClassifier(1).fit(learned[kept], known[kept]),
-            "KNN(5)": KNeighborsClassifier(5).fit(learned[kept], known[kept]),
-            'KNN(10, "distance")': KNeighborsClassifier(10, weights="distance").fit(learned[kept], known[kept]),
+            "SQHNClassifier": SQHNClassifier(capacity=len(stored)).fit(train, y_train),
+            "KNN(1)": KNeighborsClassifier(1).fit(train[stored], y_train[stored]),
+            "KNN(5)": KNeighborsClassifier(5).fit(train[stored], y_train[stored]),
+            'KNN(10, "distance")': KNeighborsClassifier(10, weights="distance").fit(train[stored], y_train[stored]),
         }
-        return {name: float(np.mean(one.predict(asked) == wanted)) for name, one in classifiers.items()}
+        return {name: float(np.mean(one.predict(test) == y_test)) for name, one in classifiers.items()}
 
     return mean({name: over_seeds(lambda seed, name=name: measured(name, seed)) for name in CLASSIFIED})  # type: ignore[misc]
 
@@ -149,29 +151,29 @@ def classification(tenth: bool) -> Cells:
 
 
 def seconds() -> list[list[str]]:
-    """To learn 1,257 digits of 64 values and to answer for 540, the best of five, in milliseconds."""
+    """Milliseconds to learn 1,257 digits of 64 values and to answer for 540, the best of five runs."""
     rows, y = data("digits")
-    learned, asked, known, _ = train_test_split(rows, y, test_size=0.3, random_state=0)
-    learned, asked = scaled(learned, asked)
-    torn, partial = holes(learned, 0), holes(asked, 1)
+    train, test, y_train, _ = train_test_split(rows, y, test_size=0.3, random_state=0)
+    train, test = standardized(train, test)
+    incomplete, incomplete_test = with_missing(train, 0), with_missing(test, 1)
     jobs: dict[str, tuple[Any, tuple[Any, ...], str, Values]] = {
-        "SQHNImputer": (SQHNImputer(), (torn,), "transform", partial),
-        "KNNImputer": (KNNImputer(), (torn,), "transform", partial),
-        "SQHNDetector": (SQHNDetector(), (learned,), "predict", asked),
-        "LOF": (LocalOutlierFactor(novelty=True), (learned,), "predict", asked),
-        "IsolationForest": (IsolationForest(random_state=0), (learned,), "predict", asked),
-        "SQHNClassifier": (SQHNClassifier(), (learned, known), "predict", asked),
-        "KNeighborsClassifier": (KNeighborsClassifier(), (learned, known), "predict", asked),
+        "SQHNImputer": (SQHNImputer(), (incomplete,), "transform", incomplete_test),
+        "KNNImputer": (KNNImputer(), (incomplete,), "transform", incomplete_test),
+        "SQHNDetector": (SQHNDetector(), (train,), "predict", test),
+        "LOF": (LocalOutlierFactor(novelty=True), (train,), "predict", test),
+        "IsolationForest": (IsolationForest(random_state=0), (train,), "predict", test),
+        "SQHNClassifier": (SQHNClassifier(), (train, y_train), "predict", test),
+        "KNeighborsClassifier": (KNeighborsClassifier(), (train, y_train), "predict", test),
     }
     found = [["", "fit", "answer"]]
-    for name, (estimator, given, verb, question) in jobs.items():
-        times = [(timed(estimator.fit, *given), timed(getattr(estimator, verb), question)) for _ in range(5)]
+    for name, (estimator, given, method, query) in jobs.items():
+        times = [(timed(estimator.fit, *given), timed(getattr(estimator, method), query)) for _ in range(5)]
         found.append([name, *(f"{min(part):.1f}" for part in zip(*times))])
     return found
 
 
 def timed(call: Callable[..., object], *args: Any) -> float:
-    """In milliseconds."""
+    """The duration of a call, in milliseconds."""
     start = time.perf_counter()
     call(*args)
     return 1000 * (time.perf_counter() - start)
@@ -181,26 +183,26 @@ def timed(call: Callable[..., object], *args: Any) -> float:
 
 
 def table(rows: list[list[str]]) -> str:
-    """As Markdown."""
+    """Rows as a Markdown table; the first row is the header."""
     first, *others = (f"| {' | '.join(row)} |" for row in rows)
     return "\n".join([first, "|" + " --- |" * len(rows[0]), *others])
 
 
 def as_rows(cells: Cells) -> list[list[str]]:
-    """A row for each data set."""
+    """A header, and a row for each data set."""
     names = list(next(iter(cells.values())))
     return [["", *names], *([name, *(f"{row[one]:.3f}" for one in names)] for name, row in cells.items())]
 
 
 def tables() -> Iterator[tuple[str, Cells]]:
-    """All but the times."""
+    """All tables but the times, with their titles."""
     for measure in (imputation, detection, classification):
         for tenth in (False, True):
             yield f"{measure.__name__}, {'a tenth' if tenth else 'all'}", measure(tenth)
 
 
 def main() -> dict[str, Cells]:
-    """Print the tables and return what is in them, but for the times."""
+    """Print the tables; return all but the times."""
     found = {}
     for title, cells in tables():
         found[title] = cells

@@ -1,6 +1,7 @@
-"""Windows of six sensors. Then one of them dies, and the memory fills in what it would have said.
+"""Fill in the values of a dead sensor from the five sensors that still work.
 
-The sensors hang together, so a window with five of them reminds of one that was met with all six.
+The memory learns windows of six correlated sensors. Five of them are enough to find a similar window, which has the
+values of the sixth.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ WINDOW = 20
 
 
 def machine(steps: int, seed: int) -> NDArray[np.float32]:
-    """Six sensors of a machine that turns at changing speeds, between 0 and 1."""
+    """Six sensors of a machine that rotates at varying speed, with values between 0 and 1."""
     rng = np.random.default_rng(seed)
     speed = 0.15 + 0.1 * np.abs(np.sin(np.cumsum(rng.normal(0, 0.01, steps))))
     angle = np.cumsum(speed)
@@ -31,18 +32,18 @@ def windows(signal: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def main() -> tuple[float, float]:
-    """Print and return the error of what is filled in, and that of a mean in its place."""
+    """Print and return the error of the values filled in from memory, and of the sensor's mean in their place."""
     learned, later = windows(machine(20_000, 0)), windows(machine(2_000, 1))
     memory = SQHN((WINDOW, 6), capacity=4000)
     memory.learn_stream(learned, progress=False)
 
-    seen = np.ones((WINDOW, 6), bool)
-    seen[:, 2] = False  # it is dead: whatever it says is ignored
-    broken = np.where(seen, later, np.float32(np.nan))
-    filled = memory.recall(broken, observed=seen, keep=True).x
+    observed = np.ones((WINDOW, 6), bool)
+    observed[:, 2] = False  # this sensor is dead
+    broken = np.where(observed, later, np.float32(np.nan))
+    filled = memory.recall(broken, observed=observed, keep=True).x
     error = float(np.sqrt(np.mean((filled - later)[:, :, 2] ** 2)))
     mean = float(np.sqrt(np.mean((learned[:, :, 2].mean() - later[:, :, 2]) ** 2)))
-    print(f"error of the dead sensor's values: {error:.4f} from memory, {mean:.4f} with its mean")
+    print(f"error of the dead sensor's values: {error:.4f} from memory, {mean:.4f} with the sensor's mean")
     return error, mean
 
 

@@ -1,9 +1,9 @@
-"""Photographs are stored, and come back noisy, covered, scattered, blurred, dark or shifted; who finds them.
+"""Compare rules of recall on damaged photographs: noisy, covered, blurred, darker, brighter or shifted.
 
-Nobody tells the memory what was done to a picture. `inference="evidence"` asks of every part of it which stored picture
-it shows, if any; the paper's rule compares one level as a whole, and in three levels adds up the winners of patches.
+The memory does not know how an image was damaged. With `inference="evidence"`, every block of the image votes for the
+stored images that it may show. The paper's rule compares whole images in one level, and patches in three levels.
 
-python examples/recall_from_damage.py [PICTURE]
+python examples/recall_from_damage.py [FIGURE]
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from sqhn import SQHN, Level
 from sqhn.data import photos
 from sqhn.data.corruptions import CORRUPTIONS
 
-Pictures = NDArray[np.float32]
+Images = NDArray[np.float32]
 STORED, ASKED = 300, 60
 
 
-def pictures() -> Pictures:
-    """Crops of photographs on which there is something to see."""
+def images() -> Images:
+    """Crops of photographs that are not nearly uniform."""
     x = photos(32).astype(np.float32) / np.float32(255)
-    some: Pictures = np.random.default_rng(0).permutation(x[x.std(axis=(1, 2, 3)) > 0.15])[:STORED]
+    some: Images = np.random.default_rng(0).permutation(x[x.std(axis=(1, 2, 3)) > 0.15])[:STORED]
     return some
 
 
-def damages(x: Pictures) -> Iterator[tuple[str, Pictures]]:
-    """What was done to pictures."""
+def damages(x: Images) -> Iterator[tuple[str, Images]]:
+    """Yield kinds of damage, and the damaged images."""
     rng = np.random.default_rng(1)
     for kind, levels in {
         "noise": (0.2, 0.8),
@@ -51,20 +51,20 @@ def damages(x: Pictures) -> Iterator[tuple[str, Pictures]]:
     yield "shifted by one", np.roll(x, 1, axis=2)
 
 
-def draw(path: str, x: Pictures, rules: dict[str, tuple[SQHN, str]]) -> None:
-    """One picture for each damage: what was given, and what each memory recalls."""
+def draw(path: str, x: Images, rules: dict[str, tuple[SQHN, str]]) -> None:
+    """Draw one image for each damage: given, recalled by each rule, and stored; mistakes have a red frame."""
     from matplotlib.figure import Figure
 
     given = {name: one[column] for column, (name, one) in enumerate(damages(x))}
     figure = Figure(figsize=(len(given), 1.15 * (len(rules) + 2)), layout="constrained")
     axes = figure.subplots(len(rules) + 2, len(given))
     for column, (name, one) in enumerate(given.items()):
-        shown = [one, *(memory.recall(one, inference=rule).x for memory, rule in rules.values()), x[column]]
-        for row, (label, picture) in enumerate(zip(["given", *rules, "stored"], shown)):
+        column_images = [one, *(memory.recall(one, inference=rule).x for memory, rule in rules.values()), x[column]]
+        for row, (label, image) in enumerate(zip(["given", *rules, "stored"], column_images)):
             axis = axes[row, column]
-            axis.imshow(np.clip(picture, 0, 1), interpolation="nearest")
+            axis.imshow(np.clip(image, 0, 1), interpolation="nearest")
             axis.set(xticks=[], yticks=[])
-            if row and row <= len(rules) and np.mean((picture - x[column]) ** 2) > 0.001:
+            if row and row <= len(rules) and np.mean((image - x[column]) ** 2) > 0.001:
                 axis.spines[:].set(color="red", linewidth=3)
             if column == 0:
                 axis.set_ylabel(label.replace(", ", "\n"), rotation=0, ha="right", va="center", fontsize=8)
@@ -72,9 +72,9 @@ def draw(path: str, x: Pictures, rules: dict[str, tuple[SQHN, str]]) -> None:
     figure.savefig(path, dpi=90)
 
 
-def main(picture: str | None = None) -> dict[str, dict[str, float]]:
-    """Print and return the share of pictures that are found, for each damage and each way to recall."""
-    x = pictures()
+def main(figure: str | None = None) -> dict[str, dict[str, float]]:
+    """Print and return the share of images found, for each damage and each rule."""
+    x = images()
     one, three = (
         SQHN(x.shape[1:], capacity=STORED),
         SQHN(x.shape[1:], [Level(2, 300), Level(4, 300), Level(capacity=300)]),
@@ -98,8 +98,8 @@ def main(picture: str | None = None) -> dict[str, dict[str, float]]:
     print(f"| | {' | '.join(rules)} |\n|{' --- |' * (len(rules) + 1)}")
     for name, row in found.items():
         print(f"| {name} | {' | '.join(f'{share:.2f}' for share in row.values())} |")
-    if picture:
-        draw(picture, x, rules)
+    if figure:
+        draw(figure, x, rules)
     return found
 
 

@@ -1,6 +1,6 @@
-"""A cache that is asked in other words: answers are kept with embeddings, and found again by similar ones.
+"""A semantic cache: answers are stored with the embeddings of questions, and found by the embeddings of paraphrases.
 
-The embeddings are made up here: a question is a direction in 384 dimensions, and a paraphrase points almost there.
+The embeddings are synthetic: a question is a random direction in 384 dimensions, and a paraphrase adds noise to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Vector = NDArray[np.float64]
 
 
 def cached(memory: SQHN, embedding: Vector, answer: Callable[[], str]) -> tuple[str, bool]:
-    """The answer to a question, and whether it was there already."""
+    """The answer to a question, and whether it came from the cache."""
     if memory.recognize(embedding).old:
         return memory.recall(embedding).value, True
     text = answer()
@@ -26,7 +26,7 @@ def cached(memory: SQHN, embedding: Vector, answer: Callable[[], str]) -> tuple[
 
 
 def main() -> tuple[float, int]:
-    """Print and return the share of paraphrases that are answered from the cache, and how many of those wrongly."""
+    """Print and return the share of paraphrases answered from the cache, and the number of wrong answers."""
     rng = np.random.default_rng(0)
     questions = rng.normal(size=(300, 384))
     questions /= np.linalg.norm(questions, axis=1, keepdims=True)
@@ -44,9 +44,9 @@ def main() -> tuple[float, int]:
         text, hit = cached(memory, paraphrased(questions[n]), partial(str, expected))
         hits += hit
         wrong += text != expected
-    asked_before = np.mean(memory.recognize(questions[200:]).old)
-    print(f"{hits / 500:.1%} of paraphrases came from the cache, {wrong} of them with the answer to something else")
-    print(f"{asked_before:.1%} of the other 100 questions are taken for old ones")
+    false_hits = np.mean(memory.recognize(questions[200:]).old)
+    print(f"{hits / 500:.1%} of paraphrases were answered from the cache; {wrong} answers were wrong")
+    print(f"{false_hits:.1%} of 100 new questions were taken for old ones")
     return hits / 500, wrong
 
 

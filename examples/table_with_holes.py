@@ -1,9 +1,9 @@
-"""A table of which three values in ten are missing, in what is learned and in what is asked.
+"""Fill in missing values of a table: 30% are missing, in the rows to learn from and in the rows to complete.
 
-Rows are compared by their differences; what a row lacks is filled in from the rows most like it that know it. The table
-is seen once, in batches, and a tenth as many neurons as rows are kept.
+A missing value is estimated from the most similar stored rows that have the value. The table is read once, in batches,
+and the memory has a tenth as many neurons as the table has rows.
 
-python examples/table_with_holes.py [PICTURE]
+python examples/table_with_holes.py [FIGURE]
 """
 
 from __future__ import annotations
@@ -21,54 +21,57 @@ ROWS, COLUMNS, MISSING = 4000, 12, 0.3
 
 
 def table(rows: int, seed: int) -> Table:
-    """Measurements of machines: twelve columns that hang on three things nobody measured."""
+    """Synthetic measurements: twelve columns that depend on three hidden variables."""
     rng = np.random.default_rng(seed)
     hidden, weights = rng.uniform(-1, 1, (rows, 3)), np.random.default_rng(9).normal(size=(3, COLUMNS))
     return np.asarray(np.tanh(hidden @ weights) + rng.normal(0, 0.05, (rows, COLUMNS)))
 
 
-def torn(x: Table, seed: int) -> Table:
-    """With holes."""
+def with_missing(x: Table, seed: int) -> Table:
+    """The table with 30% of its values missing at random."""
     return np.where(np.random.default_rng(seed).random(x.shape) < MISSING, np.nan, x)
 
 
-def draw(path: str, given: Table, filled: Table, wanted: Table) -> None:
-    """Some rows, with holes and filled in, and every value that was missing beside the true one."""
+def draw(path: str, given: Table, filled: Table, complete: Table) -> None:
+    """Draw some rows, incomplete, filled in and true; and every estimated value against the true one."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     axes = figure.subplots(1, 4, width_ratios=[1, 1, 1, 2])
-    for axis, (name, x) in zip(axes, {"given": given, "filled in": filled, "true": wanted}.items()):
+    for axis, (name, x) in zip(axes, {"given": given, "filled in": filled, "true": complete}.items()):
         axis.imshow(x[:30], vmin=-1, vmax=1, cmap="coolwarm", aspect="auto", interpolation="nearest")
         axis.set(title=name, xticks=[], yticks=[])
-    gone = np.isnan(given)
-    axes[3].plot(wanted[gone], filled[gone], ",", color="0.3")
+    missing = np.isnan(given)
+    axes[3].plot(complete[missing], filled[missing], ",", color="0.3")
     axes[3].plot([-1, 1], [-1, 1], color="tab:red", lw=1)
     axes[3].set(xlabel="true", ylabel="filled in", aspect="equal")
     figure.savefig(path, dpi=100)
 
 
-def main(picture: str | None = None) -> dict[str, float]:
-    """Print and return the root mean square error of what was missing, for each way to fill it in."""
-    learned, wanted = torn(table(ROWS, 0), 2), table(500, 1)
-    asked = torn(wanted, 3)
+def main(figure: str | None = None) -> dict[str, float]:
+    """Print and return the root mean square error of the estimates of each imputer."""
+    learned, complete = with_missing(table(ROWS, 0), 2), table(500, 1)
+    given = with_missing(complete, 3)
     memory = SQHNImputer(capacity=ROWS // 10)
     for start in range(0, ROWS, 100):
         memory.partial_fit(learned[start : start + 100])
-    some = np.random.default_rng(4).permutation(ROWS)[: ROWS // 10]
-    ways = {
+    reservoir = np.random.default_rng(4).permutation(ROWS)[: ROWS // 10]
+    imputers = {
         f"SQHNImputer, {ROWS // 10} neurons": memory,
         f"SQHNImputer, {ROWS} neurons": SQHNImputer(capacity=ROWS).fit(learned),
-        f"KNNImputer, {ROWS // 10} rows of a reservoir": KNNImputer().fit(learned[some]),
+        f"KNNImputer, {ROWS // 10} rows of a reservoir": KNNImputer().fit(learned[reservoir]),
         f"KNNImputer, {ROWS} rows": KNNImputer().fit(learned),
-        "means of the columns": SimpleImputer().fit(learned),
+        "column means": SimpleImputer().fit(learned),
     }
-    gone = np.isnan(asked)
-    errors = {name: float(np.sqrt(np.mean((way.transform(asked) - wanted)[gone] ** 2))) for name, way in ways.items()}
+    missing = np.isnan(given)
+    errors = {
+        name: float(np.sqrt(np.mean((imputer.transform(given) - complete)[missing] ** 2)))
+        for name, imputer in imputers.items()
+    }
     for name, error in errors.items():
         print(f"{name}: {error:.3f}")
-    if picture:
-        draw(picture, asked, memory.transform(asked), wanted)
+    if figure:
+        draw(figure, given, memory.transform(given), complete)
     return errors
 
 

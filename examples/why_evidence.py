@@ -1,9 +1,9 @@
-"""Why each line of the rule of evidence is there: what is recalled from damage without it.
+"""An ablation of `inference="evidence"`: the share of damaged images found with each part of the rule left out.
 
-python examples/why_evidence.py [DATA] [STORED] [QUESTIONS]
+python examples/why_evidence.py [DATA] [STORED] [QUERIES]
 
-The rule in plain NumPy (`sqhn.evidence` says what it means), with each part left out in turn. DATA: photos32, which is
-built in, or another set of pictures (`sqhn data list`).
+The rule is written here in plain NumPy; `sqhn.reference.evidence` explains it. DATA is photos32, which is built in, or
+another set of images (`sqhn data list`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def blocks(x: Floats, sides: tuple[int, ...]) -> Floats:
 
 
 class Scale:
-    """The blocks of one size of all that is stored, and what they say of a question."""
+    """The blocks of one size in all stored images, and their evidence for a query."""
 
     def __init__(self, stored: Floats, sides: tuple[int, ...]) -> None:
         self.sides, self.m = sides, blocks(stored, sides)
@@ -39,34 +39,35 @@ class Scale:
         self.sums, self.energy = self.m.sum(axis=2), (self.m**2).sum(axis=(2, 3))
         self.left = self.energy - (self.sums**2).sum(axis=2) / self.pixels
 
-    def look(self, x: Floats) -> dict[str, Floats]:
-        """The evidence of all blocks for each stored sample: both looks, and the first without each of its rivals."""
+    def evidence(self, x: Floats) -> dict[str, Floats]:
+        """The evidence for each stored image: of both comparisons, and of the first without each of its rivals."""
         own = blocks(x[None], self.sides)[:, 0]
         sums, energy = own.sum(axis=1), (own**2).sum(axis=(1, 2))
         left = np.maximum(energy - (sums**2).sum(axis=1) / self.pixels, 0)
-        along = np.einsum("bpc,bjpc->bj", own, self.m)
-        across = along - np.einsum("bc,bjc->bj", sums, self.sums) / self.pixels
+        products = np.einsum("bpc,bjpc->bj", own, self.m)
+        centered = products - np.einsum("bc,bjc->bj", sums, self.sums) / self.pixels
         d = self.pixels * self.channels
         share = np.divide(left, energy, out=np.ones_like(left), where=energy > 0)
         flat = -d / 2 * np.log(share + FLOOR) - self.channels / 2 * np.log(self.pixels)
-        first, nothing = self.likelihood(along, self.energy * energy[:, None], d), np.full(len(own), -np.inf)
+        first, nothing = self.log_likelihood(products, self.energy * energy[:, None], d), np.full(len(own), -np.inf)
         some = (left > STRUCTURE * energy)[:, None] & (self.left > STRUCTURE * self.energy)
         lengths = np.where(some, np.maximum(self.left, 0) * left[:, None], 0)
-        second = self.likelihood(np.where(some, across, 0), lengths, d - self.channels)
+        second = self.log_likelihood(np.where(some, centered, 0), lengths, d - self.channels)
         return {
-            "first": self.told(first, flat),
-            "not flat": self.told(first, nothing),
-            "nothing else": self.told(first, flat, other=0),
-            "second": self.told(second, nothing) if d > self.channels else 0 * first.sum(axis=0),
+            "first": self.total(first, flat),
+            "not flat": self.total(first, nothing),
+            "nothing else": self.total(first, flat, other=0),
+            "second": self.total(second, nothing) if d > self.channels else 0 * first.sum(axis=0),
         }
 
     @staticmethod
-    def likelihood(products: Floats, energies: Floats, d: int) -> Floats:
+    def log_likelihood(products: Floats, energies: Floats, d: int) -> Floats:
         r = np.clip(products / (np.sqrt(energies) + LENGTH), 0, 1)
         return np.asarray(-d / 2 * np.log(1 - r**2 + FLOOR))
 
     @staticmethod
-    def told(likelihood: Floats, flat: Floats, other: float = 1) -> Floats:
+    def total(likelihood: Floats, flat: Floats, other: float = 1) -> Floats:
+        """The evidence of all blocks together, from log-likelihoods of stored images and of a flat patch."""
         many = likelihood.shape[1]
         top = np.maximum(likelihood.max(axis=1), np.maximum(flat, 0))[:, None]
         shares = np.exp(likelihood - top)
@@ -75,37 +76,37 @@ class Scale:
 
 
 def variants(scales: list[Scale], x: Floats) -> dict[str, int]:
-    """Which stored sample each variant recalls."""
-    looks = [scale.look(x) for scale in scales]
+    """The stored image that each variant recalls."""
+    found = [scale.evidence(x) for scale in scales]
     weight = [1.0] * (len(scales) - 1) + [WHOLE]
 
-    def found(first: str, second: bool = True, weights: list[float] = weight) -> int:
-        parts = [w * (look[first] + second * look["second"]) for w, look in zip(weights, looks)]
+    def best(first: str, second: bool = True, weights: list[float] = weight) -> int:
+        parts = [w * (one[first] + second * one["second"]) for w, one in zip(weights, found)]
         return int(np.sum(parts, axis=0).argmax())
 
-    once, least, most = [1.0] * len(scales), [1.0] + [0.0] * (len(scales) - 1), [0.0] * (len(scales) - 1) + [1.0]
-    each = (found("first"), found("not flat"), found("nothing else"), found("first", second=False),
-            found("first", weights=once), found("first", weights=least), found("first", weights=most))  # fmt: skip
+    equal, finest, whole = [1.0] * len(scales), [1.0] + [0.0] * (len(scales) - 1), [0.0] * (len(scales) - 1) + [1.0]
+    each = (best("first"), best("not flat"), best("nothing else"), best("first", second=False),
+            best("first", weights=equal), best("first", weights=finest), best("first", weights=whole))  # fmt: skip
     return dict(zip(VARIANTS, each, strict=True))
 
 
-def main(data: str = "photos32", stored: int = 300, questions: int = 20) -> dict[str, dict[str, float]]:
-    """The share that each variant recalls, by kind of damage and over all."""
+def main(data: str = "photos32", stored: int = 300, queries: int = 20) -> dict[str, dict[str, float]]:
+    """Print and return the share of images that each variant finds, by kind of damage and over all."""
     every = load(data).splits["train"].x
     chosen = np.random.default_rng(0).permutation(len(every))[:stored]
     x = every[chosen].astype(np.float32) / np.float32(255)
     if leading(x.shape[1:]) != 2:
-        raise SystemExit(f"{data} has no pictures")
+        raise SystemExit(f"{data} has no images")
     scales = [Scale(x.astype(np.float64) - 0.5, sides) for sides in pyramid(x.shape[1:])]
     right: dict[str, list[list[bool]]] = {}
     for kind, level in DAMAGES:
-        given, _ = CORRUPTIONS[kind](x[:questions], level, np.random.default_rng(1))
+        given, _ = CORRUPTIONS[kind](x[:queries], level, np.random.default_rng(1))
         for i, one in enumerate(given):
-            found = variants(scales, one.astype(np.float64) - 0.5)
-            right.setdefault(kind.replace("_", " "), []).append([index == i for index in found.values()])
+            recalled = variants(scales, one.astype(np.float64) - 0.5)
+            right.setdefault(kind.replace("_", " "), []).append([index == i for index in recalled.values()])
     right["mean"] = [row for rows in right.values() for row in rows]
     table = {kind: dict(zip(VARIANTS, np.mean(rows, axis=0).tolist())) for kind, rows in right.items()}
-    print(f"{data}: {stored} stored, {questions} asked for\n\n| | {' | '.join(VARIANTS)} |")
+    print(f"{data}: {stored} stored, {queries} queries\n\n| | {' | '.join(VARIANTS)} |")
     print("| --- |" + " --- |" * len(VARIANTS))
     for kind, row in table.items():
         print(f"| {kind} | {' | '.join(f'{share:.2f}' for share in row.values())} |")

@@ -1,4 +1,4 @@
-"""The README and the pages of docs: every program runs as printed, every command and every link leads somewhere."""
+"""The README and the pages of docs: programs print their comments; commands, options, links and file names exist."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ from sqhn import Level
 from sqhn.cli import app
 from sqhn.data.dataset import NAMES
 from sqhn.level import Options
+from sqhn.model.inference import INFERENCES
 from sqhn.paper.experiments.catalogue import EXPERIMENTS
 from tests.helpers import cluster
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 PAGES = [README, *sorted(DOCS.glob("*.md"))]
+DEVELOPMENT = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
-    """Something printed between fences."""
+    """A fenced block of a page."""
 
     place: str
     language: str
@@ -49,16 +51,17 @@ def blocks(page: Path) -> list[Block]:
 
 
 def prose(page: Path) -> str:
-    """A page without what is between fences."""
+    """A page without its fenced blocks."""
     return FENCED.sub("", page.read_text())
 
 
 def inline(page: Path) -> list[str]:
+    """The code within sentences."""
     return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose(page))]
 
 
 def commands(page: Path) -> list[list[str]]:
-    """Every line of every shell, and every command within a sentence."""
+    """Every line of shell blocks, and every command within a sentence."""
     lines = [line for block in blocks(page) if block.language == "sh" for line in block.text.splitlines()]
     lines += [code for code in inline(page) if re.match(r"(sqhn|make|pip) ", code)]
     return [shlex.split(line, comments=True) for line in lines]
@@ -74,24 +77,24 @@ EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.re
 
 
 def expected(program: str) -> list[str]:
-    """What the comments behind its prints say that a program prints."""
+    """The expected output of a program: the comments after its top-level prints."""
     return [line.split("  # ")[1] for line in program.splitlines() if line.startswith("print(")]
 
 
 def check_needs(program: str) -> None:
-    """Skip a program that needs what is not here."""
+    """Skip a program whose package or GPU is missing."""
     if "cuda" in program or re.search(r"\btorch\b|MHN|PCN", program):
         torch = pytest.importorskip("torch")
         if "cuda" in program and not torch.cuda.is_available():
-            pytest.skip("it needs a GPU")
+            pytest.skip("needs a GPU")
 
 
-def test_all_that_is_fenced_is_a_program_or_a_shell() -> None:
+def test_fenced_blocks_are_python_or_shell() -> None:
     assert {block.language for block in ALL} == {"python", "sh"}
 
 
 @pytest.mark.parametrize("block", PROGRAMS)
-def test_programs_print_what_they_say(
+def test_programs_print_their_comments(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     check_needs(block.text)
@@ -101,7 +104,7 @@ def test_programs_print_what_they_say(
     assert capsys.readouterr().out.splitlines() == expected(block.text)
 
 
-def test_the_first_program_needs_no_extra() -> None:
+def test_first_program_needs_no_extra() -> None:
     extras = ["torch", "scipy", "sklearn", "skimage", "mlxtend", "matplotlib", "joblib", "pooch", "threadpoolctl"]
     first = next(block.text for block in blocks(README) if block.language == "python")
     program = f"import sys; sys.modules.update(dict.fromkeys({extras}))\n{first}"
@@ -113,7 +116,7 @@ def test_the_first_program_needs_no_extra() -> None:
 # -- commands --------------------------------------------------------------------------------------------------------
 
 
-ALONE: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+SUBCOMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
 def options_of(command: Any) -> set[str]:
@@ -121,17 +124,17 @@ def options_of(command: Any) -> set[str]:
 
 
 def find(words: list[str]) -> tuple[Any, list[str]]:
-    """The command that words begin with, and the words that follow it."""
+    """The command at the beginning of a line, and the remaining words."""
     command: Any = typer.main.get_command(app)
     while hasattr(command, "commands"):
-        assert words, f"{command.name} is not all of a command"
+        assert words, f"{command.name} needs a subcommand"
         assert words[0] in command.commands, f"there is no command {words[0]}"
         command, words = command.commands[words[0]], words[1:]
     return command, words
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_commands_are_real(words: list[str]) -> None:
+def test_commands_exist(words: list[str]) -> None:
     match words:
         case ["sqhn", "COMMAND", "--help"]:
             pass
@@ -149,17 +152,17 @@ def test_commands_are_real(words: list[str]) -> None:
             assert rest[-1].startswith(".")
             assert all((ROOT / file).is_file() for flag, file in pairwise(rest) if flag == "-c")
         case _:
-            pytest.fail(f"what is {words}?")
+            pytest.fail(f"unknown command: {words}")
 
 
 @EVERY_PAGE
-def test_options_within_sentences_are_real(page: Path) -> None:
-    known = [options_of(command) for command in ALONE.values()]
+def test_options_within_sentences_exist(page: Path) -> None:
+    known = [options_of(command) for command in SUBCOMMANDS.values()]
     for option in {option for code in inline(page) for option in re.findall(r"--[a-z-]+", code)}:
         assert any(option in options for options in known), option
 
 
-def test_commands_on_own_data_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_for_own_data_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     x = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), np.uint8)
     for name in ("photos", "damaged", "new"):
@@ -181,17 +184,17 @@ def test_commands_on_own_data_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         np.testing.assert_array_equal(np.asarray(Image.open(f"restored/{n}.png")), pixels)
 
 
-# -- what pages name -------------------------------------------------------------------------------------------------
+# -- links, options, files -------------------------------------------------------------------------------------------
 
 
 def anchors(page: Path) -> set[str]:
-    """What the headings of a page are called in links."""
+    """The names of a page's headings in links."""
     headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@EVERY_PAGE
-def test_links_lead_somewhere(page: Path) -> None:
+@pytest.mark.parametrize("page", [*PAGES, *DEVELOPMENT], ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_exist(page: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if link.startswith("https://"):
             continue
@@ -204,15 +207,15 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_every_page_is_listed() -> None:
     listed = re.findall(r"^- \[.*?\]\((.*?)\)", (DOCS / "README.md").read_text(), re.MULTILINE)
-    there = {page.name for page in DOCS.glob("*.md")} - {"README.md"}
-    assert sorted(listed) == sorted(there | {"reproduction/README.md"})
+    pages = {page.name for page in DOCS.glob("*.md")} - {"README.md"}
+    assert sorted(listed) == sorted(pages | {"reproduction/README.md"})
 
 
 @pytest.mark.parametrize(
     ("heading", "kind", "more"),
-    [("Of a level", Level, set()), ("Of a network", Options, {"device", "shards", "folder"})],
+    [("Level options", Level, set()), ("Memory options", Options, {"device", "shards", "folder"})],
 )
-def test_the_options_are_those_that_there_are(heading: str, kind: type, more: set[str]) -> None:
+def test_option_tables_are_complete(heading: str, kind: type, more: set[str]) -> None:
     section = (DOCS / "options.md").read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {f.name for f in fields(kind)} | more
@@ -220,14 +223,27 @@ def test_the_options_are_those_that_there_are(heading: str, kind: type, more: se
         assert all(f'"{word}"' in section for word in get_args(hint) if isinstance(word, str))
 
 
-@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
-def test_what_is_said_about_the_code_is_there(name: str) -> None:
-    """Links lead somewhere, and files and folders that are named exist."""
-    page, package = ROOT / name, ROOT / "src" / "sqhn"
-    for link in re.findall(r"\]\(([^)#]+)\)", prose(page)):
-        assert (ROOT / link).exists(), link
-    paths = [code for code in inline(page) if re.fullmatch(r"[\w./-]+(\.py|\.md|/)", code)]
-    assert len(paths) > 5
-    for path in paths:
-        places = (ROOT / path, package / path, package / "banks" / path, package / "banks" / "cpu" / path)
-        assert any(place.exists() for place in places), path
+@pytest.mark.parametrize("page", DEVELOPMENT, ids=lambda page: page.name)
+def test_named_files_exist(page: Path) -> None:
+    package = ROOT / "src" / "sqhn"
+    named = [code for code in inline(page) if re.fullmatch(r"[\w./-]+(\.py|\.md|/)", code)]
+    assert len(named) > 5
+    for path in named:
+        folders = (ROOT, package, *(folder for folder in package.iterdir() if folder.is_dir()))
+        assert any((folder / path).exists() for folder in folders), path
+
+
+def test_rules_of_recall_are_listed() -> None:
+    for page, heading in (("using.md", "Rules of recall"), ("options.md", "Rules of recall")):
+        section = (DOCS / page).read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+        assert re.findall(r'^\| "(\w+)"', section, re.MULTILINE) == ["paper", "evidence", "exact", "feedforward"]
+    assert set(INFERENCES) == {"paper", "evidence", "exact", "feedforward"}
+
+
+def test_floors_list_every_module() -> None:
+    section = (ROOT / "ARCHITECTURE.md").read_text().partition("## Floors\n")[2].partition("\nInside")[0]
+    listed = [
+        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(.*?)`", row)
+    ]
+    modules = {path.name + "/" * path.is_dir() for path in (ROOT / "src" / "sqhn").iterdir()}
+    assert sorted(listed) == sorted(modules - {"__init__.py", "__pycache__/", "py.typed"})

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.checks import check_count, check_word
-from sqhn.inputs import as_numpy, parts
+from sqhn.inputs import as_numpy, batches
 from sqhn.level import Level
 from sqhn.memory import SQHN
 from sqhn.protocol import Written
@@ -229,7 +229,7 @@ class RowMemory:
 
 def _blocks(rows: int, values: int) -> Iterator[slice]:
     """Blocks of rows that are compared at a time; values: for each row."""
-    return parts(rows, max(1, BLOCK_VALUES // values))
+    return batches(rows, max(1, BLOCK_VALUES // values))
 
 
 def _nearest(distances: Floats, count: int) -> tuple[NDArray[np.int64], Floats]:

@@ -13,7 +13,7 @@ from sqhn.banks.cuda.arrays import power, spare
 from sqhn.banks.cuda.kernels import evidence as kernels
 from sqhn.banks.interface import BlockEvidence, Patches
 from sqhn.evidence import WHOLE
-from sqhn.inputs import parts
+from sqhn.inputs import batches
 from sqhn.patches import Tiling
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> 
     A = torch.empty((1, batch, most), dtype=torch.float64, device=bank.place)
     with spare(bank.place):
         sums_each = finest.nodes * max(1, most) * (1 if patches.seen is None else 1 + finest.channels)
-        for part in parts(batch, max(1, SCRATCH // sums_each)):
+        for part in batches(batch, max(1, SCRATCH // sums_each)):
             x = finest.split(patches.x[0, part].reshape(-1, *finest.shape))
             seen = None if patches.seen is None else finest.split(patches.seen[0, part].reshape(-1, *finest.shape))
             found = sums(x, stored, seen, finest.channels, bank.centre)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sqhn.checks import as_shape, check_count, check_number, check_word, check_words
 from sqhn.concurrency.signals import deferred
-from sqhn.inputs import answers, as_floats, as_samples, parts, together
+from sqhn.inputs import as_answers, as_floats, as_samples, batches, join_batches
 from sqhn.level import Level
 from sqhn.paper.baselines.errors import UnsupportedError
 from sqhn.paper.baselines.training import EWC, OPTIMIZERS, Gradient, Product, Replay, load_torch
@@ -318,7 +318,7 @@ class _Online(ABC):
         if targets.shape != samples.shape:
             raise ValueError(f"every sample needs a target: got {len(samples)} samples and {len(targets)} targets")
         found: list[_Found] = []
-        for part in parts(len(samples), CHUNK):
+        for part in batches(len(samples), CHUNK):
             given = self._inside(samples[part])
             wanted = given if target is None else self._inside(targets[part])
             activity = given.new_empty((len(given), self.capacity))
@@ -328,9 +328,9 @@ class _Online(ABC):
                     for one, goal, row in run:
                         row.copy_(self._learn_one(one, goal))
             found.append(_most_active(activity))
-        index, score = together(found)
+        index, score = join_batches(found)
         step = np.arange(self._step - len(index), self._step) + 1
-        return Written(*answers(single, index, np.zeros(len(index), bool), score, step))
+        return Written(*as_answers(single, index, np.zeros(len(index), bool), score, step))
 
     def _learn_one(self, x: Tensor, target: Tensor) -> Tensor:
         """Learn one sample; the memory node's activity before that."""
@@ -348,11 +348,11 @@ class _Online(ABC):
         if not self.step:
             raise EmptyMemoryError("this memory is empty: learn something before asking it")
         out, found = np.empty(samples.shape, np.float32), []
-        for part in parts(len(samples), CHUNK):
+        for part in batches(len(samples), CHUNK):
             recalled = self.model.forward(self._inside(samples[part], None if seen is None else seen[part]))
             out[part] = self._outside(recalled.x).cpu().numpy().reshape(-1, *self.input_shape)
             found.append(_most_active(recalled.activity))
-        return Recalled(*answers(single, out, *together(found)))
+        return Recalled(*as_answers(single, out, *join_batches(found)))
 
     def _inside(self, samples: NDArray[Any], seen: NDArray[np.bool_] | None = None) -> Tensor:
         """Samples as rows in the range that the network works in."""
@@ -435,7 +435,7 @@ class OnlineMHN(_Online):
         """Was this sample learned before? By activity or by error, see the class; a score by error is its negative."""
         samples, single, _ = as_samples(x, self.input_shape)
         score, threshold = np.full(len(samples), -np.inf), np.full(len(samples), self.rho)
-        for part in parts(len(samples), CHUNK) if self.step else ():
+        for part in batches(len(samples), CHUNK) if self.step else ():
             rows = self._inside(samples[part])
             if self.recognition == "activity":
                 best, index = self.model.forward(rows).activity.max(1)
@@ -444,7 +444,7 @@ class OnlineMHN(_Online):
             else:
                 score[part] = -self._errors(rows, rows).cpu().numpy()
                 threshold[part] = -float(self._error) * self.rho / self.step
-        return Recognized(*answers(single, score >= threshold, score, threshold))
+        return Recognized(*as_answers(single, score >= threshold, score, threshold))
 
 
 class OnlineMHNTree(_Online):

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sqhn.checks import as_shape, check_count, check_number, check_word
 from sqhn.concurrency.signals import deferred
-from sqhn.inputs import answers, as_floats, as_samples
+from sqhn.inputs import as_answers, as_floats, as_samples
 from sqhn.paper.baselines.errors import UnsupportedError
 from sqhn.paper.baselines.training import load_torch
 from sqhn.protocol import EmptyMemoryError, Recalled, Recognized, Written
@@ -363,7 +363,7 @@ class PredictiveMemory:
             answer = np.where(seen, as_floats(samples), answer)
         score = -energy.double().cpu().numpy()
         index = np.full(len(samples), -1, np.int32)
-        return Recalled(*answers(single, answer, index, score))
+        return Recalled(*as_answers(single, answer, index, score))
 
     def recognize(self, x: ArrayLike) -> Recognized:  # noqa: ARG002
         """Refuse: neither paper says how these models would tell old from new."""
@@ -537,4 +537,4 @@ def tensor_cores() -> Iterator[None]:
 def written(single: bool, score: NDArray[np.float64], last: int) -> Written:
     """What learning did, in a memory without neurons; last: the step of the last sample."""
     step = np.arange(last - len(score), last) + 1
-    return Written(*answers(single, np.full(len(score), -1, np.int32), np.zeros(len(score), bool), score, step))
+    return Written(*as_answers(single, np.full(len(score), -1, np.int32), np.zeros(len(score), bool), score, step))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sqhn.checks import as_shape, check_count, check_number, check_word
-from sqhn.inputs import answers, as_floats, as_samples, parts, together
+from sqhn.inputs import as_answers, as_floats, as_samples, batches, join_batches
 from sqhn.paper.baselines.errors import UnsupportedError
 from sqhn.paper.baselines.reservoir import Reservoir
 from sqhn.paper.baselines.training import load_torch
@@ -127,9 +127,9 @@ class StoredSamples:
         """
         samples, single, _ = as_samples(x, self.input_shape)
         new = self._rule.inside(_flat(samples))
-        index, score = together([self._learn(new[part]) for part in parts(len(new), CHUNK)])
+        index, score = join_batches([self._learn(new[part]) for part in batches(len(new), CHUNK)])
         step = np.arange(self._store.met - len(index), self._store.met) + 1
-        return Written(*answers(single, index, index >= 0, score, step))
+        return Written(*as_answers(single, index, index >= 0, score, step))
 
     def _learn(self, new: Array) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Everything is compared at once; then `held` follows which sample is in which row as time goes on."""
@@ -160,10 +160,10 @@ class StoredSamples:
             flat = np.where(seen, flat, np.float32(0))
         done = [
             self._rule.recall(flat[part], None if seen is None else seen[part], self._store.rows)
-            for part in parts(len(flat), self._rule.at_once or len(flat))
+            for part in batches(len(flat), self._rule.at_once or len(flat))
         ]
-        found, index, score = together([one[:3] for one in done])
-        return Recalled(*answers(single, found.reshape(samples.shape), index, score))
+        found, index, score = join_batches([one[:3] for one in done])
+        return Recalled(*as_answers(single, found.reshape(samples.shape), index, score))
 
     def recognize(self, x: ArrayLike) -> Recognized:  # noqa: ARG002
         """Not a verb of these memories: no paper says how one that was not trained tells old from new."""
@@ -272,7 +272,7 @@ class NearestNeighbor(StoredSamples):
         samples, single, _ = as_samples(x, self.input_shape)
         score = self.recall(samples).score if len(self) else np.full(len(samples), -np.inf)
         threshold = np.full(len(samples), -self.tolerance)
-        return Recognized(*answers(single, score >= threshold, score, threshold))
+        return Recognized(*as_answers(single, score >= threshold, score, threshold))
 
 
 # -- rules -----------------------------------------------------------------------------------------------------------
@@ -445,7 +445,7 @@ class Walk:
         self.steps += 1
         unbias = math.sqrt(1 - 0.999**self.steps)
         epsilon, rate = 1e-8 * self.rule.variance * unbias, self.rule.rate * unbias / (1 - 0.9**self.steps)
-        for part in parts(len(self.x), self.TOGETHER):
+        for part in batches(len(self.x), self.TOGETHER):
             x, gradient, mean, square = self.x[part], self.gradient[part], self.mean[part], self.square[part]
             mean.lerp_(gradient, 0.1)
             square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
@@ -464,7 +464,7 @@ class Walk:
     def _look(self) -> None:
         """Compare queries that may have lost their lead with all rows."""
         doubtful = (self.moved >= self.reach).nonzero()[:, 0]
-        for part in parts(len(doubtful), CHUNK):
+        for part in batches(len(doubtful), CHUNK):
             some = doubtful[part]
             exponents = self.rule.exponents(self.x[some].double(), self.wide, self.lengths)
             best, index = exponents.max(dim=1)
