@@ -44,7 +44,7 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Forget neurons: they are never recalled, and their places are used for what is learned next."""
-    from sqhn.storage.lockfile import held
+    from sqhn.storage.locks import held
 
     with failing(*WRONG, IndexError, tell=say), held(check_there(memory), say):
         network = load(memory)
@@ -70,7 +70,7 @@ def calibrate(
     """Set the tolerance of `recognize` by samples, so that it keeps a promise about others like them."""
     import numpy as np
 
-    from sqhn.storage.lockfile import held
+    from sqhn.storage.locks import held
 
     wanted = Wanted(sources, size_of(resize), skip_bad)
     with failing(*WRONG, tell=say), held(check_there(memory), say):

@@ -40,7 +40,7 @@ def learn_into(memory: Path, wanted: Wanted, settings: Settings, checkpoint: flo
 
     Links are followed, and stay: what they lead to is replaced. checkpoint: after how many seconds to save meanwhile.
     """
-    from sqhn.storage.lockfile import held
+    from sqhn.storage.locks import held
 
     stop.arm()
     check_writable(memory)
