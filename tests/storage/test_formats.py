@@ -70,7 +70,7 @@ def test_folders_with_the_first_journal(name: str, tmp_path: Path, recwarn: pyte
     memory = SQHN.load(folder)
     assert len(recwarn) == (name == "journal-torn")
     for warning in recwarn:
-        assert re.search(r"journal-\w+: the last \d+ bytes are a change that was not complete", str(warning.message))
+        assert re.search(r"journal-\w+: the last \d+ bytes are a change that was never completed", str(warning.message))
     assert_same_memory(memory, expected)
     assert {path.name for path in folder.glob("[!.]*")} >= {MEMORY, JOURNAL}
     assert not list(folder.glob("journal-*"))

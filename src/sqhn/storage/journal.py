@@ -100,8 +100,8 @@ class Journal:
     def _lock(self) -> None:
         self.open_files.enter_context(held(self.path, _refuse, warnings.warn))
 
-    def _open(self, number: int, digest: str) -> None:
-        self.log = Log(self.folder / JOURNAL, number, digest)
+    def _open(self, number: int, digest: str, new: bool = False) -> None:
+        self.log = Log(self.folder / JOURNAL, number, digest, new)
         self.open_files.callback(self.log.close)
 
     def close(self) -> None:
@@ -132,12 +132,9 @@ class Journal:
 
     def _replay(self, model: Model, header: Header) -> None:
         """Make all changes since a checkpoint with this header."""
-        path = self.folder / JOURNAL
         match header.get("journal"):
-            case {"change": int(number), "sha256": str(digest)} if path.exists():
+            case {"change": int(number), "sha256": str(digest)}:
                 self._open(number, digest)
-            case {"change": int(), "sha256": str()}:
-                raise MemoryFileError(f"{path} is the journal of {self.path}, and is not there")
             case _:
                 raise MemoryFileError(f"{self.path} was not kept in a folder, and has no journal: load it by its name")
         try:
@@ -147,7 +144,7 @@ class Journal:
                     change.check(model)
                     change.apply(model)
                 except (AttributeError, LookupError, TypeError, ValueError) as error:
-                    problem = f"{path}: change {number:,} cannot be made: {error}"
+                    problem = f"{self.log.path}: change {number:,} cannot be made: {error}"
                     if not unconfirmed:
                         raise MemoryFileError(problem) from error
                     warnings.warn(f"{problem}. It was never confirmed, and is left out", stacklevel=4)
@@ -172,8 +169,7 @@ class Journal:
 
     def _begin(self, model: Model) -> None:
         """Save a memory that has no journal yet."""
-        self._open(0, secrets.token_hex(32))
-        self.log.begin()
+        self._open(0, secrets.token_hex(32), new=True)
         self._checkpoint(model)
 
     def _checkpoint(self, model: Model) -> None:

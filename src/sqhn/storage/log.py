@@ -25,6 +25,8 @@ __all__ = ["Log", "digest_of"]
 
 VFS = "win32-none" if sys.platform == "win32" else "unix-none"  # no locks of SQLite: whoever opens a log holds a lock
 ROW = 1 << 28  # bytes; SQLite limits a value to a billion of them, so a large record has several rows
+SMALLEST = 512  # bytes of a database; SQLite would take a smaller file for a new one, and remove its log
+COLUMNS = "number INTEGER PRIMARY KEY, more INTEGER, sha256 TEXT, content BLOB"
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_NOTADB)
 ERRNO = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS}
 SETUP = """
@@ -42,51 +44,56 @@ class Log:
     before others are appended.
     """
 
-    def __init__(self, path: Path, number: int, digest: str) -> None:
-        """Open the log after the row with this number and digest; whoever gave these has what came before."""
+    def __init__(self, path: Path, number: int, digest: str, new: bool = False) -> None:
+        """Open the log after a row with this number and digest, or begin a new one, without records."""
         self.path, self.number, self.digest, self.size = path, number, digest, 0
         self.appended, self.abandoned = (number, digest, 0), False
         self.wal, confirmed = (path.with_name(f"{path.name}{end}") for end in ("-wal", ".confirmed"))
         for file in (path, self.wal, confirmed):
             if file.is_symlink() or (file.exists() and not file.is_file()):
                 raise MemoryFileError(f"{file} is a link or a folder, not a file of a journal")
+        if not new and (not path.exists() or path.stat().st_size < SMALLEST):
+            raise MemoryFileError(f"{path} has the latest changes of a memory, and is missing or truncated")
         with self._errors():
             uri = f"{path.as_uri()}?vfs={VFS}"
             self.connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-            OPEN.add(self)
-            self.connection.executescript(SETUP)
-        self.confirmed = confirmed.open("r+b" if confirmed.exists() else "w+b", buffering=0)
+        OPEN.add(self)
+        try:
+            with self._errors():
+                self._set_up(new)
+            self.files = self._files()
+            self.confirmed = confirmed.open("r+b" if confirmed.exists() and not new else "w+b", buffering=0)
+        except BaseException:
+            self.abandon()
+            raise
 
-    def begin(self) -> None:
-        """Begin with no records."""
-        columns = "number INTEGER PRIMARY KEY, more INTEGER, sha256 TEXT, content BLOB"
-        with self._errors():
-            self.connection.execute(f"CREATE TABLE IF NOT EXISTS record ({columns})")
+    def _set_up(self, new: bool) -> None:
+        self.connection.text_factory = bytes  # damaged text cannot be decoded
+        self.connection.executescript(SETUP)
+        if new:
+            self.connection.execute(f"CREATE TABLE IF NOT EXISTS record ({COLUMNS})")
             self.connection.execute("DELETE FROM record")
-        self.files = self._files()
-        self.confirmed.truncate(0)
-        os.fsync(self.confirmed.fileno())
+        self.connection.execute("SELECT max(number) FROM record").fetchall()  # opens SQLite's log
 
     def records(self) -> Iterator[tuple[int, bytes, bool]]:
         """All records: the number of the last row of each, its content, and whether it may be left out.
 
         That is the last one, if it was not confirmed.
         """
-        text = self.confirmed.read(40).strip()
-        confirmed = int(text) if text.isdigit() else 0  # empty if the power failed
+        found = self.confirmed.read(50).split()
+        confirmed = int(found[0]) if len(found) == 2 and found[0] == found[1] and found[0].isdigit() else 0
         parts: list[bytes] = []
         with self._errors():
             ((end,),) = self.connection.execute("SELECT max(number) FROM record").fetchall()
-            self.files = self._files()
             query = "SELECT number, more, sha256, content FROM record WHERE number > ? ORDER BY number LIMIT 1"
             while found := self.connection.execute(query, self.appended[:1]).fetchall():
                 ((number, more, digest, content),) = found
                 before, right, size = self.appended
                 if number != before + 1:
                     raise MemoryFileError(f"{self.path}: change {before + 1:,} is missing: {number:,} comes next")
-                if not isinstance(content, bytes) or digest != digest_of(right, content):
+                if not isinstance(content, bytes) or digest != (right := digest_of(right, content)).encode():
                     raise MemoryFileError(f"{self.path}: change {number:,} is damaged, or is not of this memory")
-                self.appended = (number, digest, size + len(content))
+                self.appended = (number, right, size + len(content))
                 parts.append(content)
                 if not more:
                     yield number, b"".join(parts), number == end > confirmed
@@ -99,7 +106,9 @@ class Log:
     def append(self, content: bytes) -> None:
         """Write a record; the next one takes its place, unless `confirm` is called."""
         if self._files() != self.files:
-            raise FileNotFoundError(errno.ENOENT, "the journal was removed: changes cannot be kept", str(self.path))
+            raise FileNotFoundError(
+                errno.ENOENT, "the journal was removed or replaced: changes cannot be kept", str(self.path)
+            )
         rows = []
         number, digest, size = self.number, self.digest, self.size
         for start in range(0, len(content), ROW):
@@ -123,7 +132,7 @@ class Log:
         self.number, self.digest, self.size = self.appended
         with suppress(OSError):  # a number that is too low is no harm
             self.confirmed.seek(0)
-            self.confirmed.write(b"%20d\n" % self.number)
+            self.confirmed.write(b"%20d %20d\n" % (self.number, self.number))  # twice: a number that is damaged is none
 
     def take_back(self) -> None:
         """Remove the record that was appended."""
@@ -135,10 +144,13 @@ class Log:
         with self._errors():
             self.connection.execute("DELETE FROM record")
             self.connection.execute("VACUUM")
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.size = 0
 
     def close(self) -> None:
-        """Close the log; SQLite tidies up its files."""
+        """Close the log, unless others have put another one in its place: SQLite would remove that one's files."""
+        if not self.abandoned and self._files() != self.files:
+            self.abandon()
         if not self.abandoned:
             self.connection.close()
             self.confirmed.close()

@@ -49,7 +49,7 @@ def replay(folder: Path, name: str, model: Model) -> None:
                 break  # the process ended before it could remove a change that had failed
             done = file.tell()
     if done < size:
-        warnings.warn(f"{path}: the last {size - done:,} bytes are a change that was not complete", stacklevel=4)
+        warnings.warn(f"{path}: the last {size - done:,} bytes are a change that was never completed", stacklevel=4)
 
 
 def _records(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:
