@@ -93,7 +93,7 @@ def message() -> float:
     shards: Any = SQHN((2, 2), capacity=1, device="ray", shards=1).banks[0].shards  # type: ignore[attr-defined]
     start, many = time.process_time(), 300
     for _ in range(many):
-        shards.ask({0: (NAME, "fetch", np.zeros(0, np.int64))})
+        shards.query({0: (NAME, "fetch", np.zeros(0, np.int64))})
     return (time.process_time() - start) / many
 
 
