@@ -116,7 +116,7 @@ def test_rounding_errors_of_float32_decide_nothing(device: str, monkeypatch: pyt
     first = (0.6 + 0.3 * np.random.default_rng(0).random((2, 12))).astype(np.float32)
     memory, reference = learned_by_both((12,), [Level(capacity=2)], first, device)
     node = reference.levels[0][0]
-    memory.banks[0].neurons.c[:] = node.c[:] = node.known[:] = 1 << 20
+    model_of(memory).tree.root.neurons.c[:] = node.c[:] = node.known[:] = 1 << 20
     x = [first[0] + np.float32(0.4) * (first[1] - first[0])] * 450
     expected = [reference.learn(sample).index for sample in x]
     u, v = ((m.astype(np.float64) - 0.5) / np.linalg.norm(m.astype(np.float64) - 0.5) for m in node.m)

@@ -32,11 +32,11 @@ def test_one_story(name: str, similarity: Any, shards: int, device: str, local: 
 @pytest.mark.parametrize("name", TREES)
 def test_shards_that_are_lost(name: str, device: str, local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     local(3, every=20)
-    monkeypatch.setattr("sqhn.banks.ray.shards.ENOUGH", 2000)
+    monkeypatch.setattr("sqhn.banks.ray.shards.SNAPSHOT_BYTES", 2000)
     memory, reference, rng = story(name, "shifted_cosine", "oldest", f"ray:{device}")
     tell(memory, reference, rng, 6)
     same_in_all(memory, reference, rng)
-    assert memory.banks[0].shards.carrier.lost  # type: ignore[attr-defined]
+    assert memory.banks[0].shards.transport.lost  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -58,11 +58,11 @@ def on_ray() -> Iterator[Any]:
 
 def test_shards_that_are_killed(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two shards on one GPU, or each on its own: the same bits as if nothing had happened, and as in one place."""
-    monkeypatch.setattr("sqhn.banks.ray.shards.ENOUGH", 50_000)
+    monkeypatch.setattr("sqhn.banks.ray.shards.SNAPSHOT_BYTES", 50_000)
     one, many = SQHN(SHAPE, TREE), SQHN(SHAPE, TREE, device="ray:cuda", shards=2)
     x, rng = stream(300), np.random.default_rng(0)
     for i in range(6):
-        kill(many, int(rng.integers(2)), gently=bool(i % 2))
+        kill(many, int(rng.integers(2)), for_good=bool(i % 2))
         for a, b in zip(one.learn(x[50 * i : 50 * i + 50])[:2], many.learn(x[50 * i : 50 * i + 50])[:2]):
             np.testing.assert_array_equal(a, b)
     assert_alike(many, one)
@@ -101,7 +101,7 @@ def test_gpus_in_use_by_another_memory(on_ray: Any, monkeypatch: pytest.MonkeyPa
     gpus = int(on_ray.cluster_resources()["GPU"])
     memory = SQHN(SHAPE, TREE, device="ray:cuda", shards=gpus)
     with monkeypatch.context() as patch:
-        patch.setattr("sqhn.banks.ray.actors.PATIENCE", 1.0)
+        patch.setattr("sqhn.banks.ray.actors.GPU_SECONDS", 1.0)
         with pytest.raises(RuntimeError, match=f"shards={gpus} need {gpus} GPUs, but of {gpus} only 0 are free"):
             SQHN(SHAPE, TREE, device="ray:cuda", shards=gpus)
     memory.learn(stream(20))
