@@ -2,8 +2,8 @@
 
 python examples/why_evidence.py [DATA] [STORED] [QUERIES]
 
-The rule is written here in plain NumPy; `sqhn.evidence` explains it. DATA is photos32, which is built in, or another
-set of images (`sqhn data list`).
+The rule is written here in plain NumPy; `sqhn.reference.evidence` explains it. DATA is photos32, which is built in, or
+another set of images (`sqhn data list`).
 """
 
 from __future__ import annotations

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
 from sqhn.data import photos
-from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE, WHOLE, chance, evidence, pyramid
-from sqhn.model.inference import MOST, Evidence
+from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE, WHOLE, chance, pyramid
+from sqhn.model.inference import MOST_SAMPLES, Evidence
 from sqhn.reference import ReferenceSQHN
+from sqhn.reference.evidence import evidence
 from tests.by_evidence import ODD, assert_as_the_reference, assert_possible, odd
 
 # -- a block -----------------------------------------------------------------------------------------------------------
@@ -103,10 +104,10 @@ def test_every_scale_divides_the_next_and_the_last_is_all(shape: tuple[int, ...]
 @pytest.mark.parametrize(
     ("blocks", "words"),
     [
-        (((3, 3), (16, 16)), "divide the next"),
-        (((4, 4), (8, 8)), "must be \\(16, 16\\)"),
+        (((3, 3), (16, 16)), "must divide those of the next"),
+        (((4, 4), (8, 8)), "must be the whole sample, \\(16, 16\\)"),
         (((4,), (16, 16)), "do not fit"),
-        (((16, 16), (16, 16)), "a larger one"),
+        (((16, 16), (16, 16)), "of the next, larger one"),
     ],
 )
 def test_blocks_that_do_not_fit_are_refused(blocks: Any, words: str) -> None:
@@ -142,7 +143,7 @@ def test_blocks_in_any_sequence_and_in_trees() -> None:
     memory.learn(np.eye(8, dtype=np.float32)[:3])
     with pytest.raises(ValueError, match="are for one level"):
         memory.recall(np.zeros(8), inference=Evidence(blocks=((4,), (8,))))
-    with pytest.raises(TypeError, match=r"say Evidence\(\)"):
+    with pytest.raises(TypeError, match=r"use Evidence\(\)"):
         memory.recall(np.zeros(8), inference=Evidence)  # type: ignore[arg-type]
 
 
@@ -238,7 +239,7 @@ def test_evidence_of_many_hundreds_of_nats() -> None:
 
 def test_samples_at_once_are_fewer_where_sums_of_all_channels_are_kept() -> None:
     rule = Evidence()
-    assert rule.samples(10_000, 1) == MOST
+    assert rule.samples(10_000, 1) == MOST_SAMPLES
     assert rule.samples(1_000_000, 200) == 1 < rule.samples(1_000_000, 1)
 
 

@@ -130,7 +130,7 @@ def test_empty_memories_and_neurons_that_nothing_matches() -> None:
         SQHN((4,), capacity=9).calibrate(new=np.ones((200, 4)))
     memory = SQHN((2,), capacity=1, similarity="cosine")
     memory.learn(np.array([[1.0, 0.0], [-1.0, 0.01], [0.0, -1.0]]))  # each opposite to the mean of those before
-    with pytest.raises(ValueError, match="mean match is -"):
+    with pytest.raises(ValueError, match="mean match of -"):
         memory.calibrate(new=np.ones((200, 2)))
 
 
@@ -139,7 +139,7 @@ def test_no_tolerance_calls_opposites_old() -> None:
     memory = SQHN((3,), capacity=1, similarity="cosine")
     memory.learn([1.0, 0, 0])
     old = np.tile([[-1.0, 0, 0], [1.0, 0, 0]], (50, 1))
-    with pytest.raises(ValueError, match="50 of 100 samples are the opposite of what they remind of"):
+    with pytest.raises(ValueError, match="50 of 100 samples have a match below 0"):
         memory.calibrate(old=old, error=0.1)
     assert memory.calibration is None
     memory.calibrate(old=old, error=0.6)

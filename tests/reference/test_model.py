@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks.rule import GREW
 from sqhn.level import Level, Options
-from sqhn.reference import Ablation, Node, Reading, ReferenceSQHN, winner
+from sqhn.reference import Ablation, Network, Node, Reading, ReferenceSQHN, VariedNode, winner
 from tests.helpers import levels, noisy
 
 RNG = np.random.default_rng(0)
@@ -52,7 +52,7 @@ def test_norm_over_the_heard_children() -> None:
 
 
 def test_weighted_mean() -> None:
-    node = Node(Level(capacity=1), [2, 2], False, Options(), Reading(hidden_similarity="weighted_mean"))
+    node = VariedNode(Level(capacity=1), [2, 2], False, Options(), reading=Reading(hidden_similarity="weighted_mean"))
     node.m[0], node.grown = [0.25, 0.75, 0.5, 0.5], 1
     assert node.activity(np.array([0.0, 0.6, 0.2, 0.0]))[0] == pytest.approx((0.6 * 0.75 + 0.2 * 0.5) / 0.8)
 
@@ -81,7 +81,7 @@ def test_strength_after_growth_is_what_the_formula_says(pictures: NDArray[np.flo
     v = np.array([0.9, 0.5, 0.7])
     y = np.zeros(6)
     y[[0, 3, 4]] = v
-    _, strength, score, kind = node.learn(y, (y > 0).astype(float), Ablation())
+    _, strength, score, kind = node.learn(y, (y > 0).astype(float))
     assert kind == GREW
     assert score == -np.inf
     assert strength == pytest.approx(v.sum() / (np.sqrt(3) * np.linalg.norm(v)), abs=1e-6)
@@ -99,7 +99,7 @@ def test_exact_is_the_maximum_of_the_energy_by_brute_force() -> None:
     for x in RNG.random((8, 4, 2), np.float32):
         reference.learn(x)
     for x in RNG.random((3, 4, 2), np.float32):
-        codes, energy = reference.exact(x)
+        codes, energy = reference.infer(x, rule="exact"), reference.recall(x, inference="exact").score
         assert energy == pytest.approx(brute_force_maximum(reference, x), abs=1e-12)
         assert energy == pytest.approx(reference.energy(x, codes), abs=1e-12)
 
@@ -111,7 +111,7 @@ def test_exact_is_never_below_any_other_state(depth: int) -> None:
     for x in RNG.random((25, *shape), np.float32):
         reference.learn(x)
     for x in RNG.random((10, *shape), np.float32):
-        best = reference.exact(x)[1]
+        best = reference.recall(x, inference="exact").score
         others = [reference.infer(x, rule="feedforward"), reference.infer(x), reference.infer(x, sweeps=3)]
         others += [reference.random(RNG) for _ in range(20)]
         assert all(0 <= reference.energy(x, k) <= best + 1e-12 <= 1 + 1e-12 for k in others)
@@ -133,7 +133,7 @@ def test_a_stored_sample_has_energy_one(pictures: NDArray[np.float32]) -> None:
         reference.learn(x)
     assert all(node.grown == 9 for node in reference.nodes())
     for x in stored:
-        for codes in (reference.infer(x, rule="feedforward"), reference.infer(x), reference.exact(x)[0]):
+        for codes in (reference.infer(x, rule="feedforward"), reference.infer(x), reference.infer(x, rule="exact")):
             assert reference.energy(x, codes) == pytest.approx(1.0, abs=1e-5)
 
 
@@ -158,7 +158,7 @@ def test_the_second_sweep_by_hand() -> None:
     raw = [h.copy() for h in bottom]
     u = [0.5 * h + 0.5 * reference.expectation(1, 0, n, winner(top)) for n, h in enumerate(bottom)]
     u = [0.5 * un + 0.5 * h for un, h in zip(u, raw)]
-    top = 0.5 * top + 0.5 * reference.above(1, u)[0]
+    top = 0.5 * top + 0.5 * reference.activities(1, x, u)[0]
     u = [0.5 * un + 0.5 * reference.expectation(1, 0, n, winner(top)) for n, un in enumerate(u)]
     assert list(reference.infer(x, sweeps=2)[0]) == [winner(un) for un in u]
 
@@ -189,6 +189,21 @@ def test_held_samples_are_averaged(pictures: NDArray[np.float32]) -> None:
     np.testing.assert_allclose(reference.recall(pictures[0]).x, mean, atol=1e-6)
     assert reference.root.c[0] == 6
     assert reference.root.step == 6
+
+
+@pytest.mark.parametrize("kernels", [(None,), (2, None), (2, 2, None)])
+def test_without_variants_the_reference_is_the_network_of_the_paper(kernels: tuple[int | None, ...]) -> None:
+    levels = [Level(kernel, 6) for kernel in kernels]
+    network, reference = Network((8, 8), levels), ReferenceSQHN((8, 8), levels)
+    for x in RNG.random((15, 8, 8), np.float32):
+        assert network.learn(x) == reference.learn(x)
+    for x in RNG.random((5, 8, 8), np.float32):
+        for observed in (None, RNG.random((8, 8)) < 0.4):
+            one, other = network.recall(x, observed), reference.recall(x, observed)
+            np.testing.assert_array_equal(one.x, other.x)
+            assert (one.index, one.score) == (other.index, other.score)
+            assert network.recognize(x, observed) == reference.recognize(x, observed)
+            assert network.energy(x, observed=observed) == reference.energy(x, observed=observed)
 
 
 class TestAblations:
@@ -244,7 +259,9 @@ def test_theorem_3_the_column_that_is_updated_is_the_one_that_an_update_changes_
     That energy is the mean probability of their values, so the theorem is about `weighted_mean`.
     """
     rng = np.random.default_rng(0)
-    node = Node(Level(capacity=6), [4, 4, 4], False, Options(), Reading(hidden_similarity="weighted_mean"))
+    node = VariedNode(
+        Level(capacity=6), [4, 4, 4], False, Options(), reading=Reading(hidden_similarity="weighted_mean")
+    )
     node.m[:] = rng.dirichlet(np.ones(4), (6, 3)).reshape(6, 12)
     node.grown = 6
     for values in product(range(4), repeat=3):

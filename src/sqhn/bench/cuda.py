@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sqhn.banks.cuda.arrays import full_precision
 from sqhn.banks.cuda.gpu import SAMPLES_PER_CHUNK
-from sqhn.bench.cpu import COLOUR, TREE, Result, fastest, pictures
+from sqhn.bench.cpu import COLOUR, TREE, Result, fastest, images
 from sqhn.level import Level
 from sqhn.memory import SQHN
 
@@ -24,7 +24,7 @@ MANY = 20_000
 
 def crops(count: int) -> Tensor:
     """Crops of photographs on the device."""
-    return torch.from_numpy(pictures(count)).cuda()
+    return torch.from_numpy(images(count)).cuda()
 
 
 def timed(*calls: Callable[[], object]) -> list[float]:
@@ -76,7 +76,7 @@ def learn_100000() -> Result:
     memory = SQHN(COLOUR, capacity=100_000, device="cuda")
     for seed in range(5):  # as many different images: the same ones, each with its own noise
         memory.memorize((x + 0.05 * torch.randn_like(x)).clamp(0, 1) if seed else x)
-    new = torch.from_numpy(pictures(MANY + 4096)[MANY:]).cuda()
+    new = torch.from_numpy(images(MANY + 4096)[MANY:]).cuda()
     own, bare = timed(lambda: memory.learn(new), products(new, 100_000, among=True))
     return {
         "images_per_s": len(new) / own,

@@ -1,8 +1,8 @@
-"""A tolerance for `recognize` that keeps a promise, found from samples.
+"""A threshold of `recognize` with a guaranteed error rate, from samples.
 
-A sample is called old if its match reaches rho times the mean of its neuron: if the ratio of the two reaches rho. Of n
-samples and one more that comes like them, each is as likely as any other to have the k-th largest ratio. So the one to
-come is among the k largest with probability k / (n + 1), and beyond the k-th of the n with no more than that.
+A sample is called old if its ratio, of its match to the mean match of its neuron, is at least rho. If n samples and one
+more come from the same source, the one more is equally likely to have any rank among their ratios. So the probability
+that its ratio is among the k largest is k / (n + 1), and rho is the k-th largest ratio of the n samples.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sqhn.level import TIE
 __all__ = ["Calibration", "Kind", "tolerance"]
 
 Kind = Literal["new", "old"]
-"""Samples that were not learned, or that were."""
+"""Whether the samples of a calibration were learned ("old") or not ("new")."""
 
 
 class Calibration(NamedTuple):
-    """How a tolerance was found: from new or old samples, for which share of errors, how many, and at which step.
+    """How a threshold was found: the kind of samples, the error rate, the number of samples, and the step.
 
-    before: the tolerance that the user had set. threshold: of evidence, if that is what was found.
+    before: the rho that the user had set. threshold: of evidence; None if rho was calibrated.
     """
 
     kind: Kind
@@ -44,29 +44,32 @@ class Calibration(NamedTuple):
         )
 
     def outdated(self, step: int) -> bool:
-        """Whether the memory has learned as many samples again since then."""
+        """Whether the memory has learned at least as many samples since the calibration as before."""
         return step >= 2 * self.step
 
 
 def tolerance(score: NDArray[np.float64], mean: NDArray[np.float64], kind: Kind, error: float) -> float:
-    """The rho with which at most a share `error` of samples like these is judged wrongly."""
+    """The rho that calls at most a share `error` of samples like these wrongly old or new.
+
+    score, mean (samples,): their matches, and the mean matches of their neurons.
+    """
     if not is_real(error) or not 0 < error < 1:
-        raise ValueError(f"error must be a number between 0 and 1, a share of samples; got {error!r}")
+        raise ValueError(f"error must be a share of samples, between 0 and 1; got {error!r}")
     n = len(score)
     k = math.floor(error * (n + 1) * (1 + 1e-12))
     if k < 1:
         raise ValueError(f"an error of {error:g} needs at least {math.ceil(1 / error) - 1:g} samples; got {n}")
     if (mean <= TIE).any():
         raise ValueError(
-            f"sample {int((mean <= TIE).argmax())} reminds of a neuron whose mean match is {mean.min():g}: "
-            "rho is a share of that, so it cannot be calibrated"
+            f"the best neuron of sample {int((mean <= TIE).argmax())} has a mean match of {mean.min():g}; rho is a "
+            "share of the mean match and can be calibrated only if that is above 0"
         )
     ratio = np.sort(score / mean)
     if kind == "old":
         if ratio[k - 1] < 0:
             raise ValueError(
-                f"{int((ratio < 0).sum())} of {n} samples are the opposite of what they remind of (a match below 0, "
-                f"{score.min():g} at worst): no tolerance calls all but {error:g} of them old"
+                f"{int((ratio < 0).sum())} of {n} samples have a match below 0, the lowest {score.min():g}, and rho "
+                f"cannot be negative: an error of at most {error:g} is impossible"
             )
-        return float(ratio[k - 1])  # less than this have k - 1 of them
-    return max(0.0, float(ratio[n - k]) + 2 * TIE / float(mean.min()))  # more than ratio[n - k] have k - 1 of them
+        return float(ratio[k - 1])  # k - 1 ratios are below it
+    return max(0.0, float(ratio[n - k]) + 2 * TIE / float(mean.min()))  # k - 1 ratios are above ratio[n - k]

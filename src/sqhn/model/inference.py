@@ -1,9 +1,9 @@
-"""What a sweep through the tree carries.
+"""The passes through the tree, and the rules of recall.
 
-Every sweep goes from level 1 up to the memory node: each level does something with what it sees and tells the next one.
-Learning carries what became of samples, memorizing carries their neurons. A rule of recall carries messages, and says
-how they are weighed against what parents expect when a second sweep comes down. The sweeps themselves (`network`) know
-nothing of it.
+Every pass goes from level 1 up to the memory node: each level takes the result of the level below, and sends its own to
+the next. When learning, levels send their winners after the update; when memorizing, their best matches. A rule of
+recall sends messages, and defines how the sweep down weighs them against the parents' expectations. The sweeps
+themselves are in `sqhn.model.tree`, and are the same for all of these.
 """
 
 from __future__ import annotations
@@ -36,27 +36,34 @@ __all__ = [
 
 Found = TypeVar("Found")
 
-MOST, ROOM = 256, 8_000_000
-"""So many samples at once, and so many neurons in all of them where a rule keeps something for each."""
+MOST_SAMPLES = 256
+"""The most samples of a batch."""
+MOST_SCORES = 8_000_000
+"""The most scores of neurons that a batch keeps, where a rule keeps one for every sample and neuron."""
 
 
-def at_once(neurons: int) -> int:
-    """How many samples meet so many neurons at once."""
-    return max(1, min(MOST, ROOM // max(1, neurons)))
+def batch_size(neurons: int) -> int:
+    """How many samples to handle at once, if a rule keeps a score for every sample and neuron."""
+    return max(1, min(MOST_SAMPLES, MOST_SCORES // max(1, neurons)))
+
+
+def best_of(bank: Bank, u: Array, count: int | None) -> tuple[Array, Array]:
+    """The best neurons and their scores, from the scores of all: the winners (None), or the `count` best."""
+    return bank.device.first_best(u) if count is None else bank.device.top_k(u, count)
 
 
 class UpwardPass(Protocol[Found]):
-    """What happens at each level on the way up."""
+    """The work of each level during a sweep up."""
 
     def look(self, bank: PatternBank, patches: Patches) -> Found:
-        """At level 1."""
+        """The result of level 1."""
 
     def up(self, bank: CodeBank, below: Found) -> Found:
-        """At a level above, from what the level below found."""
+        """The result of a level above, from that of the level below."""
 
 
 class Learning:
-    """Every level learns, and tells the next what became of the samples."""
+    """Every level learns, and sends up its winners and their strengths."""
 
     def look(self, bank: PatternBank, patches: Patches) -> Learned:
         return bank.learn(patches)
@@ -66,26 +73,26 @@ class Learning:
 
 
 class Memorizing:
-    """Every level gives each sample a neuron; the next one hears which it resembles most, at full strength."""
+    """Every level makes each sample a new neuron, and sends up the best match at full strength."""
 
     def look(self, bank: PatternBank, patches: Patches) -> Codes:
         bank.store(patches)
-        return self.loud(bank, bank.best(patches)[0])
+        return self.at_full_strength(bank, bank.best(patches)[0])
 
     def up(self, bank: CodeBank, below: Codes) -> Codes:
         bank.store(below)
-        return self.loud(bank, bank.best(below)[0])
+        return self.at_full_strength(bank, bank.best(below)[0])
 
     @staticmethod
-    def loud(bank: Bank, k: Array) -> Codes:
+    def at_full_strength(bank: Bank, k: Array) -> Codes:
         at = bank.device
         return Codes(k, at.xp.ones(k.shape, dtype=at.xp.float64, device=at.place))
 
 
 class Message(NamedTuple):
-    """What a level found: each node's best neuron, its value, and what the rule wants to keep.
+    """The result of a level: each node's best neuron, its score, and what the rule needs on the way down.
 
-    heard: whether anything was seen of what is below each node, if the rule asks (None: of all of them).
+    heard: whether any value below each node was observed, if the rule uses it (None: true of all).
     """
 
     k: Array
@@ -96,40 +103,40 @@ class Message(NamedTuple):
 
 @runtime_checkable
 class Inference(Protocol):
-    """One way to recall: a carrier of messages, what they leave for the way down, and their weight there."""
+    """A rule of recall: the messages of the sweep up, and how the sweep down weighs them."""
 
     def samples(self, neurons: int, channels: int) -> int:
-        """How many samples to handle at once, on a CPU, in a memory of so many neurons.
+        """How many samples to handle at once on a CPU.
 
-        channels: of a sample, if not all of it was observed; 1 otherwise.
+        neurons: in the whole memory; channels: of a sample if it has missing values, otherwise 1.
         """
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
         """The message of level 1.
 
-        count: of so many of the best neurons, best first, and not of the best alone: k and value have one more axis.
+        count: how many of the best neurons to send, best first, along one more axis of k and value; None: the best.
         """
 
     def up(self, bank: CodeBank, below: Message, count: int | None = None) -> Message:
         """The message of a level from that of the level below; count as in `look`."""
 
     def score(self, root: Message, terms: int) -> Array:
-        """The score of what was recalled; terms is the number of terms of the energy."""
+        """The scores of the recalled samples; terms is the number of terms of the energy."""
 
     def at(self, bank: Any, message: Message, support: Support) -> Array:
-        """The values, at a bank of either kind, of the neurons that a parent expects."""
+        """The scores, in a bank of either kind, of the neurons that a parent expects."""
 
     def blend(self, blend: float) -> float | None:
-        """The weight of those values against the parent's probabilities; None: no node listens to its parent."""
+        """The weight of these scores against the parent's probabilities; None: there is no sweep down."""
 
 
 @dataclass(frozen=True)
 class Paper:
     """The paper's rule: each child sends its winner with its strength; one sweep up, one down.
 
-    feedback: whether the way down listens to the parents; without it every node keeps its bottom-up winner.
-    propagation: what travels up: "max", a winner's strength, or "argmax", 1 for each that is not silent.
-    aware: children of which nothing was seen are not in the length of a column, as in learning.
+    feedback: whether there is a sweep down; without it every node keeps its bottom-up winner.
+    propagation: the strength of a winner: its activity ("max"), or 1 unless it is silent ("argmax").
+    aware: children without observed values do not count in the length of a column, as in learning.
     """
 
     feedback: bool = True
@@ -137,7 +144,7 @@ class Paper:
     aware: bool = False
 
     def samples(self, neurons: int, channels: int) -> int:  # noqa: ARG002
-        return MOST
+        return MOST_SAMPLES
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
         heard = patches.seen.any(axis=2) if self.aware and patches.seen is not None else None
@@ -161,10 +168,10 @@ class Paper:
 
 @dataclass(frozen=True)
 class Exact:
-    """Max-sum: each neuron sends the best energy reachable below it, so the result is the maximum of the energy."""
+    """Max-sum: each neuron sends the best energy reachable below it, so the result has the maximal energy."""
 
     def samples(self, neurons: int, channels: int) -> int:  # noqa: ARG002
-        return at_once(neurons)
+        return batch_size(neurons)
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
         return self.message(bank, bank.activity(patches), count)
@@ -174,8 +181,8 @@ class Exact:
 
     @staticmethod
     def message(bank: Bank, u: Array, count: int | None) -> Message:
-        """From the energies that all neurons can reach."""
-        return Message(*(bank.device.first_best(u) if count is None else bank.device.top_k(u, count)), u)
+        """The message from the energies that all neurons can reach."""
+        return Message(*best_of(bank, u, count), u)
 
     def score(self, root: Message, terms: int) -> Array:
         return root.value[0] / terms
@@ -189,13 +196,14 @@ class Exact:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Which stored thing each block shows, if it shows any (`sqhn.evidence`); the memory node adds it all up.
+    """Which stored sample each block shows, if any (`sqhn.reference.evidence`); the memory node sums the evidence.
 
     blocks: for one level, the sides of the blocks of every scale along the leading axes, from the finest up; each must
-        divide the next. None: as `sqhn.evidence.pyramid` has them for the shape of a sample. In a tree the blocks are
-        what its nodes see, and none can be given.
+        divide the next. None: those of `sqhn.evidence.pyramid`. In a tree the blocks are the patches of its nodes, and
+        `blocks` must be None.
 
-    Scores are nats. In one level an average that matches the whole sample best has a start (`sqhn.evidence.chance`).
+    Scores are in nats. In one level an average that matches the whole sample best is preferred
+    (`sqhn.evidence.chance`).
     """
 
     blocks: tuple[tuple[int, ...], ...] | None = None
@@ -204,7 +212,7 @@ class Evidence:
         if self.blocks is None:
             return
         wrong = (
-            f"blocks must be the sides of every scale, as in ((2, 2), (8, 8), (32, 32)), or None; got {self.blocks!r}"
+            f"blocks must be the sides of every scale, such as ((2, 2), (8, 8), (32, 32)), or None; got {self.blocks!r}"
         )
         try:
             sides = [tuple(scale) for scale in self.blocks]
@@ -215,12 +223,12 @@ class Evidence:
         object.__setattr__(self, "blocks", tuple(tuple(map(int, scale)) for scale in sides))
 
     def samples(self, neurons: int, channels: int) -> int:
-        return at_once(neurons * (1 + channels) // 2)
+        return batch_size(neurons * (1 + channels) // 2)
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
         if not bank.top:
             if self.blocks is not None:
-                raise ValueError(f"blocks={self.blocks} are for one level: in a tree, they are what its nodes see")
+                raise ValueError(f"blocks={self.blocks} are for one level; in a tree the blocks are its nodes' patches")
             return self.message(bank, bank.block_evidence(patches))
         scales, at = self.scales(bank.tiling.shape), bank.device
         t = at.xp.arange(patches.x.shape[1], device=at.place)
@@ -228,14 +236,17 @@ class Evidence:
         looks = 2 * sum(WHOLE if one.nodes == 1 else one.nodes for one in scales)
         start = A + 0.0
         start[0, t, match] += (bank.neurons.c[0, match] > 1) * chance(looks)
-        k, _ = bank.device.first_best(start) if count is None else bank.device.top_k(start, count)
+        k, _ = best_of(bank, start, count)
         return Message(k, A[0, t if count is None else t[:, None], k[0]][None], A)
 
     @staticmethod
     def message(bank: Bank, found: BlockEvidence) -> Message:
-        """Below the memory node: only what a parent expects counts on the way down, if it expects anything."""
-        k, _ = bank.device.first_best(found.A)
+        """The message of a level below the memory node.
+
+        Its winners have the score minus infinity, so a parent that expects any values decides among these alone.
+        """
         at = bank.device
+        k, _ = at.first_best(found.A)
         return Message(k, at.xp.full(k.shape, -math.inf, dtype=at.xp.float64, device=at.place), found)
 
     def scales(self, shape: tuple[int, ...]) -> list[Tiling]:
@@ -247,8 +258,8 @@ class Evidence:
             for finer, coarser in pairwise(sides)
         ):
             raise ValueError(
-                f"blocks={self.blocks} do not fit samples of shape {shape}: each must divide the next, a larger one, "
-                f"and the last must be {whole}, the whole"
+                f"blocks={self.blocks} do not fit samples of shape {shape}: the sides of each scale must divide those "
+                f"of the next, larger one, and the last must be the whole sample, {whole}"
             )
         return [Tiling(shape, one) for one in sides]
 
@@ -256,8 +267,7 @@ class Evidence:
         found = bank.block_evidence(below.evidence, WHOLE if bank.nodes == 1 else 1.0)
         if bank.nodes > 1:
             return self.message(bank, found)
-        best = bank.device.first_best(found.A) if count is None else bank.device.top_k(found.A, count)
-        return Message(*best, found)
+        return Message(*best_of(bank, found.A, count), found)
 
     def score(self, root: Message, terms: int) -> Array:  # noqa: ARG002
         return root.value[0]
@@ -283,10 +293,10 @@ INFERENCES: dict[str, Inference] = {
 
 
 def by_name(inference: str | Inference) -> Inference:
-    """A rule from its word; a rule of one's own is taken as it is."""
+    """A rule by its name; an `Inference` object is returned as it is."""
     if isinstance(inference, type):
-        raise TypeError(f"inference must be a word or a rule, not its class: say {inference.__name__}()")
-    if not isinstance(inference, str) and isinstance(inference, Inference):  # the second takes its time
+        raise TypeError(f"inference must be a name or an object, not a class; use {inference.__name__}()")
+    if not isinstance(inference, str) and isinstance(inference, Inference):  # the second test is slow
         return inference
     check_word("inference", inference, tuple(INFERENCES))
     return INFERENCES[inference]

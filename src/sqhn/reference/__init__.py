@@ -1,5 +1,9 @@
-"""The paper in plain NumPy, one sample at a time: the truth that every fast path is tested against."""
+"""The model in plain NumPy, one sample at a time, which every fast path is tested against.
 
-from sqhn.reference.model import Ablation, Node, Reading, ReferenceSQHN, learn_by_map, winner
+`model` is the paper, `variants` what its experiments vary, `evidence` our own rule of recall.
+"""
 
-__all__ = ["Ablation", "Node", "Reading", "ReferenceSQHN", "learn_by_map", "winner"]
+from sqhn.reference.model import Network, Node, winner
+from sqhn.reference.variants import Ablation, Reading, ReferenceSQHN, VariedNode, learn_by_map
+
+__all__ = ["Ablation", "Network", "Node", "Reading", "ReferenceSQHN", "VariedNode", "learn_by_map", "winner"]

@@ -32,7 +32,7 @@ from sqhn.banks.ray.piece import NONE, Indices, Piece, Vectors
 from sqhn.banks.ray.shards import BUILD, Call, Shards, Shared
 from sqhn.banks.rule import GREW, OVERWRITE, SKIPPED, rules
 from sqhn.banks.saved import KINDS, check_prototypes, joined
-from sqhn.inputs import parts
+from sqhn.inputs import batches
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
 
@@ -102,7 +102,7 @@ class SplitPrototypes:
         self.rounds = 0  # how often a part of a chunk was rehearsed
         self.room = 0  # of every piece
         self.questions = count()  # their numbers
-        shards.tell_all(BUILD, NAME, Piece, tiling, level, options)
+        shards.write_all(BUILD, NAME, Piece, tiling, level, options)
 
     @property
     def grown(self) -> NDArray[np.int64]:
@@ -116,7 +116,7 @@ class SplitPrototypes:
         need = -(-min(int(self.grown[0]) + more, self.level.capacity) // len(self.shards))
         need = max(need, int(self._loads().max()))
         if need > self.room:
-            self.room = min(self.shards.tell_all(NAME, "reserve", need))
+            self.room = min(self.shards.write_all(NAME, "reserve", need))
         self.neurons.reserve(self.neurons.wanted(more))
 
     def _loads(self) -> Indices:
@@ -130,34 +130,34 @@ class SplitPrototypes:
 
     def settle(self) -> None:
         """All writes have arrived: those who only ask need not wait for any."""
-        self.shards.arrived(range(len(self.shards)))
+        self.shards.wait_for_writes(range(len(self.shards)))
 
     # -- learning ------------------------------------------------------------------------------------------------
 
     @quietly
     def learn(self, evidence: Patches) -> Learned:
         cut, done = _cut(evidence), []
-        asked, before = deque(self._look(part, 1) for part in cut[:AHEAD]), self.shards.mark()
+        asked, before = deque(self._look(part, 1) for part in cut[:AHEAD]), self.shards.set_savepoint()
         try:
             for i, now in enumerate(cut):
                 question = asked.popleft()
-                everybody = Neighbours(self.shards, question, self.shards.answers(question.asked), self.fresh.number)
+                everybody = Neighbours(self.shards, question, self.shards.gather(question.asked), self.fresh.number)
                 done.append(self._learn_part(now, everybody))
                 if i + AHEAD < len(cut):
                     asked.append(self._look(cut[i + AHEAD], 1))
         except BaseException:
             self._take_back()
-            self.shards.back_to(before)
+            self.shards.roll_back(before)
             raise
         finally:
-            self.shards.marked, self.replaced, self.fresh = None, [], NOBODY_FRESH
+            self.shards.savepoint, self.replaced, self.fresh = None, [], NOBODY_FRESH
         sent = Learned(*(np.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
         return sent._replace(heard=None if evidence.seen is None else evidence.seen.any(axis=2))
 
     def _look(self, evidence: Patches, count: int) -> Question:
         """Show samples to all pieces, and let them look for their best."""
         shared, number = self.shards.share(evidence), next(self.questions)
-        asked = self.shards.begin(dict.fromkeys(range(len(self.shards)), (NAME, "near", shared, count, number)))
+        asked = self.shards.submit(dict.fromkeys(range(len(self.shards)), (NAME, "near", shared, count, number)))
         blank = () if evidence.seen is None else np.flatnonzero(~evidence.seen[0].any(axis=1))
         return Question(number, shared, count, np.array(blank, np.int64), asked)
 
@@ -180,7 +180,7 @@ class SplitPrototypes:
             winner = np.where(sent.kind[0] < GREW, known, NOBODY)  # of those that became neurons, it is not told
             further = True
             while further and len(chosen) == before:
-                further = everybody.ask_further(score, winner, ~settled)
+                further = everybody.query_further(score, winner, ~settled)
                 chosen = np.union1d(chosen, everybody.reaching(score, ~settled))
             if len(chosen) == before:
                 break
@@ -238,7 +238,7 @@ class SplitPrototypes:
         there, at = _among(here.number if here else NOBODY_FRESH.number, j)
         own = [np.flatnonzero((self.owner[j] == s) & ~there & (c > 0)) for s in range(len(self.shards))]
         asked = {s: (NAME, "fetch", j[mine]) for s, mine in enumerate(own) if len(mine)}
-        found = [(own[s], part) for s, part in self.shards.ask(asked, aside=here is not None).items()]
+        found = [(own[s], part) for s, part in self.shards.query(asked, bypass=here is not None).items()]
         if here and here.vectors is not None:
             found.append((np.flatnonzero(there), here.vectors.some(at[there])))
         for where, part in found:
@@ -311,7 +311,7 @@ class SplitPrototypes:
 
     def forget(self, j: NDArray[np.int64]) -> None:
         own = {s: j[self.owner[j] == s] for s in range(len(self.shards))}
-        self.shards.tell({s: (NAME, "forget", mine) for s, mine in own.items() if len(mine)})
+        self.shards.write({s: (NAME, "forget", mine) for s, mine in own.items() if len(mine)})
         self.neurons.forget(j)
 
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
@@ -344,15 +344,15 @@ class SplitPrototypes:
         return np.concatenate([k for k, _ in done], 1), np.concatenate([v for _, v in done], 1)
 
     def _ranking(self, question: Question, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        everybody = Neighbours(self.shards, question, self.shards.answers(question.asked))
+        everybody = Neighbours(self.shards, question, self.shards.gather(question.asked))
         while True:
             k, v, top = everybody.top_k(count)
             winner = k[:, 0] if count == 1 else np.full(len(k), NOBODY)
-            if not everybody.ask_further(top[:, -1], winner, np.ones(len(k), bool)):
+            if not everybody.query_further(top[:, -1], winner, np.ones(len(k), bool)):
                 return k.astype(np.int32)[None], v[None]
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
-        return self._everywhere(evidence, self.shards.ask_all(NAME, "activity", self.shards.share(evidence)))
+        return self._everywhere(evidence, self.shards.query_all(NAME, "activity", self.shards.share(evidence)))
 
     def similarity(self, evidence: Patches, k: NDArray[np.int32]) -> NDArray[np.float64]:
         chosen, at = np.unique(k.astype(np.int64), return_inverse=True)
@@ -383,12 +383,12 @@ class SplitPrototypes:
     def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> NDArray[np.float64]:
         """In two rounds: what a block shows is weighed against what it shows of all others."""
         many, shared = int(self.grown[0]) - int(self.neurons.free[0]), self.shards.share(evidence)
-        weights = np.stack(self.shards.ask_all(NAME, "weights", shared, scales, many))
+        weights = np.stack(self.shards.query_all(NAME, "weights", shared, scales, many))
         asked = {}
         for s in range(len(self.shards)):
             others = np.logaddexp.reduce(np.delete(weights, s, 0), axis=0, initial=-np.inf)
             asked[s] = (NAME, "block_evidence", shared, scales, Elsewhere(many, others))
-        return self._everywhere(evidence, self.shards.ask(asked).values())
+        return self._everywhere(evidence, self.shards.query(asked).values())
 
     def _everywhere(
         self, evidence: Patches, found: Iterable[tuple[Indices, NDArray[np.float64]]]
@@ -403,7 +403,7 @@ class SplitPrototypes:
 
     def shard_states(self) -> Iterator[State]:
         for s in range(len(self.shards)):
-            found: State = self.shards.ask({s: (NAME, "state")})[s]
+            found: State = self.shards.query({s: (NAME, "state")})[s]
             c = found.pop("c")
             if self.holes and "known" not in found:
                 found["known"] = np.repeat(c[:, None], self.tiling.size, 1).astype(np.int32)
@@ -417,14 +417,14 @@ class SplitPrototypes:
         if len(state["prototypes"]) != total:
             raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {total} neurons")
         c = self.neurons.c[0]
-        for now in parts(total, max(1, MESSAGE // (4 * self.tiling.size))):
+        for now in batches(total, max(1, MESSAGE // (4 * self.tiling.size))):
             some: State = {name: array[now] for name, array in state.items() if name in ("prototypes", "known")}
             check_prototypes({**some, "c": c[now]}, self.tiling.size, self.options.centre)
             vectors = Vectors(np.maximum(c[now], 1), some["prototypes"], some.get("known"))
             self._put(np.arange(now.start, now.stop), vectors)
         gone = np.flatnonzero(c[:total] == 0)
         own = {s: gone[self.owner[gone] == s] for s in range(len(self.shards))}
-        self.shards.tell({s: (NAME, "forget", mine) for s, mine in own.items() if len(mine)})
+        self.shards.write({s: (NAME, "forget", mine) for s, mine in own.items() if len(mine)})
 
 
 def _emptiest(loads: NDArray[np.int64], new: int) -> NDArray[np.int16]:
@@ -453,4 +453,4 @@ def _among(numbers: Indices, j: Indices) -> tuple[NDArray[np.bool_], Indices]:
 def _cut(evidence: Patches) -> list[Patches]:
     """Parts of a chunk."""
     x, seen = evidence
-    return [Patches(x[:, part], None if seen is None else seen[:, part]) for part in parts(x.shape[1], PART)]
+    return [Patches(x[:, part], None if seen is None else seen[:, part]) for part in batches(x.shape[1], PART)]

@@ -1,0 +1,375 @@
+"""Variants of the paper's network: other readings, ablations, other ways to learn and to recall.
+
+`ReferenceSQHN` is what tests and experiments use: the network of `model` with all of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sqhn.banks.rule import GREW, SKIPPED
+from sqhn.checks import check_words
+from sqhn.level import TIE, Level, Options
+from sqhn.protocol import Recalled, Recognized, Written
+from sqhn.reference import evidence
+from sqhn.reference.model import Codes, Mask, Network, Node, Step, Vector, winner
+
+if TYPE_CHECKING:
+    from sqhn.memory import SQHN
+    from sqhn.model.model import Model
+
+__all__ = ["Ablation", "Reading", "ReferenceSQHN", "VariedNode", "learn_by_map"]
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """Which parts of the learning rule are left out; a constant growth threshold is an infinite alpha.
+
+    step: averaging takes a step of this size (-lrDecay); None: of one over the count.
+    growth_step: growth takes such a step too, from 0, as in the authors' code.
+    grows: False: all neurons are there from the start, with random weights (-Grw).
+    averages: False: a sample that grows no neuron changes nothing (-Avg).
+    """
+
+    step: float | None = None
+    growth_step: bool = False
+    grows: bool = True
+    averages: bool = True
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Readings of the paper, where its text allows several; only this reference has them.
+
+    hidden_similarity: how a node compares its children's values with a column: by the cosine, or by the mean of the
+        column's probabilities weighted with the children's strengths.
+    update_order: what a node sends up while learning: its match after the update ("layerwise"), or before it and 1
+        when it grew ("after").
+    """
+
+    hidden_similarity: Literal["cosine", "weighted_mean"] = "cosine"
+    update_order: Literal["layerwise", "after"] = "layerwise"
+
+    def __post_init__(self) -> None:
+        check_words(self)
+
+
+class VariedNode(Node):
+    """A node with an ablation, a reading of the paper, or the Euclidean similarity."""
+
+    def __init__(
+        self,
+        level: Level,
+        sections: Sequence[int],
+        visible: bool,
+        options: Options,
+        ablation: Ablation | None = None,
+        reading: Reading | None = None,
+    ) -> None:
+        super().__init__(level, sections, visible, options)
+        self.ablation, self.reading = ablation or Ablation(), reading or Reading()
+
+    def patch_activity(self, rows: slice, x: NDArray[Any], seen: Mask) -> Vector:
+        if not self.options.euclidean:
+            return super().patch_activity(rows, x, seen)
+        both = seen & (self.known[rows] > 0)
+        square, many = np.where(both, x.astype(np.float64) - self.m[rows], 0.0) ** 2, both.sum(axis=1)
+        return np.where(many > 0, 1 / (1 + np.sqrt(square.sum(axis=1) / np.maximum(many, 1))), 0.0)
+
+    def code_activity(self, rows: slice, y: Vector, seen: Mask) -> Vector:
+        if self.reading.hidden_similarity == "cosine":
+            return super().code_activity(rows, y, seen)
+        m = self.m[rows]
+        return np.asarray(m @ y / y.sum()) if abs(y.sum()) > TIE else np.zeros(len(m))
+
+    def learn(self, x: NDArray[Any], target: NDArray[Any], observed: Mask | None = None) -> Step:
+        step = super().learn(x, target, observed)
+        if self.reading.update_order == "after":
+            return step._replace(v=1.0 if step.kind >= GREW else step.score)
+        return step
+
+    def averages(self, full: bool) -> bool:
+        return self.ablation.averages and super().averages(full)
+
+    def assign(self, j: int, target: NDArray[Any], seen: Mask) -> None:
+        super().assign(j, target, seen)
+        if self.ablation.step is not None and self.ablation.growth_step:
+            self.m[j] *= self.ablation.step
+
+    def average(self, j: int, target: NDArray[Any], seen: Mask) -> None:
+        before = self.m[j, seen]
+        super().average(j, target, seen)
+        if self.ablation.step is not None and self.c[j] > 1:
+            self.m[j, seen] = before + self.m.dtype.type(self.ablation.step) * (target[seen] - before)
+
+    def known_values(self, j: int) -> Mask:
+        """Random weights count as if they were observed."""
+        return np.asarray(super().known_values(j) | ((self.c[j] == 0) & ~self.free[j]))
+
+
+class ReferenceSQHN(Network):
+    """The network with all variants, for samples of shape `input_shape`.
+
+    ablation: what is left out of the learning rule; random weights are drawn with `seed`.
+    keep_error: recall each sample before it is learned and keep the mean error, for `recognize_by_error`.
+    reading: of the paper, where there are several.
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        levels: Sequence[Level],
+        options: Options | None = None,
+        ablation: Ablation | None = None,
+        seed: int = 0,
+        keep_error: bool = False,
+        reading: Reading | None = None,
+    ) -> None:
+        self.ablation, self.reading = ablation or Ablation(), reading or Reading()
+        self.keep_error, self.errors, self.error = keep_error, 0, 0.0
+        super().__init__(input_shape, levels, options)
+        if not self.ablation.grows:
+            rng = np.random.default_rng(seed)
+            for node in self.nodes():
+                bound = node.level.capacity**-0.5
+                node.m[:] = rng.uniform(-bound, bound, node.m.shape)
+                node.grown = node.level.capacity
+
+    def node(self, level: Level, sections: Sequence[int], visible: bool) -> Node:
+        return VariedNode(level, sections, visible, self.options, self.ablation, self.reading)
+
+    @classmethod
+    def of(cls, memory: SQHN) -> ReferenceSQHN:
+        """A copy of a memory."""
+        return memory.inspect(cls._of)
+
+    @classmethod
+    def _of(cls, model: Model) -> ReferenceSQHN:
+        tree = model.tree
+        reference = cls(tree.input_shape, tree.levels, model.options)
+        for bank, level in zip(tree.banks, reference.levels):
+            state = bank.neurons.state() | bank.state()
+            ends = np.cumsum(state["grown"])
+            for n, node in enumerate(level):
+                node.grown, node.step = int(state["grown"][n]), bank.neurons.step
+                own = slice(ends[n] - node.grown, ends[n])
+                for name in ("c", "mu", "written"):
+                    getattr(node, name)[: node.grown] = state[name][own]
+                node.free[: node.grown] = node.c[: node.grown] == 0
+                if node.visible:
+                    node.m[: node.grown] = state["prototypes"][own]
+                    node.known[: node.grown] = state["known"][own] if "known" in state else node.c[: node.grown, None]
+                else:
+                    _, j, q, k, count = state["counts"][state["counts"][:, 0] == n].T
+                    often = np.zeros((len(node.c), len(node.edges) - 1), np.int64)
+                    np.add.at(often, (j, q), count)
+                    node.known[:] = np.repeat(often, np.diff(node.edges), axis=1)
+                    node.holes = "known" in state
+                    node.m[j, node.edges[q] + k] = count / often[j, q]
+        return reference
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    def learn(self, x: ArrayLike, observed: ArrayLike | None = None, root_only: bool = False) -> Written:
+        """One online step on one sample. root_only: the levels below only recall what they know."""
+        if not root_only or len(self.levels) == 1:
+            return self.learn_samples(np.asarray(x)[None], None if observed is None else np.asarray(observed)[None])
+        number, below = len(self.levels) - 1, self.up(x, observed, aware=True)[-2]
+        k = np.array([winner(h) for h in below])
+        v = np.array([h[j] for h, j in zip(below, k)])
+        grown = np.array([node.grown > 0 for node in self.levels[-2]])
+        seen = self.masks(observed)[-1][0] & np.repeat(grown, np.diff(self.root.edges))
+        y, target = self.concatenate(number, 0, k, v), self.concatenate(number, 0, k, np.ones(len(k)))
+        return self.written(self.root.learn(y, target, seen))
+
+    def learn_samples(self, samples: ArrayLike, observed: ArrayLike | None = None) -> Written:
+        """Samples of one thing (SQHN+): the first is learned, the others are averaged into the neurons it wrote."""
+        first, *others = np.asarray(samples)
+        observed, *masks = [None] * (1 + len(others)) if observed is None else list(np.asarray(observed))
+        if self.keep_error and self.root.grown:
+            self.errors += 1
+            self.error += (self.recall_error(first) - self.error) / self.errors
+        steps = self.learn_nodes(first, observed)
+        written = self.written(steps[-1][0])
+        k = [np.array([step.k for step in level]) for level in steps]
+        for sample, mask in zip(others, masks):
+            seen = [self.masks(mask)[0], *self.masks(observed)[1:]]
+            for number, level in enumerate(self.levels):
+                targets = self.inputs(number, sample, k[number - 1], np.ones(len(k[number - 1])))
+                for node, step, target, those in zip(level, steps[number], targets, seen[number]):
+                    if step.kind != SKIPPED:
+                        node.average(step.k, target, those)
+                    node.step += 1
+        return written
+
+    def memorize(self, samples: ArrayLike) -> None:
+        """Make every sample a new neuron of every node, level by level; no slot may be free."""
+        x = np.asarray(samples)
+        k = [np.zeros(0, np.int64)] * len(x)
+        for number, level in enumerate(self.levels):
+            targets = [self.inputs(number, one, values, np.ones(len(values))) for one, values in zip(x, k)]
+            for node, y in (pair for each in targets for pair in zip(level, each)):
+                node.assign(node.grown, y, np.ones(len(y), bool))
+                node.step += 1
+            k = [np.array([winner(node.activity(y)) for node, y in zip(level, each)]) for each in targets]
+
+    def forget(self, index: int) -> None:
+        """Free the slot of a neuron of the memory node."""
+        self.root.forget(index)
+
+    # -- recall ----------------------------------------------------------------------------------------------------
+
+    def messages(self, x: ArrayLike, observed: ArrayLike | None, rule: str) -> list[list[Vector]]:
+        """What every node sends up: activities, the best energies below ("exact"), or evidence."""
+        if rule == "evidence":
+            return self.evidence(x, observed)
+        return self.max_sum(x, observed) if rule == "exact" else self.up(x, observed)
+
+    def values(self, u: list[list[Vector]], rule: str, root: int) -> Codes:
+        """The values of all nodes, from the messages and the value of the memory node."""
+        if rule == "evidence":
+            return evidence.down(self, u, root)
+        return self.down(u, {"paper": self.options.blend, "feedforward": 1.0, "exact": 0.5}[rule], root)
+
+    def infer(self, x: ArrayLike, observed: ArrayLike | None = None, rule: str = "paper", sweeps: int = 1) -> Codes:
+        """The value of every node.
+
+        rule: "feedforward" (the winners on the way up), "paper" (up and down, `sweeps` times) or "exact" (max-sum).
+        """
+        u, blend = self.messages(x, observed, rule), self.options.blend
+        k = self.values(u, rule, winner(u[-1][0]))
+        for _ in range(sweeps - 1):
+            for number in range(1, len(self.levels)):
+                for n, q, child in self.families(number):
+                    p = self.expectation(number, n, q, k[number][n])
+                    u[number - 1][child] = blend * u[number - 1][child] + (1 - blend) * p
+            for number in range(len(self.levels)):
+                h = self.activities(number, x, u[number - 1], self.masks(observed)[0] if number == 0 else None)
+                u[number] = [blend * one + (1 - blend) * own for one, own in zip(u[number], h)]
+            k = self.values(u, rule, winner(u[-1][0]))
+        return k
+
+    def recall(self, x: ArrayLike, observed: ArrayLike | None = None, inference: str = "paper") -> Recalled:
+        """The completed sample, the memory node's value and its activity ("exact": energy; "evidence": nats)."""
+        return self.recall_best(x, 1, observed, inference)[0]
+
+    def recall_best(
+        self, x: ArrayLike, count: int, observed: ArrayLike | None = None, inference: str = "paper"
+    ) -> list[Recalled]:
+        """What the best values of the memory node recall, each with its own sweep down, best first."""
+        u, found = self.messages(x, observed, inference), []
+        left = self.preferred(x, observed, u[-1][0]) if inference == "evidence" else u[-1][0].copy()
+        for _ in range(count):
+            index = winner(left)
+            left = np.where(np.arange(len(left)) == index, -np.inf, left)
+            image, known = self.image(self.values(u, inference, index), observed)
+            score = float(u[-1][0][index]) / (self.terms if inference == "exact" else 1)
+            found.append(Recalled(image, index, score, known=known))
+        return found
+
+    def image(self, k: Codes, observed: ArrayLike | None) -> tuple[NDArray[Any], Mask]:
+        """The values of all nodes as one sample, and which of it is known.
+
+        A node is unknown if it observes nothing and its parent is unknown or expects nothing of it.
+        """
+        masks, known = self.masks(observed), [np.array([node.grown > 0 for node in level]) for level in self.levels]
+        for number in range(len(self.levels) - 1, 0, -1):
+            for n, q, child in self.families(number):
+                expected = known[number][n] and self.expectation(number, n, q, k[number][n]).any()
+                known[number - 1][child] &= bool(masks[number - 1][child].any() or expected)
+        there = np.stack([node.known_values(j) & one for node, j, one in zip(self.levels[0], k[0], known[0])])
+        values = self.tilings[0].join(there[:, None])[0]
+        return np.where(values, self.decode(k), np.float32(self.levels[0][0].blank)), values
+
+    def prototypes(self) -> NDArray[Any]:
+        """What each neuron of the memory node recalls by itself: each child's most expected value, all the way down."""
+        found = []
+        for j in range(self.root.grown):
+            k = [np.zeros(len(level), np.int64) for level in self.levels]
+            k[-1][0] = j
+            for number in range(len(self.levels) - 1, 0, -1):
+                for n, q, child in self.families(number):
+                    k[number - 1][child] = winner(self.expectation(number, n, q, k[number][n]))
+            found.append(self.image(k, np.zeros(self.input_shape, bool))[0])
+        return np.array(found).reshape(-1, *self.input_shape)
+
+    def random(self, rng: np.random.Generator) -> Codes:
+        """A value for every node, uniform over its grown neurons."""
+        return [np.array([rng.integers(node.grown) for node in level]) for level in self.levels]
+
+    @property
+    def terms(self) -> int:
+        """The number of terms of the energy: nodes of level 1, plus hidden nodes other than the memory node."""
+        return len(self.levels[0]) + sum(map(len, self.levels)) - 1
+
+    def max_sum(self, x: ArrayLike, observed: ArrayLike | None) -> list[list[Vector]]:
+        """The best sum of terms of the energy that each neuron can reach with all nodes below it."""
+        u = [self.up(x, observed)[0]]
+        for number, level in enumerate(self.levels[1:], start=1):
+            u.append([np.where(node.free[: max(1, node.grown)], -np.inf, 0.0) for node in level])
+            for n, q, child in self.families(number):
+                for j in range(level[n].grown):
+                    u[number][n][j] += (self.expectation(number, n, q, j) + u[number - 1][child]).max()
+        return u
+
+    def evidence(self, x: ArrayLike, observed: ArrayLike | None = None) -> list[list[Vector]]:
+        """The evidence for the neurons of every node, in nats (`sqhn.reference.evidence`)."""
+        return evidence.up(self, x, observed)
+
+    def preferred(self, x: ArrayLike, observed: ArrayLike | None, A: Vector) -> Vector:
+        """The scores by which the memory node chooses, from the evidence for its neurons."""
+        return evidence.preferred(self, x, observed, A)
+
+    # -- recognition by the error of recall --------------------------------------------------------------------------
+
+    def recall_error(self, x: ArrayLike) -> float:
+        """The mean squared error of what x recalls, as if x were what should be recalled."""
+        return float(np.mean(np.square(self.recall(x).x.astype(np.float64) - np.asarray(x))))
+
+    def recognize_by_error(self, x: ArrayLike, rho: float = 0.5) -> Recognized:
+        """Old if the error of recall is at most rho times its mean before learning (SQHN(mse))."""
+        error = self.recall_error(x) if self.root.grown else np.inf
+        return Recognized(error <= rho * self.error, -error, -rho * self.error)
+
+
+def learn_by_map(tree: ReferenceSQHN, x: ArrayLike) -> Written:
+    """One step of MAP learning, which the paper discusses and does not use: parents influence their children's values.
+
+    On the way up every node takes a value, a new neuron where no match reaches the threshold. On the way down a node
+    takes the value its parent expects, if that is better together with its own match; a new neuron counts as the
+    threshold. Then the neurons of these values learn.
+    """
+    h: list[list[Vector]] = []  # of all neurons, and of a new one where there is room
+    k: list[NDArray[np.int64]] = []
+    v = np.ones(0)
+    for number, level in enumerate(tree.levels):
+        inputs = tree.inputs(number, x, k[-1] if k else np.zeros(0, np.int64), v)
+        h.append([_with_new(node, y) for node, y in zip(level, inputs)])
+        k.append(np.array([winner(one) for one in h[-1]]))
+        v = np.array([1.0 if j == node.grown else one[j] for node, one, j in zip(level, h[-1], k[-1])])
+    score = float(h[-1][0][: tree.root.grown].max(initial=-np.inf))
+    for number in range(len(tree.levels) - 1, 0, -1):
+        for n, q, child in tree.families(number):
+            if k[number][n] < tree.levels[number][n].grown:
+                own, p = h[number - 1][child], tree.expectation(number, n, q, k[number][n])
+                expected = np.zeros(len(own))
+                expected[: len(p)] = p[: len(own)]
+                k[number - 1][child] = winner(tree.options.blend * own + (1 - tree.options.blend) * expected)
+    for number, level in enumerate(tree.levels):
+        targets = tree.inputs(number, x, k[number - 1], np.ones(len(k[number - 1])))
+        for node, j, target in zip(level, k[number], targets):
+            (node.assign if j == node.grown else node.average)(int(j), target, np.ones(len(target), bool))
+            node.step += 1
+    root = int(k[-1][0])
+    return Written(root, bool(tree.root.c[root] == 1), score, tree.root.step, False)
+
+
+def _with_new(node: Node, y: NDArray[Any]) -> Vector:
+    """The activities of a node's neurons, and the threshold as that of a new one if there is room for it."""
+    h = node.activity(y) if node.grown else np.zeros(0)
+    return h if node.grown == node.level.capacity else np.append(h, node.level.threshold(node.step))

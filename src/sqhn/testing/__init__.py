@@ -1,0 +1,69 @@
+"""Does a memory do what the three verbs promise? A conformance suite for every memory, this package's and anybody's.
+
+`check_memory` runs all checks, as scikit-learn's `check_estimator` does for estimators; `checks` lists them, for
+`pytest.mark.parametrize`. Only NumPy is needed.
+
+A memory names the checks it cannot pass, with the reason: in an attribute `cannot`, a mapping of names to reasons, or
+in the argument of that name, which takes precedence. A check named there must fail: an excuse for something that works
+is itself a failure. Methods that a memory need not have (`reset`, `len`, pickling, deep copies) are excused where they
+are missing. Four checks are abilities that the others build on:
+
+    "single samples"   a sample can be given without a leading axis; else all are given as batches of one
+    "batches"          many samples can be given at once; else all are given one by one
+    "recognize"        the memory has this verb; else no check calls it
+    "missing values"   `recall` takes `observed`; else no check leaves values out
+
+>>> from sqhn.paper.baselines import NearestNeighbor
+>>> report = check_memory(lambda: NearestNeighbor((4, 4), capacity=20), (4, 4))
+>>> len(report.passed) == len(checks()), report.excused
+(True, {})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from sqhn.protocol import Memory
+from sqhn.testing.checks import CHECKS, Check
+from sqhn.testing.subject import CAPACITY
+
+__all__ = ["CAPACITY", "Check", "Report", "check_memory", "checks"]
+
+
+class Report(NamedTuple):
+    """The names of the checks that passed, and those that were excused with their reasons."""
+
+    passed: tuple[str, ...]
+    excused: dict[str, str]
+
+
+def checks() -> tuple[Check, ...]:
+    """All checks, in order; `__name__` is the name of a check and `__doc__` says what it requires."""
+    return tuple(CHECKS)
+
+
+def check_memory(make: Callable[[], Memory], shape: Sequence[int], cannot: Mapping[str, str] | None = None) -> Report:
+    """Run all checks; raise an AssertionError that lists the failed ones, with the call, what was expected and found.
+
+    make: returns a new, empty memory, always the same, for samples of that shape and with room for `CAPACITY` of them.
+    shape: the shape of one sample, of at least 8 values.
+    cannot: names of checks that the memory cannot pass, with reasons, in addition to its own attribute `cannot`.
+    """
+    passed: list[str] = []
+    excused: dict[str, str] = {}
+    failed: list[AssertionError] = []
+    for check in CHECKS:
+        try:
+            reason = check(make, shape, cannot)
+        except AssertionError as error:
+            failed.append(error)
+        else:
+            if reason is None:
+                passed.append(check.__name__)
+            else:
+                excused[check.__name__] = reason
+    if failed:
+        lines = "".join(f"\n- {error}" for error in failed)
+        raise AssertionError(f"{len(failed)} of {len(CHECKS)} checks failed:{lines}") from failed[0]
+    return Report(tuple(passed), excused)

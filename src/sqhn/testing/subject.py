@@ -1,0 +1,206 @@
+"""The memories under test, ways to call them, and the samples to call them with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.protocol import EmptyMemoryError, Memory
+from sqhn.testing.compare import Answer, call_text, error_text, shortened
+
+__all__ = ["CAPACITY", "FIELDS", "Invalid", "Subject"]
+
+CAPACITY = 8
+"""How many samples a memory under test must be able to store."""
+LEAST_VALUES = 8
+"""How many values a sample must have, so that half of them tell it from others."""
+
+FIELDS: dict[str, dict[str, type]] = {
+    "learn": {"index": int, "grew": bool, "score": float, "step": int},
+    "recall": {"x": np.ndarray, "index": int, "score": float},
+    "recognize": {"old": bool, "score": float, "threshold": float},
+}
+"""The first fields of the answer to each verb, and their types for a single sample."""
+NAMES = {"learn": "Written", "recall": "Recalled", "recognize": "Recognized"}
+
+Array = NDArray[Any]
+
+
+class Invalid(NamedTuple):
+    """An input that verbs must refuse; the error must contain one of the words."""
+
+    x: Any
+    words: tuple[str, ...]
+    observed: Any = None
+
+
+class Subject:
+    """A maker of memories, and the samples to test them with.
+
+    Samples are random and of high contrast, so no two are alike. The queries are the samples to learn, two of these
+    with a little noise, and strangers that are never learned; some are observed in their first half, others in their
+    second. Each access returns new copies, since a faulty memory may write into what it is given.
+    """
+
+    def __init__(self, make: Callable[[], Memory], shape: Sequence[int], cannot: Mapping[str, str]) -> None:
+        self.make, self.shape, self.cannot = make, tuple(shape), cannot
+        if math.prod(self.shape) < LEAST_VALUES:
+            raise ValueError(f"samples to check with must have at least {LEAST_VALUES} values; got shape {self.shape}")
+        self.verbs = [verb for verb in FIELDS if verb not in cannot]
+        rng = np.random.default_rng(0)
+        size = (CAPACITY + 4, *self.shape)
+        x = 192 * rng.integers(0, 2, size) + rng.integers(0, 64, size)
+        noisy = np.clip(x[:2] + rng.integers(-6, 7, (2, *self.shape)), 0, 255)
+        self._known, self._noisy, self._later, self._strange = (
+            part.astype(np.float32) / np.float32(255) for part in (x[:6], noisy, x[6:CAPACITY], x[CAPACITY:])
+        )
+
+    @property
+    def samples(self) -> Array:
+        """The samples to learn."""
+        return self._known.copy()
+
+    @property
+    def later(self) -> Array:
+        """More samples, to learn after those."""
+        return self._later.copy()
+
+    @property
+    def strangers(self) -> Array:
+        """Samples that are never learned."""
+        return self._strange.copy()
+
+    @property
+    def queries(self) -> Array:
+        return np.concatenate([self._known, self._noisy, self._strange])
+
+    @property
+    def halves(self) -> Array:
+        """Which values of the queries are observed."""
+        first = (np.arange(math.prod(self.shape)) < math.prod(self.shape) // 2).reshape(self.shape)
+        return np.stack([first if number % 2 else ~first for number in range(len(self.queries))])
+
+    def can(self, ability: str) -> bool:
+        """Whether the memory claims to pass a check."""
+        return ability not in self.cannot
+
+    def taught(self, x: Any = None) -> Any:
+        """A new memory that learned the samples, or x."""
+        memory = self.make()
+        self.each(memory, "learn", self.samples if x is None else x)
+        return memory
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def call(self, memory: Any, verb: str, x: Any, observed: Any = None) -> Answer:
+        """Call a verb with x as it is; the answer must have the fields of this verb."""
+        call = call_text(verb, x, observed)
+        try:
+            answer = getattr(memory, verb)(x, **({} if observed is None else {"observed": observed}))
+        except Exception as error:
+            raise AssertionError(f"{call} raised {error_text(error)}") from error
+        fields = tuple(FIELDS[verb])
+        if getattr(answer, "_fields", ())[: len(fields)] != fields:
+            raise AssertionError(f"{call}: expected {NAMES[verb]}({', '.join(fields)}); got {shortened(answer)}")
+        return {name: getattr(answer, name) for name in fields}
+
+    def one(self, memory: Any, verb: str, x: Any, observed: Any = None) -> Answer:
+        """Call a verb with one sample, as a batch of one if the memory takes no single samples."""
+        if self.can("single samples"):
+            return self.call(memory, verb, x, observed)
+        answer = self.call(memory, verb, x[None], None if observed is None else observed[None])
+        return {name: field[0] for name, field in answer.items()}
+
+    def each(self, memory: Any, verb: str, x: Any, observed: Any = None) -> Answer:
+        """Call a verb with a batch, sample by sample if the memory takes no batches."""
+        return (self.call if self.can("batches") else self.loop)(memory, verb, x, observed)
+
+    def loop(self, memory: Any, verb: str, x: Any, observed: Any = None) -> Answer:
+        """Call a verb with every sample of a batch."""
+        masks = [None] * len(x) if observed is None else observed
+        answers = [self.one(memory, verb, sample, mask) for sample, mask in zip(x, masks)]
+        return {name: np.stack([answer[name] for answer in answers]) for name in FIELDS[verb]}
+
+    def answers(self, memory: Any, x: Any = None, observed: Any = None, loop: bool = False) -> dict[str, Answer]:
+        """The answers to all queries, or to x; loop: one by one."""
+        x, observed = (self.queries, self.halves) if x is None else (x, observed)
+        ask = self.loop if loop else self.each
+        found = {"recall": ask(memory, "recall", x)}
+        if self.can("missing values"):
+            found["recall with observed"] = ask(memory, "recall", x, observed)
+        if self.can("recognize"):
+            found["recognize"] = ask(memory, "recognize", x)
+        return found
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+
+    def invalid_inputs(self) -> dict[str, list[Invalid]]:
+        """Inputs that verbs must refuse, by the name of the check."""
+        *sides, last = self.shape
+        x = self.samples
+        batch = x if self.can("batches") else x[-1]
+        shapes = [(*sides, last + 1), self.shape[1:], (2, 2, *self.shape)]
+        if self.can("batches"):
+            shapes += [(3, *sides, last + 1), (0, *self.shape)]
+        values = []
+        for value in (np.nan, np.inf, -np.inf):
+            wrong = batch.copy()
+            wrong.reshape(-1)[-math.prod(self.shape) + 1] = value
+            values.append(Invalid(wrong, (str(value), str(wrong.shape))))
+        every = {
+            "wrong shapes": [Invalid(np.zeros(shape, np.float32), (str(shape),)) for shape in shapes],
+            "wrong dtypes": [
+                Invalid(one, (word, str(one.dtype).lower(), str(one.shape)))
+                for word, one in (("int64", batch.astype(np.int64)), ("str", np.full(self.shape, "dark")))
+            ],
+            "not finite": values,
+        }
+        if self.can("missing values"):
+            mask = self.halves[: len(x)] if self.can("batches") else self.halves[len(x) - 1]
+            every["not finite"] += [one._replace(observed=np.ones(np.shape(one.x), bool)) for one in values]
+            every["bad masks"] = [
+                *(
+                    Invalid(batch, (str(shape),), np.ones(shape, bool))
+                    for shape in ((*sides, last + 1), (2, *self.shape))
+                ),
+                *(Invalid(batch, (kind, str(mask.shape)), mask.astype(kind)) for kind in ("float64", "int64")),
+            ]
+        return every
+
+    def verbs_for(self, invalid: Invalid) -> list[str]:
+        """The verbs that take such an input."""
+        return self.verbs if invalid.observed is None else ["recall"]
+
+    def error(self, memory: Any, verb: str, invalid: Invalid) -> Exception | Any:
+        """The error that a verb raises for an invalid input, or else its answer."""
+        try:
+            more = {} if invalid.observed is None else {"observed": invalid.observed}
+            return getattr(memory, verb)(invalid.x, **more)
+        except Exception as error:  # noqa: BLE001  any error is a result here
+            return error
+
+    def assert_refused(self, memory: Any, verb: str, invalid: Invalid) -> None:
+        """A verb refuses an invalid input with a ValueError or TypeError that names what is wrong."""
+        call, name = call_text(verb, invalid.x, invalid.observed), invalid.words[0]
+        got = self.error(memory, verb, invalid)
+        if not isinstance(got, Exception):
+            raise AssertionError(f"{call}: expected a ValueError that names {name}; got {shortened(got)}")
+        if not isinstance(got, (ValueError, TypeError)):
+            raise AssertionError(f"{call}: expected a ValueError or TypeError; it raised {error_text(got)}") from got
+        if not any(word in str(got).lower() for word in invalid.words):
+            raise AssertionError(f"{call}: its error should name {name}; it says {got}") from got
+
+    def assert_empty(self, memory: Any, which: str) -> None:
+        """Recall of an empty memory raises EmptyMemoryError."""
+        for ask, x in ((self.one, self.samples[0]), (self.each, self.samples)):
+            try:
+                got: Any = ask(memory, "recall", x)
+            except AssertionError as error:
+                got = error.__cause__ or error
+            if not isinstance(got, EmptyMemoryError):
+                call = call_text("recall", x)
+                raise AssertionError(f"{call} of {which}: expected an EmptyMemoryError; got {shortened(got)}")
