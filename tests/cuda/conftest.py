@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns if it is not set
+
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> str:

@@ -1,6 +1,6 @@
-"""How fast on a GPU, against the bare products of the same shapes in the same run.
+"""Speed on a GPU, compared with the bare matrix products of the same shapes in the same run.
 
-Pictures are on the device before the clock starts; it stops when the device has finished.
+Images are on the device before the clock starts; it stops when the device has finished.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def crops(count: int) -> Tensor:
 
 
 def timed(*calls: Callable[[], object]) -> list[float]:
-    """The shortest time of each call, with all that it asked of the device."""
+    """The shortest time of each call, including all work that it queued on the device."""
 
     def whole(call: Callable[[], object]) -> Callable[[], None]:
         def run() -> None:
@@ -71,10 +71,10 @@ def learn_3300() -> Result:
 
 
 def learn_100000() -> Result:
-    """One level, 3,072 inputs, 100,000 neurons that are all in use, 4,096 more images."""
+    """One level, 3,072 inputs, 100,000 neurons, all in use; 4,096 more images."""
     x = crops(MANY)
     memory = SQHN(COLOUR, capacity=100_000, device="cuda")
-    for seed in range(5):  # as many that differ: the same, each under its own noise
+    for seed in range(5):  # as many different images: the same ones, each with its own noise
         memory.memorize((x + 0.05 * torch.randn_like(x)).clamp(0, 1) if seed else x)
     new = torch.from_numpy(images(MANY + 4096)[MANY:]).cuda()
     own, bare = timed(lambda: memory.learn(new), products(new, 100_000, among=True))
@@ -97,7 +97,7 @@ def learn_three_levels() -> Result:
 
 
 def recall_three_levels() -> Result:
-    """Recall of batches of 1,024 noisy images from that net."""
+    """Recall of batches of 1,024 noisy images from that tree."""
     x = crops(MANY)
     memory = SQHN(COLOUR, TREE, device="cuda")
     memory.learn(x)
@@ -151,7 +151,7 @@ def evidence_three_levels() -> Result:
 
 
 def memory_of_a_tree() -> Result:
-    """Device memory of three levels, 1,000 neurons per node, after 2,000 images: what it keeps, and the most."""
+    """Device memory of three levels, 1,000 neurons per node, after 2,000 images: at the end, and the peak."""
     levels = [Level(kernel=2, capacity=1000), Level(kernel=4, capacity=1000), Level(capacity=1000)]
     x = crops(2000)
     torch.cuda.synchronize()
@@ -186,5 +186,5 @@ CASES: dict[str, Callable[[], Result]] = {
 
 
 def machine() -> Result:
-    """What it ran on."""
+    """The hardware and libraries of the run."""
     return {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}

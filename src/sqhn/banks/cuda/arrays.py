@@ -17,7 +17,7 @@ __all__ = [
     "split", "together",
 ]  # fmt: skip
 
-LARGEST_BLOCK = 4096  # neurons, or values of a vector, that one program looks at at once
+LARGEST_BLOCK = 4096  # neurons, or values of a vector, that one program handles at once
 PRODUCTS = threading.Lock()
 Evidence = TypeVar("Evidence", Patches, Codes)
 Parts = TypeVar("Parts", bound=tuple[Tensor, ...])

@@ -172,7 +172,7 @@ class Counts:
         length, total, sent, a = torch.empty((4, *shape), dtype=torch.float64, device=self.place)
         B, J = power_of_two(batch, 16, 1 << 20), power_of_two(width, 16, LARGEST_BLOCK)
         kernels.agreements[(batch, self.nodes)](k, v, M, same, length, total, self.family, batch, B=min(B, 1024))
-        squares, partly = self.S, (overlap,) * 4  # which the kernel does not use
+        squares, partly = self.S, (overlap,) * 4  # the kernel does not read them
         if heard is not None:
             loud = torch.where(self.partial_norm(v, heard)[:, None], v.abs() > TIE, heard).double()
             squares = self.squares_of(v, heard, neurons.room)

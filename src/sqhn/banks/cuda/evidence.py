@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["above", "of_patches", "of_pyramid"]
 
 PRODUCTS_AT_ONCE = 1 << 26
-NEURONS_PER_LOOK = 128  # that one program computes at once
-NEURONS_PER_GATHER = 256  # the same where values of children are gathered
+NEURONS_PER_LOOK = 128  # that one program handles at once
+NEURONS_PER_GATHER = 256  # the same, where it gathers values of children
 
 
 class Sums(NamedTuple):

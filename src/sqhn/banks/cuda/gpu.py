@@ -129,7 +129,7 @@ class Cuda:
     def floats(self, samples: Any) -> Tensor:
         x = self.asarray(samples)
         if x.dtype == torch.uint8:
-            return x.float() / torch.full((), 255.0, device=self.place)  # by a number it would multiply by 1 / 255
+            return x.float() / torch.full((), 255.0, device=self.place)  # a number: torch would multiply by its inverse
         return x.float()
 
     def asarray(self, array: Any) -> Tensor:
@@ -142,5 +142,5 @@ class Cuda:
         if not is_tensor(x):
             return array.cpu().numpy()
         if self.thread.caller is not None:
-            array.record_stream(self.thread.caller)  # it was made on another
+            array.record_stream(self.thread.caller)  # the array was made on another stream
         return array.to(x.device)  # type: ignore[attr-defined]

@@ -47,7 +47,7 @@ FLOAT32_SIZE = 256  # values per node up to which float32 products are accurate 
 PRODUCTS_PER_CHUNK = 1 << 27
 VALUES_AT_ONCE = 1 << 25  # of products, before they are put in the order of the walk, and of prototypes
 CACHED_PRODUCTS = 1 << 23  # that the cache of a large GPU can hold
-SAMPLES_INTERLEAVED = 4  # where there are more
+SAMPLES_INTERLEAVED = 4  # where a chunk has more products than that
 ROW_MULTIPLE = 16  # of the length of a row of products, so that several are read at once
 WALK_WARPS = 8
 DIRECT_CHUNK = 32  # samples that are compared directly and learned at once
@@ -92,16 +92,16 @@ class Prototypes:
 
     @property
     def constants(self) -> dict[str, Any]:
-        """For kernels: how many values of a vector they look at at once, and the centre."""
+        """For kernels: how many values of a vector they handle at once, and the centre."""
         return {"D": power_of_two(self.size, 16, LARGEST_BLOCK), "centre": self.centre}
 
     @property
     def warps(self) -> int:
-        """For kernels that look at whole vectors."""
+        """For kernels that handle whole vectors."""
         return max(1, min(8, self.size // 256))
 
     def direct_constants(self, seen: Tensor | None) -> dict[str, Any]:
-        """For direct kernels: the kind of comparison, and how many neurons and values they look at at once."""
+        """For direct kernels: the kind of comparison, and how many neurons and values they handle at once."""
         return {
             "masked": seen is not None, "holes": self.holes, "euclidean": self.euclidean, "centre": self.centre,
             "J": 16, "D": power_of_two(self.size, 16, 128),
@@ -178,7 +178,7 @@ class Prototypes:
         return Learned(k, v, a, kind)
 
     def learn_directly(self, evidence: Patches) -> Learned:
-        """The same from the vectors alone, a few samples at a time."""
+        """Online steps from the vectors alone, a few samples at a time."""
         k, v, a, kind = together([self.learn_few(*part) for part in split(evidence, DIRECT_CHUNK)])
         n, t = torch.nonzero(kind != SKIPPED, as_tuple=True)
         self.derive(*torch.unique(torch.stack([n, k[n, t].long()]), dim=1))

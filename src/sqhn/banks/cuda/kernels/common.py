@@ -1,4 +1,4 @@
-"""What the kernels of several modules share: constants, and functions of the package that Triton compiles too."""
+"""Constants and functions that the kernels of several modules share."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ GREW, REPLACED = tl.constexpr(rule.GREW), tl.constexpr(rule.REPLACED)
 OVERWRITE, OLDEST = tl.constexpr(rule.OVERWRITE), tl.constexpr(rule.OLDEST)
 TIE = tl.constexpr(level.TIE)
 NO_INDEX = tl.constexpr(2**31 - 1)  # larger than any index: where a minimum of indices finds none
-NONE = tl.constexpr(-1)  # in arrays of samples, visits and values: there is none
+NONE = tl.constexpr(-1)  # in arrays of indices (of neurons, samples, visits or values): there is none
 
 
 def in_triton(function):
-    """A function of the package as Triton takes it: with Triton's types, and its numbers as constants."""
+    """Let Triton compile a function of the package: with Triton's types, and its global numbers as constants."""
     known = {**function.__globals__, "tl": tl, "bool": tl.int1}
     known |= {name: tl.constexpr(value) for name, value in known.items() if isinstance(value, int | float)}
     return triton.jit(FunctionType(function.__code__, known, function.__name__))

@@ -25,7 +25,7 @@ __all__ = ["activity", "at", "walk"]
 def compare(j, there, x_t, seen_t, m_n, known_n, size,
             masked: tl.constexpr, holes: tl.constexpr, euclidean: tl.constexpr, centre: tl.constexpr,
             J: tl.constexpr, D: tl.constexpr):  # fmt: skip
-    """The similarities of a sample, of which something was observed, and the neurons j [J], those that are there."""
+    """The similarities of a sample with observed values and the neurons j [J], where `there`."""
     xm = tl.zeros([J, D], tl.float64)
     mm = tl.zeros([J, D], tl.float64)
     xx = tl.zeros([D], tl.float64)
@@ -111,7 +111,7 @@ def walk(
             to, what = written_to(best < tl.load(eps + t) - TIE, winner, G, F, c_n, written_n, capacity, when_full,
                                   True, W)  # fmt: skip
             used, was = tl.load(c_n + to), tl.load(mu_n + to)
-            tl.debug_barrier()  # all have read what is written now
+            tl.debug_barrier()  # all values that are written now have been read
             if what != SKIPPED:
                 new = what >= GREW
                 count = tl.where(new, 1, used + 1)

@@ -22,7 +22,7 @@ _STRUCTURE, _ODDS = tl.constexpr(STRUCTURE), tl.constexpr(ODDS)
 
 @triton.jit
 def likelihood(products, energies, energy, d):
-    """log L of neurons, from their products with x and both energies."""
+    """The log likelihoods of neurons, from their products with x and both energies."""
     q = tl.sqrt(energies) * tl.sqrt(energy) + _LENGTH
     p = tl.maximum(products, 0.0)
     return 0.5 * d * tl.log(q * q / (tl.maximum(q * q - p * p, 0.0) + _FLOOR * q * q))
@@ -30,7 +30,7 @@ def likelihood(products, energies, energy, d):
 
 @triton.jit
 def share(likely, top):
-    """L against exp(top)."""
+    """Likelihoods relative to exp(top)."""
     return tl.exp((likely - top).to(tl.float32)).to(tl.float64)
 
 
@@ -100,16 +100,16 @@ def looks(
         j = lowest + tl.arange(0, J)
         first = tl.load(A + j, mask=j < width, other=0.0)
         second = tl.load(scratch + j, mask=j < width, other=0.0)
-        told = weight * tl.log((1.0 + one * share(first, top)) * (1.0 + two * share(second, other)))
+        found = weight * tl.log((1.0 + one * share(first, top)) * (1.0 + two * share(second, other)))
         none = tl.where(j == 0, tl.where(several > 0.0, float("-inf"), 0.0), float("-inf"))
-        tl.store(A + j, tl.where(first > float("-inf"), told, none), mask=j < width)
+        tl.store(A + j, tl.where(first > float("-inf"), found, none), mask=j < width)
 
 
 @triton.jit
-def gather(values, children, main, out, rows, family, below, width, J: tl.constexpr):
+def gather(values, children, likeliest, out, rows, family, below, width, J: tl.constexpr):
     """Sums over children of the value that each neuron most likely gives to them: out (nodes, rows, width).
 
-    values (child nodes, rows, below); main (nodes, family, width): which value is likeliest, or NONE.
+    values (child nodes, rows, below); likeliest (nodes, family, width): a value of the child, or NONE.
     """
     row, node = tl.program_id(0), tl.program_id(1).to(tl.int64)
     j = tl.program_id(2) * J + tl.arange(0, J)
@@ -117,7 +117,7 @@ def gather(values, children, main, out, rows, family, below, width, J: tl.conste
     total = tl.zeros((J,), tl.float64)
     for q in range(family):
         child = tl.load(children + node * family + q)
-        k = tl.load(main + (node * family + q) * width + j, mask=inside, other=NONE)
+        k = tl.load(likeliest + (node * family + q) * width + j, mask=inside, other=NONE)
         total += tl.load(values + (child * rows + row) * below + k, mask=k != NONE, other=0.0)
     tl.store(out + (node * rows + row) * width + j, total, mask=inside)
 
@@ -144,13 +144,13 @@ def heard(A, children, begin, end, value, probability, out, batch, family, below
             there = low + i < high
             k = tl.load(value + low + i, mask=there, other=0)
             top = tl.maximum(top, tl.load(row + k, mask=there, other=float("-inf")))
-        told = tl.zeros((J,), tl.float64)
+        found = tl.zeros((J,), tl.float64)
         if most > 1:
             for i in range(most):
                 there = low + i < high
                 k = tl.load(value + low + i, mask=there, other=0)
                 p = tl.load(probability + low + i, mask=there, other=0.0)
-                told += p * tl.exp(tl.load(row + k, mask=there, other=0.0) - tl.where(there, top, 0.0))
-            told = tl.log(tl.where(low < high, told, 1.0))
-        total += tl.where(low < high, told + top, 0.0)
+                found += p * tl.exp(tl.load(row + k, mask=there, other=0.0) - tl.where(there, top, 0.0))
+            found = tl.log(tl.where(low < high, found, 1.0))
+        total += tl.where(low < high, found + top, 0.0)
     tl.store(at, total, mask=inside)

@@ -19,7 +19,7 @@ def written_to(
     """The neuron that a sample is written to, and what becomes of it (`rule.outcome`).
 
     j is its best match, `below` the growth threshold or not. F of the G slots are free: their count is 0. Without
-    any_free there are none, and no code that looks for them. J neurons are looked at at once.
+    any_free there are none, and no code looks for them. J neurons are handled at once.
     """
     to = j
     kind = outcome(below, (capacity == G) & (F == 0), when_full)

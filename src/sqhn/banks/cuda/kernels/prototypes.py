@@ -52,7 +52,7 @@ def inverse(square):
 
 @triton.jit
 def exactly(j, t, xx, x_n, m_n, first_n, next_n, kind_n, count_n, size, centre: tl.constexpr, D: tl.constexpr):
-    """The similarity of sample t and neuron j in float64, from the vectors, as the samples before t have left them."""
+    """The similarity of sample t and neuron j in float64, from the vectors, as the samples before t left them."""
     xm = tl.zeros([D], tl.float64)
     mm = tl.zeros([D], tl.float64)
     for d in range(0, size, D):
@@ -440,7 +440,7 @@ def replay(
 
 @triton.jit
 def evaluate(j, x_t, seen_t, xx, m_n, size, masked: tl.constexpr, centre: tl.constexpr, D: tl.constexpr):
-    """The similarity of a sample and neuron j in float64, over what was observed if masked."""
+    """The similarity of a sample and neuron j in float64, over the observed values if masked."""
     xm = tl.zeros([D], tl.float64)
     mm = tl.zeros([D], tl.float64)
     for d in range(0, size, D):
