@@ -541,6 +541,61 @@ else:
     assert SQHN.load(folder).step == 20
 
 
+def test_other_programs_cannot_read_the_journal_meanwhile(tmp_path: Path) -> None:
+    """A program with SQLite that closes it would remove the latest changes."""
+    memory = SQHN(SHAPE, capacity=9, folder=tmp_path / "k")
+    memory.learn(X[:5])
+    program = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=0)
+try:
+    connection.execute("SELECT count(*) FROM record").fetchall()
+except sqlite3.OperationalError as error:
+    print(error)
+"""
+    words = [sys.executable, "-c", program, str(tmp_path / "k" / JOURNAL)]
+    assert subprocess.run(words, capture_output=True, text=True).stdout == "database is locked\n"
+    memory.learn(X[5])
+    assert crashed(tmp_path / "k").step == 6
+
+
+@posix
+def test_another_program_reads_the_journal(tmp_path: Path) -> None:
+    folder = kept(tmp_path)
+    program = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+print(connection.execute("SELECT count(*) FROM record").fetchall(), flush=True)
+input()
+"""
+    words = [sys.executable, "-c", program, str(folder / JOURNAL)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "[(20,)]\n"
+        with pytest.raises(BlockingIOError, match=f"another program has the journal open.*{JOURNAL}"):
+            SQHN.load(folder)
+        process.communicate("\n")
+    assert SQHN.load(folder).step == 20
+
+
+@posix
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with pytest.warns(UserWarning, match="there are no locks on the file system of"):
+        memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
+    memory.learn(X[:5])
+    del memory
+    with pytest.warns(UserWarning, match="let nothing else write to it"):
+        assert SQHN.load(tmp_path).step == 5
+
+
 # -- files that were removed, replaced or damaged ----------------------------------------------------------------------
 
 
@@ -620,12 +675,12 @@ def test_another_memory_in_the_place_of_a_removed_one(tmp_path: Path) -> None:
 
 
 @posix
-@pytest.mark.parametrize("name", [JOURNAL, WAL, CONFIRMED])
+@pytest.mark.parametrize("name", [JOURNAL, WAL, f"{JOURNAL}-journal", CONFIRMED])
 @pytest.mark.parametrize("kind", ["link", "folder"])
 def test_links_and_folders_are_not_followed(name: str, kind: str, tmp_path: Path) -> None:
     folder, victim = kept(tmp_path), tmp_path / "victim"
     victim.write_text("thesis")
-    (folder / name).unlink()
+    (folder / name).unlink(missing_ok=True)
     if kind == "link":
         (folder / name).symlink_to(victim)
     else:

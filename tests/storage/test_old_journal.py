@@ -106,8 +106,7 @@ def test_a_failure_while_the_journal_is_replaced(step: str, folder: Path, monkey
         raise OSError(28, "no room")
 
     with monkeypatch.context() as context:
-        place: Any = Log if step == "clear" else journal
-        context.setattr(place, step, fail)
+        context.setattr(Log if step == "clear" else journal, step, fail)
         with pytest.raises(OSError, match="no room"), pytest.warns(UserWarning, match="never completed"):
             SQHN.load(folder)
     replaced = isinstance(header_of(folder / MEMORY)["journal"], dict)

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from filelock import FileLock
 
-__all__ = ["held"]
+__all__ = ["NO_LOCKS", "held"]
 
 POLL = 0.05  # seconds between two attempts
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors of file systems without locks."""
 
 
 @contextmanager

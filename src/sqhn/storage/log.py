@@ -20,10 +20,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sqhn.protocol import MemoryFileError
+from sqhn.storage.locks import NO_LOCKS
 
-__all__ = ["Log", "digest_of"]
+__all__ = ["Log"]
 
-VFS = "win32-none" if sys.platform == "win32" else "unix-none"  # no locks of SQLite: whoever opens a log holds a lock
+VFS = "win32" if sys.platform == "win32" else "unix-none"
+"""How SQLite uses files: on Unix without locks of its own. Some file systems lack them, and a forked child could never
+open the log again. Our locks are `held` for the folder, and `_keep_others_out` for the database."""
 ROW = 1 << 28  # bytes; SQLite limits a value to a billion of them, so a large record has several rows
 SMALLEST = 512  # bytes of a database; SQLite would take a smaller file for a new one, and remove its log
 COLUMNS = "number INTEGER PRIMARY KEY, more INTEGER, sha256 TEXT, content BLOB"
@@ -48,12 +51,13 @@ class Log:
         """Open the log after a row with this number and digest, or begin a new one, without records."""
         self.path, self.number, self.digest, self.size = path, number, digest, 0
         self.appended, self.abandoned = (number, digest, 0), False
-        self.wal, confirmed = (path.with_name(f"{path.name}{end}") for end in ("-wal", ".confirmed"))
-        for file in (path, self.wal, confirmed):
+        self.wal, hot, confirmed = (Path(f"{path}{end}") for end in ("-wal", "-journal", ".confirmed"))
+        for file in (path, self.wal, hot, confirmed):
             if file.is_symlink() or (file.exists() and not file.is_file()):
                 raise MemoryFileError(f"{file} is a link or a folder, not a file of a journal")
         if not new and (not path.exists() or path.stat().st_size < SMALLEST):
             raise MemoryFileError(f"{path} has the latest changes of a memory, and is missing or truncated")
+        self._keep_others_out()
         with self._errors():
             uri = f"{path.as_uri()}?vfs={VFS}"
             self.connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
@@ -63,9 +67,24 @@ class Log:
                 self._set_up(new)
             self.files = self._files()
             self.confirmed = confirmed.open("r+b" if confirmed.exists() and not new else "w+b", buffering=0)
+            os.fsync(self.confirmed.fileno())
         except BaseException:
             self.abandon()
             raise
+
+    def _keep_others_out(self) -> None:
+        """Lock the bytes that every program with SQLite locks: one that only reads would end by removing the `-wal`."""
+        if sys.platform != "win32":
+            import fcntl
+
+            self.locked = self.path.open("ab")
+            try:
+                fcntl.lockf(self.locked, fcntl.LOCK_EX | fcntl.LOCK_NB, 512, 1 << 30)
+            except (BlockingIOError, PermissionError) as error:
+                raise BlockingIOError(errno.EAGAIN, "another program has the journal open", str(self.path)) from error
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
 
     def _set_up(self, new: bool) -> None:
         self.connection.text_factory = bytes  # damaged text cannot be decoded
@@ -80,8 +99,8 @@ class Log:
 
         That is the last one, if it was not confirmed.
         """
-        found = self.confirmed.read(50).split()
-        confirmed = int(found[0]) if len(found) == 2 and found[0] == found[1] and found[0].isdigit() else 0
+        last = self.confirmed.read(50).split()
+        confirmed = int(last[0]) if len(last) == 2 and last[0] == last[1] and last[0].isdigit() else 0
         parts: list[bytes] = []
         with self._errors():
             ((end,),) = self.connection.execute("SELECT max(number) FROM record").fetchall()
@@ -91,7 +110,7 @@ class Log:
                 before, right, size = self.appended
                 if number != before + 1:
                     raise MemoryFileError(f"{self.path}: change {before + 1:,} is missing: {number:,} comes next")
-                if not isinstance(content, bytes) or digest != (right := digest_of(right, content)).encode():
+                if not isinstance(content, bytes) or digest != (right := _digest(right, content)).encode():
                     raise MemoryFileError(f"{self.path}: change {number:,} is damaged, or is not of this memory")
                 self.appended = (number, right, size + len(content))
                 parts.append(content)
@@ -113,7 +132,7 @@ class Log:
         number, digest, size = self.number, self.digest, self.size
         for start in range(0, len(content), ROW):
             part = content[start : start + ROW]
-            number, digest, size = number + 1, digest_of(digest, part), size + len(part)
+            number, digest, size = number + 1, _digest(digest, part), size + len(part)
             rows.append((number, start + ROW < len(content), digest, part))
         with self._errors():
             try:
@@ -162,7 +181,7 @@ class Log:
 
     def _files(self) -> list[tuple[int, int]]:
         """The devices and numbers of the files that have records; shorter if one was removed."""
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             return [(found.st_dev, found.st_ino) for found in (self.path.stat(), self.wal.stat())]
         return []
 
@@ -178,9 +197,11 @@ class Log:
             raise OSError(ERRNO.get(code, errno.EIO), str(error), str(self.path)) from error
 
 
-def digest_of(before: str, content: bytes) -> str:
+def _digest(before: str, content: bytes) -> str:
     """The digest of a row with this content, after a row with a digest."""
-    return hashlib.sha256(before.encode() + content).hexdigest()
+    digest = hashlib.sha256(before.encode())
+    digest.update(content)
+    return digest.hexdigest()
 
 
 OPEN: weakref.WeakSet[Log] = weakref.WeakSet()
