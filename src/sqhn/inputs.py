@@ -12,16 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sqhn.checks import is_whole
+
 __all__ = [
     "LARGEST",
     "as_answers",
     "as_batch",
     "as_floats",
+    "as_indices",
     "as_numpy",
     "as_samples",
+    "batch_of",
     "batches",
+    "check_observed",
     "is_tensor",
     "join_batches",
+    "unobserved",
 ]
 
 LARGEST = 1e15
@@ -188,3 +194,33 @@ def _checked_values(batch: NDArray[Any], single: bool, mask: NDArray[np.bool_] |
         place, shape = where[single:], batch.shape[single:]
         raise ValueError(f"the value at {place} of an array of shape {shape} is {value}: {reason}")
     return np.where(bad, batch.dtype.type(0), batch)
+
+
+def batch_of(shape: tuple[int, ...]) -> str:
+    """The shape of a batch of samples, for messages."""
+    return f"(n, {', '.join(map(str, shape))})"
+
+
+def unobserved(mask: Any) -> str | None:
+    """A message if samples have no observed value at all."""
+    if mask is None or not len(blank := (~mask.any(axis=tuple(range(1, mask.ndim)))).nonzero()[0]):
+        return None
+    return f"{len(blank)} of {len(mask)} samples have no observed value (the first is sample {blank[0]})"
+
+
+def check_observed(mask: Any, x: ArrayLike) -> Any:
+    """The mask, None if all values are observed; an error if samples have no observed value at all."""
+    if mask is None or mask.all():
+        return None
+    if blank := unobserved(mask):
+        raise ValueError(f"{blank}, in an array of shape {tuple(np.shape(x))}")
+    return mask
+
+
+def as_indices(index: Any) -> list[int]:
+    """One index of a neuron, or a sequence of them, as a sorted list without repetitions."""
+    given = index.tolist() if hasattr(index, "tolist") else index
+    which = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    if not all(map(is_whole, which)):
+        raise TypeError(f"index must be the number of a neuron, or a sequence of them; got {index!r}")
+    return sorted({int(j) for j in which})

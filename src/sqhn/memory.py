@@ -18,9 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from sqhn.banks import devices
 from sqhn.banks.interface import Array, Bank, Learned
 from sqhn.banks.rule import GREW, REPLACED
-from sqhn.checks import as_shape, check_count, check_word, is_whole
+from sqhn.checks import as_shape, check_count, check_word
 from sqhn.concurrency.rwlock import ReadWriteLock
-from sqhn.inputs import as_answers, as_samples
+from sqhn.display import html
+from sqhn.inputs import as_answers, as_indices, as_samples, batch_of, check_observed, unobserved
 from sqhn.level import Level, Options, as_levels
 from sqhn.model.calibration import Calibration, Kind
 from sqhn.model.inference import Inference, by_name
@@ -30,14 +31,12 @@ from sqhn.model.tree import Part
 from sqhn.protocol import EmptyMemoryError, Recalled, Recognized, Score, Written
 from sqhn.storage import files
 from sqhn.storage.changes import Calibrate, Change, Forget, Hold, Learn, Memorize, Reset, Resize, SetRho
-from sqhn.storage.journal import Journal
+from sqhn.storage.journal import Journal, load
 from sqhn.stream import Streamed, learn_stream
 
 __all__ = ["SQHN"]
 
 Answer = TypeVar("Answer")
-JUDGING = ("paper", "evidence")
-"""Rules of recognition."""
 
 
 class SQHN:
@@ -70,10 +69,6 @@ class SQHN:
 
     __slots__ = ("__weakref__", "_journal", "_lock", "_model")
 
-    _model: Model
-    _journal: Journal | None
-    _lock: ReadWriteLock
-
     def __init__(
         self,
         input_shape: Sequence[int],
@@ -92,9 +87,8 @@ class SQHN:
     ) -> None:
         shape, checked = as_shape(input_shape), as_levels(levels, capacity)
         options = Options(similarity, blend, rho, propagation, mu, norm)
-        self._begin(Model(shape, checked, options, devices.device_of(device, shards)))
-        if folder is not None:
-            self._journal = Journal.create(Path(folder), self._model)
+        model = Model(shape, checked, options, devices.device_of(device, shards))
+        self._begin(model, None if folder is None else Journal.create(Path(folder), model))
 
     def _begin(self, model: Model, journal: Journal | None = None) -> None:
         self._model, self._journal, self._lock = model, journal, ReadWriteLock()
@@ -109,8 +103,6 @@ class SQHN:
 
     def _repr_html_(self) -> str:
         """In a notebook: the repr, and images of what is stored."""
-        from sqhn.display import html
-
         return html(self)
 
     # -- settings ------------------------------------------------------------------------------------------------
@@ -137,8 +129,7 @@ class SQHN:
 
     @rho.setter
     def rho(self, rho: float | None) -> None:
-        change = SetRho(Options(rho=rho).rho)
-        self._write(self._apply, change)
+        self._write(self._apply, SetRho(Options(rho=rho).rho))
 
     @property
     def calibration(self) -> Calibration | None:
@@ -261,11 +252,9 @@ class SQHN:
         """Learn samples or batches from an iterable as they come; other threads may use the memory in between.
 
         samples: a generator, an array or memory map of samples, a DataFrame (a row is a sample), or a DataLoader (its
-            first element, if it yields tuples or lists). An item that cannot be learned raises an error with its
-            position; everything before it is learned.
+            first element, if it yields tuples or lists). An invalid item raises an error with its position.
         progress: show a progress bar on a terminal.
-        checkpoint: a file and a number of seconds: save the memory there at that interval, and at the end, even if an
-            error ends it.
+        checkpoint: a file and a number of seconds: save the memory there at that interval, and at the end.
         """
         return learn_stream(self, samples, progress, checkpoint)
 
@@ -291,11 +280,7 @@ class SQHN:
 
         Returns the step at which it took effect; with the steps that `learn` returns, the history can be replayed.
         """
-        given: Any = index.tolist() if hasattr(index, "tolist") else index
-        which = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-        if not all(map(is_whole, which)):
-            raise TypeError(f"index must be the number of a neuron, or a sequence of them; got {index!r}")
-        step: int = self._write(self._apply, Forget(sorted({int(j) for j in which})))
+        step: int = self._write(self._apply, Forget(as_indices(index)))
         return step
 
     def reset(self) -> None:
@@ -342,8 +327,7 @@ class SQHN:
         rule = by_name(inference)
         samples, single, mask = self._samples(x, observed)
         mask = check_observed(mask, x)
-        energy: Score = self._answers(x, single, self._read(self._model.tree.energy, samples, mask, rule))[0]
-        return energy
+        return self._answers(x, single, self._read(self._model.tree.energy, samples, mask, rule))[0]
 
     def recognize(
         self, x: ArrayLike, observed: ArrayLike | None = None, *, inference: Literal["paper", "evidence"] = "paper"
@@ -354,14 +338,12 @@ class SQHN:
         inference: "evidence" is for damaged samples: old if the evidence that x shows something stored, in nats,
             reaches the threshold that `calibrate(new=x, inference="evidence")` has found.
         """
-        check_word("inference", inference, JUDGING)
+        check_word("inference", inference, ("paper", "evidence"))
         samples, single, mask = self._samples(x, observed)
         mask = check_observed(mask, x)
-        model = self._model
-        paper = inference == "paper"
-        made, judge = (
-            (model.calibration, model.recognize) if paper else (model.evidence_calibration, model.recognize_by_evidence)
-        )
+        model, paper = self._model, inference == "paper"
+        made = model.calibration if paper else model.evidence_calibration
+        judge = model.recognize if paper else model.recognize_by_evidence
         if made and made.outdated(self.step):
             warnings.warn(f"{made}, but {self.step:,} samples are learned by now: calibrate again", stacklevel=2)
         return Recognized(*self._answers(x, single, *self._read(judge, samples, mask)))
@@ -389,7 +371,7 @@ class SQHN:
         x = old if new is None else new
         if x is None or (kind == "new" and old is not None):
             raise ValueError("calibrate needs either new=x, samples that were not learned, or old=x, that were")
-        check_word("inference", inference, JUDGING)
+        check_word("inference", inference, ("paper", "evidence"))
         samples, single, mask = self._samples(x, observed)
         mask = check_observed(mask, x)
         if single:
@@ -462,21 +444,9 @@ class SQHN:
 
         path: a file, or the folder of a memory that is kept durably (see `folder`), which then continues there.
         shards: with device "ray"; by default as many as the memory was saved from.
-
-        The `__init__` of a subclass is not called.
         """
-        folder = Path(path) if Journal.exists(Path(path)) else None
-        if shards is None and str(device).partition(":")[0] == "ray":
-            shards = files.header_of(path if folder is None else Journal.file(folder)).get("shards")
-        devices.device_of(device, shards)  # an unusable device is not the file's fault
         memory = cls.__new__(cls)
-        if folder is not None:
-            memory._begin(*Journal.open(folder, device, shards))
-            return memory
-        header, model = files.load(path, device, shards)
-        if "journal" in header:
-            warnings.warn(f"{path} is a checkpoint, without the latest changes: load its folder instead", stacklevel=2)
-        memory._begin(model)
+        memory._begin(*load(path, device, shards))
         return memory
 
     def to(self, device: str, shards: int | None = None) -> Self:
@@ -529,24 +499,3 @@ class SQHN:
     def _answers(self, x: object, single: bool, *fields: Array) -> tuple[Any, ...]:
         """Answers in the form of the question x."""
         return as_answers(single, *fields, to_user=self._model.tree.device.to_user, asked=x)
-
-
-def batch_of(shape: tuple[int, ...]) -> str:
-    """The shape of a batch, for messages."""
-    return f"(n, {', '.join(map(str, shape))})"
-
-
-def unobserved(mask: Array) -> str | None:
-    """A message if samples have no observed value at all."""
-    if mask is None or not len(blank := (~mask.any(axis=tuple(range(1, mask.ndim)))).nonzero()[0]):
-        return None
-    return f"{len(blank)} of {len(mask)} samples have no observed value (the first is sample {blank[0]})"
-
-
-def check_observed(mask: Array, x: ArrayLike) -> Array:
-    """The mask, None if all values are observed; an error if samples have no observed value at all."""
-    if mask is None or mask.all():
-        return None
-    if blank := unobserved(mask):
-        raise ValueError(f"{blank}, in an array of shape {tuple(np.shape(x))}")
-    return mask

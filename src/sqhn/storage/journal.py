@@ -17,18 +17,19 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from sqhn.banks import devices
 from sqhn.concurrency.signals import deferred
 from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
-from sqhn.storage import old_journal
+from sqhn.storage import files, old_journal
 from sqhn.storage.changes import Change, decode, encode
-from sqhn.storage.files import Header, load, save, save_sharded
+from sqhn.storage.files import Header, save, save_sharded
 from sqhn.storage.files import encode as encode_model
 from sqhn.storage.locks import held
 from sqhn.storage.log import Log
 from sqhn.storage.sharded_files import folder_of
 
-__all__ = ["MEMORY", "Journal"]
+__all__ = ["MEMORY", "Journal", "load"]
 
 MEMORY = "memory.sqhn"
 JOURNAL = "journal.sqlite"
@@ -84,7 +85,7 @@ class Journal:
         """The memory in a folder, with all its changes."""
         journal = cls(folder)
         try:
-            header, model = load(journal.path, device, shards)
+            header, model = files.load(journal.path, device, shards)
             with model.tree.device.stream():
                 if isinstance(header.get("journal"), str):
                     old_journal.replay(journal.folder, header["journal"], model)
@@ -192,6 +193,21 @@ class Journal:
         """Decide when to save the memory next."""
         saved = [self.path, *folder_of(self.path).glob("*")]
         self.next = max(ENOUGH, sum(file.stat().st_size for file in saved))
+
+
+def load(path: str | os.PathLike[str], device: str = "cpu", shards: int | None = None) -> tuple[Model, Journal | None]:
+    """The memory in a file, or in a folder with its journal; shards: None for as many as it was saved from."""
+    place = Path(path)
+    folder = place if Journal.exists(place) else None
+    if shards is None and str(device).partition(":")[0] == "ray":
+        shards = files.header_of(place if folder is None else Journal.file(folder)).get("shards")
+    devices.device_of(device, shards)  # an unusable device is not the file's fault
+    if folder is not None:
+        return Journal.open(folder, device, shards)
+    header, model = files.load(path, device, shards)
+    if "journal" in header:
+        warnings.warn(f"{path} is a checkpoint, without the latest changes: load its folder instead", stacklevel=3)
+    return model, None
 
 
 def _refuse(text: str) -> None:
