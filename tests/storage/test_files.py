@@ -48,7 +48,7 @@ def test_save_load_continue_is_never_having_stopped(
         np.testing.assert_array_equal(a, b)
 
 
-def test_numpy_numbers_are_as_good_as_plain_ones(tmp_path: Path) -> None:
+def test_settings_may_be_numpy_numbers(tmp_path: Path) -> None:
     level = Level((np.int64(2), np.int32(2)), np.int64(5), np.float32(100), np.float64(1))  # type: ignore[arg-type]
     memory = SQHN((np.int64(4), 4), [level, Level(capacity=5)], blend=np.float32(0.5), rho=np.float32(0.25))  # type: ignore[arg-type]
     memory.learn(np.random.default_rng(0).random((8, 4, 4)))
@@ -58,7 +58,7 @@ def test_numpy_numbers_are_as_good_as_plain_ones(tmp_path: Path) -> None:
     assert again.levels[0] == Level((2, 2), 5, 100.0, 1.0)
 
 
-def test_a_device_that_cannot_be_used_is_no_fault_of_the_file(saved: Path) -> None:
+def test_an_unusable_device_is_not_an_error_of_the_file(saved: Path) -> None:
     with pytest.raises(ValueError, match="device must be 'cpu', 'cuda'"):
         SQHN.load(saved, device="abacus")
 
@@ -132,7 +132,7 @@ def test_real_trouble_while_saving_leaves_the_old_file(saved: Path, trouble: str
     assert SQHN.load(saved).step == 12
 
 
-def test_what_a_crash_left_behind_does_not_matter(saved: Path) -> None:
+def test_drafts_that_a_crash_left_behind_do_no_harm(saved: Path) -> None:
     """In a container every process may have the same number."""
     saved.with_name(f".{saved.name}.{os.getpid()}.tmp").write_bytes(b"half a file")
     memory = SQHN.load(saved)
@@ -177,11 +177,11 @@ OLD = np.random.default_rng(7).random((12, 4, 6)).astype(np.float32)
 
 
 def test_files_of_format_1_load() -> None:
-    """Written by the first version, which knew nothing of last writes and overwrote neuron 0 every time."""
+    """The first version stored no steps of last writes, and overwrote neuron 0 every time."""
     memory = SQHN.load(FILES / "format1-one-level.sqhn")
     assert (memory.step, len(memory), memory.levels[0].when_full) == (12, 5, "overwrite")
     np.testing.assert_array_equal(memory.recall(OLD[[11, 1, 2, 3, 4]]).x, OLD[[11, 1, 2, 3, 4]])
-    assert list(memory.learn(OLD[5:9]).index) == [0, 1, 2, 3]  # written longest ago: all, so the first
+    assert list(memory.learn(OLD[5:9]).index) == [0, 1, 2, 3]  # all were written at step 0, so the first comes first
 
 
 def test_trees_of_format_1_load(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_trees_of_format_1_load(tmp_path: Path) -> None:
     assert fingerprint(SQHN.load(tmp_path / "m.sqhn")) == fingerprint(memory)
 
 
-def test_features_that_are_not_known(saved: Path) -> None:
+def test_unknown_features_are_refused(saved: Path) -> None:
     memory = SQHN.load(saved)
     header, tensors = memory.inspect(encode)
     save(saved, {**header, "features": ["telepathy", "time travel"]}, tensors)
@@ -213,7 +213,7 @@ def test_features_that_are_not_known(saved: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["steps", "c", "mu", "written", "counts", "value", "grown", "nan", "missing"])
 def test_files_that_contradict_themselves(saved: Path, damage: str) -> None:
-    """Whole by their digest, but no memory that could have been: refused, not believed."""
+    """Their digest is right, but no memory can have such a state."""
     memory = SQHN.load(saved)
     header, tensors = memory.inspect(encode)
     if damage == "steps":
@@ -244,7 +244,7 @@ def test_folders(tmp_path: Path, saved: Path) -> None:
     nowhere = tmp_path / "nowhere" / "m.sqhn"
     with pytest.raises(FileNotFoundError) as missing:
         memory.save(nowhere)
-    assert missing.value.filename == str(nowhere)  # not that of a draft
+    assert missing.value.filename == str(nowhere)  # not the name of a draft
     for folder in (tmp_path, f"{tmp_path}/new/"):
         with pytest.raises(IsADirectoryError, match="folder"):
             memory.save(folder)
@@ -268,13 +268,13 @@ def test_newer_files(saved: Path) -> None:
 
 
 def with_options(path: Path, **options: object) -> None:
-    """Save a memory of today as one that had other options."""
+    """Save a memory with options of an earlier version."""
     header, tensors = SQHN.load(path).inspect(encode)
     header["options"] |= options
     save(path, header, tensors)
 
 
-def test_options_that_there_were_load_at_their_defaults(saved: Path) -> None:
+def test_options_of_earlier_versions_load_at_their_defaults(saved: Path) -> None:
     before = fingerprint(SQHN.load(saved))
     with_options(saved, hidden_similarity="cosine", update_order="layerwise")
     assert fingerprint(SQHN.load(saved)) == before
@@ -282,7 +282,7 @@ def test_options_that_there_were_load_at_their_defaults(saved: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("hidden_similarity", "weighted_mean"), ("update_order", "after")])
-def test_other_values_of_options_that_there_were_are_refused_by_name(saved: Path, name: str, value: str) -> None:
+def test_other_values_of_options_of_earlier_versions_are_refused_by_name(saved: Path, name: str, value: str) -> None:
     with_options(saved, **{name: value})
     for read in (SQHN.load, describe):
         with pytest.raises(MemoryFileError, match=f"{name}='{value}'"):

@@ -16,7 +16,7 @@ import sqlite3
 import sys
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from sqhn.protocol import MemoryFileError
@@ -50,7 +50,7 @@ class Log:
     def __init__(self, path: Path, number: int, digest: str, new: bool = False) -> None:
         """Open the log after a row with this number and digest, or begin a new one, without records."""
         self.path, self.number, self.digest, self.size = path, number, digest, 0
-        self.appended, self.abandoned = (number, digest, 0), False
+        self.appended, self.abandoned, self.opened = (number, digest, 0), False, ExitStack()
         self.wal, hot, confirmed = (Path(f"{path}{end}") for end in ("-wal", "-journal", ".confirmed"))
         for file in (path, self.wal, hot, confirmed):
             if file.is_symlink() or (file.exists() and not file.is_file()):
@@ -66,7 +66,8 @@ class Log:
             with self._errors():
                 self._set_up(new)
             self.files = self._files()
-            self.confirmed = confirmed.open("r+b" if confirmed.exists() and not new else "w+b", buffering=0)
+            mode = "r+b" if confirmed.exists() and not new else "w+b"
+            self.confirmed = self.opened.enter_context(confirmed.open(mode, buffering=0))
             os.fsync(self.confirmed.fileno())
         except BaseException:
             self.abandon()
@@ -77,9 +78,9 @@ class Log:
         if sys.platform != "win32":
             import fcntl
 
-            self.locked = self.path.open("ab")
+            file = self.opened.enter_context(self.path.open("ab"))  # the lock ends when it is closed
             try:
-                fcntl.lockf(self.locked, fcntl.LOCK_EX | fcntl.LOCK_NB, 512, 1 << 30)
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 512, 1 << 30)
             except (BlockingIOError, PermissionError) as error:
                 raise BlockingIOError(errno.EAGAIN, "another program has the journal open", str(self.path)) from error
             except OSError as error:
@@ -172,11 +173,12 @@ class Log:
             self.abandon()
         if not self.abandoned:
             self.connection.close()
-            self.confirmed.close()
+            self.opened.close()
 
     def abandon(self) -> None:
         """Leave the files as they are, for good: the connection is never closed, because SQLite would write to them."""
         self.abandoned = True
+        self.opened.close()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
 
     def _files(self) -> list[tuple[int, int]]:
