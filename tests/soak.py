@@ -1,4 +1,4 @@
-"""Kills hundreds of Ray workers, and a machine of a cluster, while memories are in use.
+"""Kills hundreds of Ray workers, and removes a machine from a cluster, while memories are in use.
 
 `python -m tests.soak KILLS`. The memories must stay equal to others on a CPU.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from sqhn import SQHN, Level
 from tests.helpers import cluster, fingerprint, set_chunk
-from tests.ray.test_ray import SHAPE, TREE, back, kill, stream
+from tests.ray.test_ray import SHAPE, TREE, kill, stream, wait_for_restart
 
 
 def killed(levels: list[Level], kills: int, seed: int) -> None:
@@ -21,10 +21,10 @@ def killed(levels: list[Level], kills: int, seed: int) -> None:
     set_chunk(many, 16)
     rng, x = np.random.default_rng(seed), stream(60 * kills)
     for i in range(kills):
-        s, gently = int(rng.integers(3)), bool(rng.integers(2))  # gently: Ray does not restart it
-        kill(many, s, gently)
-        if not gently and rng.random() < 0.5:
-            back(many, s)
+        s, for_good = int(rng.integers(3)), bool(rng.integers(2))
+        kill(many, s, for_good)
+        if not for_good and rng.random() < 0.5:
+            wait_for_restart(many, s)
         part = x[60 * i : 60 * i + 60]
         for a, b in zip(one.learn(part), many.learn(part)):
             np.testing.assert_array_equal(a, b)

@@ -463,7 +463,7 @@ class Remembering(Plain):
     past = 0
 
     def reset(self) -> None:
-        self.past = self.store.met
+        self.past = self.store.count
         super().reset()
 
     def learn(self, x: ArrayLike) -> Written:
