@@ -14,25 +14,25 @@ from numpy.typing import NDArray
 from sqhn.banks.devices import device_of
 from sqhn.data import digits, photos
 
-settings.register_profile("ci", derandomize=True)  # a verdict on a change must not depend on luck
+settings.register_profile("ci", derandomize=True)  # results must not depend on chance
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
 @cache
-def colour_pictures() -> NDArray[np.float32]:
+def color_photographs() -> NDArray[np.float32]:
     return photos(32).astype(np.float32) / np.float32(255)
 
 
 @pytest.fixture
 def pictures() -> NDArray[np.float32]:
-    """Colour photographs, (1723, 32, 32, 3) in [0, 1]."""
-    return colour_pictures()
+    """Color photographs, (1723, 32, 32, 3) in [0, 1]."""
+    return color_photographs()
 
 
 @cache
-def distinct_pictures() -> NDArray[np.float32]:
-    """Photographs without near twins (patches of one sky) and without flat regions of a patch's size."""
-    x = colour_pictures()
+def distinct_photographs() -> NDArray[np.float32]:
+    """Photographs without near duplicates (patches of one sky) and without flat patches."""
+    x = color_photographs()
     patches = x.reshape(len(x), 8, 4, 8, 4, 3)
     x = x[patches.std(axis=(2, 4)).min(axis=(1, 2, 3)) > 0.004]
     y = x.reshape(len(x), -1) - 0.5
@@ -43,8 +43,8 @@ def distinct_pictures() -> NDArray[np.float32]:
 
 @pytest.fixture
 def distinct() -> NDArray[np.float32]:
-    """Colour photographs that no node could take for each other."""
-    return distinct_pictures()
+    """Color photographs that no node confuses."""
+    return distinct_photographs()
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def grey() -> NDArray[np.float32]:
 
 @pytest.fixture
 def local(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let the shards of device="ray" be in this process, with so many shards, of which one call in so many is lost."""
+    """Keep the shards of device="ray" in this process; every: one call in so many is lost."""
     pytest.importorskip("numba")
 
     def be(shards: int, every: int = 0) -> None:

@@ -1,8 +1,6 @@
-"""Longer than a test: memories on Ray whose processes are killed again and again, beside the same in one place.
+"""Kills hundreds of Ray workers, and removes a machine from a cluster, while memories are in use.
 
-And on a cluster of which a whole machine goes.
-
-python -m tests.soak KILLS
+`python -m tests.soak KILLS`. The memories must stay equal to others on a CPU.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from tests.ray.test_ray import SHAPE, TREE, kill, stream, wait_for_restart
 
 
 def killed(levels: list[Level], kills: int, seed: int) -> None:
-    """Learn a stream, kill a process now and then, and compare what was decided, and what is stored in the end."""
+    """Learn a stream while shards are killed; compare all decisions, and the memories at the end."""
     one, many = SQHN(SHAPE, levels), SQHN(SHAPE, levels, device="ray", shards=3)
     set_chunk(one, 16)
     set_chunk(many, 16)
@@ -37,7 +35,7 @@ def killed(levels: list[Level], kills: int, seed: int) -> None:
 
 
 def without_a_machine(levels: list[Level]) -> None:
-    """Learn half a stream, lose one of three machines, as it were, and learn the rest."""
+    """Learn half a stream, remove one of three machines, and learn the rest."""
     from ray.cluster_utils import Cluster
 
     import ray

@@ -1,4 +1,4 @@
-"""The examples run, and do what they say."""
+"""The examples run and reach the results that they describe."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_digits_after_one_look() -> None:
 
 def test_a_semantic_cache() -> None:
     hits, wrong = ran("semantic_cache")
-    assert hits > 0.95  # it promises .98
+    assert hits > 0.95  # the example states .98
     assert wrong == 0
 
 
 def test_duplicates_in_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    found, there = ran("duplicate_photos")
-    assert {name: found.get(name) for name in there} == there
-    assert len(found) - len(there) <= 0.05 * 44 + 4 * (0.05 * 44) ** 0.5  # of 44 that are none
+    found, planted = ran("duplicate_photos")
+    assert {name: found.get(name) for name in planted} == planted
+    assert len(found) - len(planted) <= 0.05 * 44 + 4 * (0.05 * 44) ** 0.5  # of 44 others
     assert "22 of 22 duplicates found" in capsys.readouterr().out
 
 

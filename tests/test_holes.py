@@ -1,4 +1,4 @@
-"""Samples of which not all was seen, and neurons that are forgotten, by hand.
+"""Samples with missing values, and forgotten neurons, by hand.
 
 Against the reference: conformance/test_stories, properties/test_machine.
 """
@@ -20,7 +20,7 @@ LEFT = np.broadcast_to(np.arange(8) < 4, (8, 8))
 
 
 @pytest.mark.parametrize("similarity", ["shifted_cosine", "cosine", "euclidean"])
-def test_each_value_is_the_mean_of_those_seen(similarity: Any) -> None:
+def test_each_value_is_the_mean_of_the_observed_ones(similarity: Any) -> None:
     memory = SQHN((4,), [Level(capacity=1)], similarity=similarity)
     rows = np.array([[0.2, 0.4, 9, 9], [0.4, 9, 0.5, 9], [0.9, 0.5, 9, 9]], np.float32)
     for row in rows:
@@ -35,7 +35,7 @@ def test_each_value_is_the_mean_of_those_seen(similarity: Any) -> None:
     assert kept.known.all()
 
 
-def test_a_half_that_comes_again_is_old_and_takes_one_neuron() -> None:
+def test_a_repeated_half_is_old_and_uses_one_neuron() -> None:
     for levels in (
         [Level(capacity=9)],
         [Level(4, 9), Level(capacity=9)],
@@ -50,7 +50,7 @@ def test_a_half_that_comes_again_is_old_and_takes_one_neuron() -> None:
         found = memory.recall(X[:3])
         np.testing.assert_array_equal(found.known, np.broadcast_to(LEFT, (3, 8, 8)))
         np.testing.assert_allclose(found.x, np.where(LEFT, X[:3], np.float32(0.5)), rtol=1e-6)
-        memory.learn(X[0])  # whole: another neuron, or of a tree other patches
+        memory.learn(X[0])  # the whole sample: another neuron, or in a tree other patches
         assert memory.recall(X[0]).known.all()
 
 
@@ -64,7 +64,7 @@ def test_the_rest_of_a_sample_can_come_later() -> None:
     assert found.known.all()
 
 
-def test_nothing_observed_is_refused() -> None:
+def test_samples_without_observed_values_are_refused() -> None:
     memory = SQHN((8, 8), capacity=4)
     memory.learn(X[:2])
     before, nothing = fingerprint(memory), np.zeros(X.shape, bool)
@@ -82,7 +82,7 @@ def test_nothing_observed_is_refused() -> None:
 
 
 @pytest.mark.parametrize("levels", [[Level(capacity=9)], [Level(4, 9), Level(capacity=9)]])
-def test_in_files(levels: list[Level], tmp_path: Path) -> None:
+def test_missing_values_and_forgotten_neurons_in_files(levels: list[Level], tmp_path: Path) -> None:
     memory = SQHN((8, 8), levels)
     memory.learn(X[:4], observed=np.random.default_rng(1).random((4, 8, 8)) < 0.6, value=list("abcd"))
     memory.learn(X[:2], observed=LEFT)
@@ -103,8 +103,8 @@ LEFT_OF_LARGE = np.broadcast_to(np.arange(16) < 8, LARGE)
 WHOLE = np.ones(LARGE, bool)
 
 
-def told_both(similarity: Any, chunks: float, before: Any, then: Any) -> list[int]:
-    """Where samples go, in the reference and in a memory of two neurons, of which the last are one chunk."""
+def learned_by_both(similarity: Any, chunks: float, before: Any, then: Any) -> list[int]:
+    """The neurons of samples in a memory of two neurons and in the reference; the memory learns `then` as one chunk."""
     memory = SQHN(LARGE, [Level(capacity=2)], similarity=similarity)
     reference = ReferenceSQHN(LARGE, memory.levels, memory.options)
     without_view(memory, chunks)
@@ -121,26 +121,26 @@ def told_both(similarity: Any, chunks: float, before: Any, then: Any) -> list[in
 
 @pytest.mark.parametrize("chunks", [0, np.inf])
 @pytest.mark.parametrize("similarity", ["shifted_cosine", "euclidean"])
-def test_a_half_that_is_seen_for_the_first_time_counts_in_full(similarity: Any, chunks: float) -> None:
-    """A neuron of which half is known meets the whole: it moves by all of the other half, and not by its share.
+def test_a_half_observed_for_the_first_time_counts_in_full(similarity: Any, chunks: float) -> None:
+    """A half-known neuron averages a whole sample: its unknown half becomes that of the sample, not a mean.
 
-    In the same chunk that half alone comes, and another neuron is like it, but less.
+    The next sample of the chunk is that half alone, and another neuron resembles it less.
     """
     rng = np.random.default_rng(3)
     a, b, other = (0.2 * np.kron(rng.choice([-1.0, 1.0], (4, 8)), np.ones((2, 2))) for _ in range(3))
     whole, half = np.where(LEFT_OF_LARGE, a, b), np.where(LEFT_OF_LARGE, 0, b)
     similar = np.where(LEFT_OF_LARGE, other, 0) + 0.6 * half
     before = [(whole, LEFT_OF_LARGE), (similar, WHOLE)]
-    assert told_both(similarity, chunks, before, [whole, half]) == [0, 1, 0, 0]
+    assert learned_by_both(similarity, chunks, before, [whole, half]) == [0, 1, 0, 0]
 
 
 @pytest.mark.parametrize("chunks", [0, np.inf])
 @pytest.mark.parametrize("similarity", ["shifted_cosine", "cosine"])
-def test_a_step_is_one_by_how_often_values_were_seen(similarity: Any, chunks: float) -> None:
-    """A neuron of two samples with holes that were seen once in all: the next sample counts for a half of it."""
+def test_values_are_averaged_by_how_often_they_were_observed(similarity: Any, chunks: float) -> None:
+    """A neuron averaged two samples, but observed each value once: the next sample counts one half."""
     a, e, o = np.linalg.qr(np.random.default_rng(0).normal(size=(128, 3)))[0].T.reshape(3, *LARGE)
     before = [(a, LEFT_OF_LARGE), (0.36 * e + 0.93 * o, WHOLE), (a, ~LEFT_OF_LARGE)]
-    assert told_both(similarity, chunks, before, [a + e, e]) == [0, 1, 0, 0, 0]
+    assert learned_by_both(similarity, chunks, before, [a + e, e]) == [0, 1, 0, 0, 0]
 
 
 def test_forgotten_neurons_never_win() -> None:
@@ -159,10 +159,10 @@ def test_forgotten_neurons_never_win() -> None:
         assert len(memory) == 6
 
 
-def test_the_oldest_goes_first() -> None:
+def test_oldest_replaces_the_neuron_written_longest_ago() -> None:
     memory = SQHN((8, 8), [Level(capacity=3, when_full="oldest")])
     memory.learn(X[:3])
-    memory.learn(X[0])  # averaged: written anew
+    memory.learn(X[0])  # averaged, so it is no longer the oldest
     written = memory.learn(X[3:])
     assert written.index.tolist() == [1, 2, 0]
     assert written.replaced.all()
@@ -171,12 +171,12 @@ def test_the_oldest_goes_first() -> None:
 
 
 @pytest.mark.parametrize("policy", ["overwrite", "oldest"])
-def test_only_the_memory_node_replaces(policy: Any) -> None:
+def test_only_the_memory_node_may_replace_neurons(policy: Any) -> None:
     with pytest.raises(ValueError, match=rf"when_full='{policy}' at level 1 of 2: only the memory node"):
         SQHN((8, 8), [Level(4, 9, when_full=policy), Level(capacity=9)])
 
 
-def test_differences_see_amplitude() -> None:
+def test_euclidean_similarity_depends_on_amplitude() -> None:
     memory = SQHN((4,), capacity=9, similarity="euclidean")
     x = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.8, 1.2, 1.6], [0.2] * 4, [0.3] * 4], np.float32)
     assert memory.learn(x).grew.all()
@@ -204,7 +204,7 @@ def test_differences_see_amplitude() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_index(index: Any) -> None:
+def test_invalid_indices_to_forget(index: Any) -> None:
     memory = SQHN((8, 8), capacity=9)
     memory.learn(X)
     with pytest.raises(TypeError, match=r"index must be the number of a neuron, or a sequence of them; got"):

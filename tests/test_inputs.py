@@ -1,4 +1,4 @@
-"""Bad input is refused with what was given and what would be right, and changes nothing."""
+"""Bad input is an error that names the value and what is valid, and changes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BAD_SAMPLES: dict[str, tuple[Any, type[Exception], str]] = {
     "int": (np.zeros((4, 6), int), TypeError, r"dtype int64.*\(4, 6\).*x.astype\(np.float32\)"),
     "bool": (np.zeros((4, 6), bool), TypeError, r"dtype bool.*x.astype\(np.float32\)"),
     "complex": (np.zeros((4, 6), complex), TypeError, "dtype complex128"),
-    "text": ("picture", TypeError, "dtype"),
+    "text": ("image", TypeError, "dtype"),
     "object": (None, TypeError, "dtype object"),
     "nan": (
         spoiled(np.nan),
@@ -76,7 +76,7 @@ def test_bad_masks(observed: Any, error: type[Exception], message: str) -> None:
     assert fingerprint(memory) == before
 
 
-def test_observed_values_are_checked_and_others_are_not() -> None:
+def test_only_observed_values_are_checked() -> None:
     memory = SQHN((4, 6), capacity=3)
     memory.learn(GOOD)
     bad = spoiled(np.nan)
@@ -97,8 +97,8 @@ def halves(x: Any, kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", HALVES)
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_halves_that_are_not_finite(kind: str, value: float) -> None:
-    """1e15 is infinite among halves: they are compared with it as floats."""
+def test_half_precision_values_that_are_not_finite(kind: str, value: float) -> None:
+    """Half precision cannot represent the largest valid value, so values are compared as float32."""
     memory = SQHN((8, 8), capacity=10)
     x = halves(np.random.default_rng(0).random((12, 8, 8)), kind)
     memory.learn(x[:5])
@@ -120,7 +120,7 @@ def test_halves_that_are_not_finite(kind: str, value: float) -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("step", [1, 2], ids=["contiguous", "strided"])
-def test_the_largest_value_that_is_taken(dtype: type[np.floating[Any]], step: int) -> None:
+def test_the_largest_valid_value(dtype: type[np.floating[Any]], step: int) -> None:
     edge = dtype(inputs.LARGEST)
     for largest in (edge, -edge):
         x = np.full((3, 8), largest)[:, ::step]
@@ -135,7 +135,7 @@ def test_the_largest_value_that_is_taken(dtype: type[np.floating[Any]], step: in
 
 @pytest.mark.parametrize("kind", HALVES)
 @pytest.mark.filterwarnings("error")
-def test_halves_mean_what_they_are(kind: str) -> None:
+def test_half_precision_is_read_as_float32(kind: str) -> None:
     x = halves(np.random.default_rng(0).random((12, 8, 8)), kind)
     plain = x.astype(np.float32) if kind == "float16" else x.float().numpy()
     one, other = SQHN((8, 8), capacity=10), SQHN((8, 8), capacity=10)
@@ -145,7 +145,7 @@ def test_halves_mean_what_they_are(kind: str) -> None:
 
 
 class TestMaskedArrays:
-    def test_a_masked_value_was_not_observed(self) -> None:
+    def test_masked_values_are_missing(self) -> None:
         memory = SQHN((4, 6), capacity=5)
         memory.learn(GOOD)
         hidden = np.random.default_rng(1).random(GOOD.shape) < 0.5
@@ -158,7 +158,7 @@ class TestMaskedArrays:
         np.testing.assert_array_equal(both.x, expected.x)
         np.testing.assert_array_equal(both.score, expected.score)
 
-    def test_in_every_verb_that_takes_a_mask(self) -> None:
+    def test_every_verb_with_a_mask_takes_masked_arrays(self) -> None:
         hidden = np.random.default_rng(1).random(GOOD.shape) < 0.3
         masked = np.ma.array(np.where(hidden, np.nan, GOOD), mask=hidden)
         one, other = SQHN((4, 6), capacity=5), SQHN((4, 6), capacity=5)
@@ -168,7 +168,7 @@ class TestMaskedArrays:
         np.testing.assert_array_equal(one.recognize(masked), one.recognize(GOOD, ~hidden))
         np.testing.assert_array_equal(one.energy(masked), one.energy(GOOD, ~hidden))
 
-    def test_some_verbs_need_whole_samples(self) -> None:
+    def test_some_verbs_need_complete_samples(self) -> None:
         memory = SQHN((4, 6), [Level(2, 5), Level(capacity=5)])
         memory.learn(np.ma.array(GOOD))  # nothing is masked
         before = fingerprint(memory)
@@ -181,7 +181,7 @@ class TestMaskedArrays:
         assert fingerprint(memory) == before
 
 
-def test_nothing_observed_is_said() -> None:
+def test_recall_without_observed_values_warns() -> None:
     memory = SQHN((4, 6), capacity=5)
     memory.learn(GOOD)
     observed = np.ones(GOOD.shape, bool)
@@ -192,20 +192,20 @@ def test_nothing_observed_is_said() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-def test_values_that_change_after_they_were_checked_do_no_harm() -> None:
-    """What another thread does to an array is not noticed, but an index never leaves its range."""
+def test_values_that_change_after_the_check_do_no_harm() -> None:
+    """Another thread may write to an array meanwhile, but no index leaves its range."""
     for shape in ((8, 8), (10, 10)):
-        for tree in ([Level(capacity=4)], [Level(2, 4), Level(capacity=4, when_full="overwrite")]):
-            memory = SQHN(shape, tree)
+        for levels in ([Level(capacity=4)], [Level(2, 4), Level(capacity=4, when_full="overwrite")]):
+            memory = SQHN(shape, levels)
             x = np.random.default_rng(0).random((12, *shape)).astype(np.float32)
             memory.learn(x)
             for value in (np.nan, np.inf, -np.inf):
                 bad = x.copy()
                 bad[3:9] = value
-                network = model_of(memory).tree
-                for learned in (network.learn(bad, None)[-1], network.hold(x, None)):
+                tree = model_of(memory).tree
+                for learned in (tree.learn(bad, None)[-1], tree.hold(x, None)):
                     assert 0 <= learned.k.min() <= learned.k.max() < 4
-                _, index, _ = network.recall(bad, None, by_name("paper"))
+                _, index, _ = tree.recall(bad, None, by_name("paper"))
                 assert 0 <= index.min() <= index.max() < 4
 
 

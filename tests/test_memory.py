@@ -1,4 +1,4 @@
-"""What a user of the memory may rely on."""
+"""The public behavior of a memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Robot(SQHN):
         self.name = name
 
 
-class TestFace:
+class TestPublicFace:
     def test_single_samples_give_plain_values(self, pictures: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, capacity=5)
         written = memory.learn(pictures[0])
@@ -116,7 +116,7 @@ class TestFace:
             assert fingerprint(other) == fingerprint(memory)
         assert deepcopy(memory).name == "r2"
 
-    def test_options_go_by_name(self, pictures: NDArray[np.float32]) -> None:
+    def test_learn_takes_options_by_name_only(self, pictures: NDArray[np.float32]) -> None:
         memory: Any = SQHN(SHAPE, capacity=10)
         for more in ((7,), (pictures[:3],), (True, False)):
             with pytest.raises(TypeError, match=r"learn takes one positional argument.*learn\(x, hold=True\)"):
@@ -147,7 +147,7 @@ class TestFace:
         memory.rho = None
         assert memory.rho == 0.99999
 
-    def test_holding_a_single_sample_is_learning_it(self, pictures: NDArray[np.float32]) -> None:
+    def test_holding_a_single_sample_equals_learning_it(self, pictures: NDArray[np.float32]) -> None:
         one, other = SQHN(SHAPE, levels("L2 (4,8)", 5)), SQHN(SHAPE, levels("L2 (4,8)", 5))
         one.learn(pictures[0])
         other.learn(pictures[:1], hold=True)
@@ -182,7 +182,7 @@ def test_any_shape(shape: tuple[int, ...], kernels: tuple[Any, ...]) -> None:
 
 class TestMathematics:
     @pytest.mark.parametrize("architecture", ARCHITECTURES)
-    def test_below_capacity_every_picture_is_recalled_exactly(
+    def test_below_capacity_every_image_is_recalled_exactly(
         self, architecture: str, distinct: NDArray[np.float32]
     ) -> None:
         x = distinct[:200]
@@ -244,29 +244,29 @@ class TestMathematics:
         variance = expected + J * (J - 1) * (1 - 2 / J) ** t - expected**2
         assert abs(np.mean(left) - expected) < 4 * np.sqrt(variance / runs)
 
-    def test_what_was_learned_is_recognized_until_it_is_full(self, distinct: NDArray[np.float32]) -> None:
+    def test_below_capacity_learned_samples_are_recognized(self, distinct: NDArray[np.float32]) -> None:
         old, new = distinct[:200], distinct[200:400]
         for architecture in ("L1", "L3 (4,4,2)"):
             memory = SQHN(SHAPE, levels(architecture, 200))
             memory.learn(old)
             assert np.all(memory.recognize(old).old)
-            if architecture == "L1":  # in a tree, all parts of a new picture may be nearest to those of one old picture
+            if architecture == "L1":  # in a tree, all parts of a new image may be nearest to those of one old image
                 assert not np.any(memory.recognize(new).old)
                 assert not np.any(memory.recognize(1 - old).old)
 
 
 class TestMissingValues:
-    def test_values_that_were_not_observed_do_not_matter(self, pictures: NDArray[np.float32]) -> None:
+    def test_missing_values_do_not_matter(self, pictures: NDArray[np.float32]) -> None:
         observed = np.random.default_rng(0).random(SHAPE) < 0.3
         for architecture in ("L1", "L3 (2,4,4)"):
             memory = SQHN(SHAPE, levels(architecture, 20))
             memory.learn(pictures[:60])
             expected = memory.recall(pictures[:20], observed)
-            for rubbish in (np.nan, np.inf, -7.0, 1e30):
-                recalled = memory.recall(np.where(observed, pictures[:20], np.float32(rubbish)), observed)
+            for filler in (np.nan, np.inf, -7.0, 1e30):
+                recalled = memory.recall(np.where(observed, pictures[:20], np.float32(filler)), observed)
                 np.testing.assert_array_equal(recalled.x, expected.x)
 
-    def test_one_mask_for_all_is_that_mask_for_each(self, pictures: NDArray[np.float32]) -> None:
+    def test_one_mask_may_serve_for_all_samples(self, pictures: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, capacity=20)
         memory.learn(pictures[:60])
         observed = np.random.default_rng(0).random(SHAPE) < 0.3
@@ -274,7 +274,7 @@ class TestMissingValues:
         each = memory.recall(pictures[:9], np.broadcast_to(observed, (9, *SHAPE)))
         np.testing.assert_array_equal(one.x, each.x)
 
-    def test_nothing_observed_recalls_something_stored(self, pictures: NDArray[np.float32]) -> None:
+    def test_samples_without_observed_values_recall_something_stored(self, pictures: NDArray[np.float32]) -> None:
         for architecture in ARCHITECTURES:
             memory = SQHN(SHAPE, levels(architecture, 20))
             memory.learn(pictures[:20])
@@ -316,8 +316,8 @@ def test_pretraining_needs_levels_below_and_comes_first() -> None:
 
 
 @pytest.mark.parametrize("levels", [[Level(capacity=5)], [Level(4, 5), Level(capacity=5)]])
-def test_a_memory_that_nobody_holds_gives_its_arrays_back_at_once(levels: list[Level]) -> None:
-    """Not when the garbage collector comes round: they may be most of what the machine has."""
+def test_an_unused_memory_is_freed_without_the_garbage_collector(levels: list[Level]) -> None:
+    """Its arrays may take most of the machine's memory, so there must be no reference cycle."""
     memory = SQHN((32, 32), levels)
     memory.learn(np.random.default_rng(0).random((8, 32, 32)))
     memory.recall(np.zeros((32, 32)))
@@ -335,25 +335,27 @@ def test_a_memory_that_nobody_holds_gives_its_arrays_back_at_once(levels: list[L
 
 
 @pytest.mark.parametrize("levels", [[Level(capacity=9)], [Level(4, 9), Level(capacity=9)]])
-def test_what_was_seen_is_kept_as_it_was_given(levels: list[Level]) -> None:
+def test_keep_returns_observed_values_as_given(levels: list[Level]) -> None:
     rng = np.random.default_rng(0)
     stored = rng.random((9, 8, 8), dtype=np.float32)
     memory = SQHN((8, 8), levels)
     memory.learn(stored)
-    given, seen = noisy(stored, 0.01), rng.random((9, 8, 8)) < 0.6
-    found = memory.recall(np.where(seen, given, np.nan), seen, keep=True)
-    np.testing.assert_array_equal(found.x, np.where(seen, given, stored))
-    np.testing.assert_array_equal(memory.recall(given[2], seen[2], keep=True).x, found.x[2])
-    np.testing.assert_array_equal(memory.recall(np.ma.array(given, mask=~seen), keep=True).x, found.x)
-    np.testing.assert_array_equal(memory.recall(given, seen).x, stored)
+    given, observed = noisy(stored, 0.01), rng.random((9, 8, 8)) < 0.6
+    found = memory.recall(np.where(observed, given, np.nan), observed, keep=True)
+    np.testing.assert_array_equal(found.x, np.where(observed, given, stored))
+    np.testing.assert_array_equal(memory.recall(given[2], observed[2], keep=True).x, found.x[2])
+    np.testing.assert_array_equal(memory.recall(np.ma.array(given, mask=~observed), keep=True).x, found.x)
+    np.testing.assert_array_equal(memory.recall(given, observed).x, stored)
     np.testing.assert_array_equal(memory.recall(given, keep=True).x, given)  # nothing is missing
-    whole = (given * 255).round().astype(np.uint8)
-    np.testing.assert_array_equal(memory.recall(whole, seen, keep=True).x[seen], (whole / np.float32(255))[seen])
+    bytes_ = (given * 255).round().astype(np.uint8)
+    np.testing.assert_array_equal(
+        memory.recall(bytes_, observed, keep=True).x[observed], (bytes_ / np.float32(255))[observed]
+    )
 
 
 @pytest.mark.parametrize("policy", ["average", "overwrite", "freeze"])
 @pytest.mark.parametrize("below", [[], [Level(4, 6)]])
-def test_more_room_changes_nothing_that_is_there(below: list[Level], policy: Any, tmp_path: Path) -> None:
+def test_resize_changes_no_stored_neuron(below: list[Level], policy: Any, tmp_path: Path) -> None:
     x = np.random.default_rng(0).random((40, 8, 8), dtype=np.float32)
     memory, larger = (SQHN((8, 8), [*below, Level(capacity=J, when_full=policy)]) for J in (10, 25))
     for one in (memory, larger):
@@ -376,7 +378,7 @@ def test_more_room_changes_nothing_that_is_there(below: list[Level], policy: Any
 
 @pytest.mark.parametrize("kernels", [[2], [2, 2]])
 def test_pretrained_trees_recognize_what_they_stored(kernels: list[int]) -> None:
-    """With strengths in learning and in recognition nodes choose the same values in both: a picture meets itself."""
+    """With propagation="max", nodes choose the same values in recognition as in learning."""
     rng = np.random.default_rng(3)
     x = rng.random((60, 8, 8))
     levels = [*(Level(k, 15) for k in kernels), Level(capacity=30)]

@@ -1,4 +1,4 @@
-"""The package as a whole: what importing costs, the command line, built-in pictures."""
+"""The package as a whole: imports, missing extras, built-in data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_bench_refuses_unknown_cases() -> None:
 
 
 @pytest.mark.parametrize("command", [["reproduce", "TH2"], ["bench"]])
-def test_a_missing_extra_is_a_line_that_says_what_to_install(
+def test_a_missing_extra_names_the_package_to_install(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -79,8 +79,8 @@ def test_random_crops_are_seeded() -> None:
     assert not np.array_equal(random_crops(5, seed=1), random_crops(5, seed=2))
 
 
-def test_the_options_of_a_memory_are_those_of_options() -> None:
-    """The list is written twice, so that editors and `help` show it: here, both are one."""
+def test_the_arguments_of_a_memory_match_its_options() -> None:
+    """The list is written twice, for editors and `help`."""
     given = inspect.signature(SQHN).parameters
     wanted = {field.name: field.default for field in dataclasses.fields(Options)}
     assert {name: given[name].default for name in given if name in wanted} == wanted

@@ -8,7 +8,7 @@ from sqhn.level import Level
 from sqhn.patches import Tiling, plan
 
 
-def test_patches_of_a_picture_by_hand() -> None:
+def test_patches_of_an_image_by_hand() -> None:
     x = np.arange(16).reshape(1, 4, 4)
     patches = Tiling((4, 4), (2, 2)).split(x)
     assert patches[:, 0].tolist() == [[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]

@@ -1,4 +1,4 @@
-"""Whatever gives samples can be learned from."""
+"""Learning from any iterable of samples."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def uneven() -> Iterator[Any]:
 
 def test_samples_and_batches_as_they_come(expected: str) -> None:
     for samples in (X, iter(X), list(X), [X[:100], X[100:]], uneven(), ((x, n) for n, x in enumerate(X))):
-        memory, fed = taught(samples)
+        memory, streamed = taught(samples)
         assert fingerprint(memory) == expected
-        assert (fed.learned, fed.grew) == (600, 500)
-        assert fed.seconds > 0
+        assert (streamed.learned, streamed.grew) == (600, 500)
+        assert streamed.seconds > 0
 
 
 def test_memory_maps_tensors_and_loaders(expected: str, tmp_path: Path) -> None:
@@ -56,19 +56,19 @@ def test_tables() -> None:
     pandas = pytest.importorskip("pandas")
     rows = np.random.default_rng(1).integers(0, 9, (300, 3))
     for kind in (np.float32, np.float64, np.uint8):  # as arrays: the last is read as / 255
-        memory, fed = taught(pandas.DataFrame(rows.astype(kind), columns=["a", "b", "c"]), (3,))
+        memory, streamed = taught(pandas.DataFrame(rows.astype(kind), columns=["a", "b", "c"]), (3,))
         other = SQHN((3,), capacity=500)
         other.learn(rows.astype(kind))
-        assert (fingerprint(memory), fed.learned) == (fingerprint(other), 300)
+        assert (fingerprint(memory), streamed.learned) == (fingerprint(other), 300)
     with pytest.raises(TypeError, match=r"sample 0 of the stream: .*int64"):
         taught(pandas.DataFrame(rows), (3,))
     with pytest.raises(ValueError, match=r"a batch of samples of shape \(150,\); got shape \(300,\)"):
         taught(pandas.Series(rows[:, 0].astype(float)), (150,))
 
 
-def test_tables_of_another_kind() -> None:
+def test_tables_that_only_convert_to_numpy() -> None:
     class Frame:
-        """Iterates over columns, as some do."""
+        """A table that iterates over its columns."""
 
         def to_numpy(self) -> Any:
             return X[:12].reshape(12, 12)
@@ -80,13 +80,13 @@ def test_tables_of_another_kind() -> None:
     np.testing.assert_array_equal(memory.prototypes, X[:12].reshape(12, 12))
 
 
-def test_lists_of_samples_are_batches_and_pairs_are_not() -> None:
+def test_a_list_of_samples_is_a_batch_and_a_pair_is_not() -> None:
     assert taught([[X[0], X[1], X[2]], [X[3]]])[1].learned == 4
     assert taught([(X[0], X[1]), [X[2:4], np.arange(2)], (X[4:6], X[4:6])])[1].learned == 5
     assert taught([X[0].tolist(), [list(row) for row in X[1]]])[1].learned == 2
 
 
-def test_what_is_wrong_is_named_and_what_came_before_is_kept() -> None:
+def test_an_error_names_the_item_and_keeps_those_before() -> None:
     bad = X[:5].copy()
     bad[3, 1, 2] = np.nan
     memory = SQHN((3, 4), capacity=500)
@@ -99,7 +99,7 @@ def test_what_is_wrong_is_named_and_what_came_before_is_kept() -> None:
         memory.learn_stream(X[0])
 
 
-def test_of_an_array_all_before_the_bad_sample_is_learned() -> None:
+def test_samples_of_an_array_before_a_bad_one_are_learned() -> None:
     bad = X.copy()
     bad[300, 1, 2] = np.inf
     memory = SQHN((3, 4), capacity=500)
@@ -108,11 +108,11 @@ def test_of_an_array_all_before_the_bad_sample_is_learned() -> None:
     assert memory.step == 300
 
 
-def test_nothing_at_all() -> None:
+def test_an_empty_stream() -> None:
     assert taught([])[1][:2] == (0, 0)
 
 
-def test_a_file_so_often_and_at_the_end(tmp_path: Path) -> None:
+def test_checkpoints_at_intervals_and_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "m"
     seen: list[int] = []
 
@@ -127,7 +127,7 @@ def test_a_file_so_often_and_at_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, RuntimeError, ValueError])
-def test_a_file_whatever_ends_it(end: type[BaseException], tmp_path: Path) -> None:
+def test_a_checkpoint_whatever_ends_the_stream(end: type[BaseException], tmp_path: Path) -> None:
     def samples() -> Iterator[Any]:
         yield from X[:7]
         raise end("enough")
@@ -137,7 +137,7 @@ def test_a_file_whatever_ends_it(end: type[BaseException], tmp_path: Path) -> No
     assert SQHN.load(tmp_path / "m").step == 7
 
 
-def test_a_file_even_if_a_batch_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_if_a_batch_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = SQHN((3, 4), capacity=500)
 
     learn = SQHN.learn
@@ -152,7 +152,7 @@ def test_a_file_even_if_a_batch_is_interrupted(tmp_path: Path, monkeypatch: pyte
     assert SQHN.load(tmp_path / "m").step == 5
 
 
-def test_what_ended_it_is_told_and_not_that_it_cannot_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_error_is_raised_if_the_checkpoint_fails_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = SQHN((3, 4), capacity=500)
 
     def full(memory: SQHN, path: Any) -> None:
@@ -168,7 +168,7 @@ def test_what_ended_it_is_told_and_not_that_it_cannot_be_saved(tmp_path: Path, m
     assert caught.value.__notes__ == ["and the memory could not be saved: disk full"]
 
 
-def test_a_checkpoint_that_makes_no_sense(tmp_path: Path) -> None:
+def test_invalid_checkpoints(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"seconds of a checkpoint .* got -1"):
         taught(X, checkpoint=("m", -1))
     with pytest.raises(FileNotFoundError, match="its folder does not exist"):
@@ -181,7 +181,7 @@ def test_a_checkpoint_that_makes_no_sense(tmp_path: Path) -> None:
             taught(X, checkpoint=wrong)
 
 
-def test_others_may_ask_between_samples() -> None:
+def test_the_memory_can_be_used_between_samples() -> None:
     memory = SQHN((3, 4), capacity=500)
     asked = []
 
@@ -205,6 +205,6 @@ def test_masked_samples_in_lists_are_masked_samples() -> None:
 
 
 @pytest.mark.parametrize("stream", [None, 7])
-def test_what_is_no_stream(stream: Any) -> None:
+def test_invalid_streams(stream: Any) -> None:
     with pytest.raises(TypeError, match=f"a stream must be an iterable of samples; got {stream}"):
         SQHN((3,), capacity=5).learn_stream(stream)

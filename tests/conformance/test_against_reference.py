@@ -13,7 +13,7 @@ from sqhn import SQHN, set_num_threads
 from sqhn.banks.cpu import prototypes, threads
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
-from tests.conftest import colour_pictures
+from tests.conftest import color_photographs
 from tests.helpers import ARCHITECTURES, assert_same_answers, assert_same_state, levels, noisy, set_chunk, without_view
 
 CAPACITY = 24
@@ -24,7 +24,7 @@ SHAPE = (32, 32, 3)
 @cache
 def taught_reference(architecture: str, load: str) -> tuple[ReferenceSQHN, list[Any]]:
     reference = ReferenceSQHN(SHAPE, levels(architecture, CAPACITY))
-    return reference, [reference.learn(x) for x in colour_pictures()[: LOADS[load]]]
+    return reference, [reference.learn(x) for x in color_photographs()[: LOADS[load]]]
 
 
 @pytest.mark.parametrize("load", LOADS)

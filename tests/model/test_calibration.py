@@ -1,4 +1,4 @@
-"""A tolerance that keeps its promise."""
+"""Thresholds with a guaranteed error rate."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def wrong(memory: SQHN, x: NDArray[np.float32], kind: Kind) -> float:
 
 
 def too_many(error: float, calibrated: int, asked: int) -> float:
-    """A share of errors that chance would exceed once in thousands of times: four standard deviations."""
+    """A share of errors that chance rarely exceeds: four standard deviations above the guaranteed one."""
     return error + 4 * math.sqrt(error * (1 - error) * (1 / calibrated + 1 / asked))
 
 
 @pytest.mark.parametrize("error", [0.02, 0.1])
 @pytest.mark.parametrize("levels", [[Level(capacity=300)], [Level(7, 60), Level(capacity=300)]])
-def test_the_promise_is_kept_on_fresh_samples(levels: list[Level], error: float) -> None:
+def test_the_error_rate_holds_for_other_samples(levels: list[Level], error: float) -> None:
     x = digits()
     memory = SQHN(x.shape[1:], levels)
     memory.learn(x[:300])
@@ -53,7 +53,7 @@ def test_the_promise_is_kept_on_fresh_samples(levels: list[Level], error: float)
 
 @settings(deadline=None)
 @given(st.data())
-def test_so_many_and_no_more_of_the_samples_themselves(data: st.DataObject) -> None:
+def test_the_tolerance_allows_no_more_errors_and_no_fewer(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 60))
     score = np.array(data.draw(st.lists(st.sampled_from([0.1, 0.3, 0.5, 0.7, 0.9]), min_size=n, max_size=n)))
     mean = np.array(data.draw(st.lists(st.sampled_from([0.25, 0.5, 1.0]), min_size=n, max_size=n)))
@@ -71,7 +71,7 @@ def test_so_many_and_no_more_of_the_samples_themselves(data: st.DataObject) -> N
     assert looser <= rho if kind == "new" else looser >= rho
 
 
-def test_what_it_says_and_keeps(tmp_path: Path) -> None:
+def test_the_calibration_is_reported_and_saved(tmp_path: Path) -> None:
     x = digits()
     memory = SQHN(x.shape[1:], capacity=100)
     memory.learn(x[:50])
@@ -91,7 +91,7 @@ def test_what_it_says_and_keeps(tmp_path: Path) -> None:
     assert SQHN.load(tmp_path / "m").calibration == memory.calibration
 
 
-def test_it_says_when_it_is_long_past(recwarn: pytest.WarningsRecorder) -> None:
+def test_an_outdated_calibration_warns(recwarn: pytest.WarningsRecorder) -> None:
     x = digits()
     memory = SQHN(x.shape[1:], capacity=300)
     memory.learn(x[:50])
@@ -117,7 +117,7 @@ def test_it_says_when_it_is_long_past(recwarn: pytest.WarningsRecorder) -> None:
         ({"old": np.ones((200, 5))}, r"\(200, 5\)"),
     ],
 )
-def test_what_cannot_be_promised_changes_nothing(how: dict[str, Any], message: str) -> None:
+def test_invalid_calibrations_change_nothing(how: dict[str, Any], message: str) -> None:
     memory = SQHN((4,), capacity=9)
     memory.learn(np.random.default_rng(0).random((5, 4)))
     with pytest.raises(ValueError, match=message):
@@ -125,17 +125,17 @@ def test_what_cannot_be_promised_changes_nothing(how: dict[str, Any], message: s
     assert (memory.calibration, memory.options.rho) == (None, None)
 
 
-def test_empty_memories_and_neurons_that_nothing_matches() -> None:
+def test_empty_memories_and_negative_mean_matches() -> None:
     with pytest.raises(EmptyMemoryError):
         SQHN((4,), capacity=9).calibrate(new=np.ones((200, 4)))
     memory = SQHN((2,), capacity=1, similarity="cosine")
-    memory.learn(np.array([[1.0, 0.0], [-1.0, 0.01], [0.0, -1.0]]))  # each opposite to the mean of those before
+    memory.learn(np.array([[1.0, 0.0], [-1.0, 0.01], [0.0, -1.0]]))  # each is opposite to the mean of those before
     with pytest.raises(ValueError, match="mean match of -"):
         memory.calibrate(new=np.ones((200, 2)))
 
 
 def test_no_tolerance_calls_opposites_old() -> None:
-    """A match below 0 is below every tolerance: what cannot be promised is refused."""
+    """A negative match is below every tolerance, so too many of them cannot be calibrated."""
     memory = SQHN((3,), capacity=1, similarity="cosine")
     memory.learn([1.0, 0, 0])
     old = np.tile([[-1.0, 0, 0], [1.0, 0, 0]], (50, 1))
@@ -147,7 +147,7 @@ def test_no_tolerance_calls_opposites_old() -> None:
 
 
 @pytest.mark.parametrize("rho", [None, 0.9])
-def test_what_was_set_before_is_back_after_a_reset(rho: float | None, tmp_path: Path) -> None:
+def test_reset_restores_the_rho_before_calibration(rho: float | None, tmp_path: Path) -> None:
     x = digits()
     memory = SQHN((28, 28), capacity=50, rho=rho)
     before = memory.rho
@@ -161,7 +161,7 @@ def test_what_was_set_before_is_back_after_a_reset(rho: float | None, tmp_path: 
         assert one.rho == before
 
 
-def test_with_holes_the_promise_is_about_what_is_seen() -> None:
+def test_with_missing_values_the_error_rate_is_that_of_observed_ones() -> None:
     x = digits()
     memory = SQHN((28, 28), capacity=300, similarity="euclidean")
     memory.learn(x[:300])

@@ -1,4 +1,4 @@
-"""What is said about samples stays with their neurons."""
+"""Labels of samples are kept with their neurons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TREE = [Level(2, 20), Level(capacity=20)]
 
 
 @pytest.mark.parametrize("levels", [[Level(capacity=20)], TREE])
-def test_a_value_for_each(levels: list[Level]) -> None:
+def test_a_label_for_each_sample(levels: list[Level]) -> None:
     memory = SQHN((4, 4), levels)
     memory.learn(X[:3], value=["a", "b", "c"])
     memory.learn(X[3], value={"name": "d", "seen": [1, 2.5, None, True]})
@@ -37,7 +37,7 @@ def test_a_value_for_each(levels: list[Level]) -> None:
     assert memory.recall(X[4]).value is None
 
 
-def test_without_values_there_are_none() -> None:
+def test_without_labels_there_are_no_values() -> None:
     memory = SQHN((4, 4), capacity=9)
     memory.learn(X[:3])
     found = memory.recall(X[:3])
@@ -45,16 +45,16 @@ def test_without_values_there_are_none() -> None:
     assert (memory.recall(X[0]).values, memory.recall(X[0]).value) == (None, None)
 
 
-def test_averaged_samples_count_their_values_the_most_frequent_first() -> None:
+def test_labels_of_averaged_samples_are_counted() -> None:
     memory = SQHN((4, 4), capacity=1)
     memory.learn(X[:6], value=[1, 2, 2, None, 3, 1])
-    assert memory.recall(X[0]).values == [(1, 2), (2, 2), (3, 1)]  # of equals the latest
+    assert memory.recall(X[0]).values == [(1, 2), (2, 2), (3, 1)]  # the latest first among equals
     memory.learn(X[7], value=3)
     memory.learn(X[8], value=3)
     assert memory.recall(X[0]).value == 3
 
 
-def test_they_go_with_what_is_replaced_and_stay_out_of_what_is_kept() -> None:
+def test_labels_of_replaced_and_frozen_neurons() -> None:
     memory = SQHN((4, 4), [Level(capacity=2, when_full="overwrite")])
     memory.learn(X[:2], value=["a", "b"])
     assert memory.learn(X[2], value="c").index == 0
@@ -66,7 +66,7 @@ def test_they_go_with_what_is_replaced_and_stay_out_of_what_is_kept() -> None:
     assert frozen.recall(X[1]).values == [("a", 1)]
 
 
-def test_samples_of_one_thing_have_one_value() -> None:
+def test_held_samples_share_one_label() -> None:
     memory = SQHN((4, 4), capacity=3)
     memory.learn(X[:5], hold=True, value="thing")
     memory.learn(X[5:7], hold=True)
@@ -74,7 +74,7 @@ def test_samples_of_one_thing_have_one_value() -> None:
     assert memory.recall(X[5:7].mean(0)).value is None
 
 
-def test_the_root_alone_and_what_lies_below_it() -> None:
+def test_labels_with_pretraining() -> None:
     memory = SQHN((4, 4), TREE)
     memory.pretrain(X[:5])
     memory.learn(X[:5], root_only=True, value=range(5))
@@ -83,7 +83,7 @@ def test_the_root_alone_and_what_lies_below_it() -> None:
     assert memory.recall(X[:5]).value == [0, 1, 2, 3, 4]
 
 
-def test_arrays_and_what_numpy_makes_of_numbers() -> None:
+def test_arrays_and_numpy_numbers_as_labels() -> None:
     memory = SQHN((4, 4), capacity=20)
     arrays = [np.arange(6, dtype=">i2").reshape(2, 3), np.array([True]), np.zeros((0, 3), np.float16), np.array(1j)]
     for sample, value in zip(X, arrays):
@@ -99,7 +99,7 @@ def test_arrays_and_what_numpy_makes_of_numbers() -> None:
     memory.learn(X[7], value={"at": np.float32(0.5), "where": np.array([1, 2])})
     assert memory.recall(X[7]).value["where"].tolist() == [1, 2]
     memory.recall(X[7]).value["where"][0] = 9
-    assert memory.recall(X[7]).value["where"].tolist() == [1, 2]  # what was handed out is the user's
+    assert memory.recall(X[7]).value["where"].tolist() == [1, 2]  # a returned label is a copy
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_arrays_and_what_numpy_makes_of_numbers() -> None:
         (X[:3], 7, ValueError, "3 labels; got int 7"),
     ],
 )
-def test_what_is_no_value_changes_nothing(x: Any, value: Any, error: type[Exception], message: str) -> None:
+def test_invalid_labels_change_nothing(x: Any, value: Any, error: type[Exception], message: str) -> None:
     memory = SQHN((4, 4), capacity=9)
     memory.learn(X[5], value="there")
     before = fingerprint(memory)
@@ -131,16 +131,16 @@ def test_what_is_no_value_changes_nothing(x: Any, value: Any, error: type[Except
     assert (fingerprint(memory), memory.recall(X[5]).values) == (before, [("there", 1)])
 
 
-def test_so_many_and_no_more() -> None:
+def test_a_neuron_keeps_a_limited_number_of_labels() -> None:
     memory = SQHN((4, 4), capacity=1)
     many = [*range(MOST), 0, 0, "new"]
     memory.learn(np.resize(X, (len(many), 4, 4)), value=many)
     found = memory.recall(X[0]).values
     assert found[0] == (0, 3)
-    assert [value for value, _ in found[1:]] == ["new", *range(MOST - 1, 1, -1)]  # 1 was the rarest for longest
+    assert [value for value, _ in found[1:]] == ["new", *range(MOST - 1, 1, -1)]  # 1 was the least recent of the rarest
 
 
-def test_in_files_copies_and_pickles(tmp_path: Path) -> None:
+def test_labels_in_files_copies_and_pickles(tmp_path: Path) -> None:
     memory = SQHN((4, 4), TREE)
     memory.learn(X[:9], value=[{"n": n} for n in range(9)])
     memory.save(tmp_path / "m")
@@ -153,7 +153,7 @@ def test_in_files_copies_and_pickles(tmp_path: Path) -> None:
     assert memory.recall(X[:2]).values is None
 
 
-def test_files_say_that_they_are_needed(tmp_path: Path) -> None:
+def test_files_list_labels_as_a_feature(tmp_path: Path) -> None:
     for value, features in ((None, []), (["a"], ["values"])):
         memory = SQHN((4, 4), capacity=3)
         memory.learn(X[:1], value=value)
@@ -166,7 +166,7 @@ def test_files_say_that_they_are_needed(tmp_path: Path) -> None:
     "rows",
     [[[5, [["1", 1]]]], [[0, []]], [[0, [["1", 0]]]], [[0, [["{", 1]]]], [[-1, [["1", 1]]]], [[0, [["[" * 5000, 1]]]]],
 )
-def test_files_that_could_not_have_been(rows: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inconsistent_labels_in_files(rows: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = SQHN((4, 4), capacity=9)
     memory.learn(X[:5], value=range(5))
     monkeypatch.setattr(Labels, "state", lambda _: np.frombuffer(json.dumps(rows).encode(), np.uint8))
@@ -182,7 +182,9 @@ def test_files_that_could_not_have_been(rows: list[Any], tmp_path: Path, monkeyp
     st.integers(1, 6),
     st.booleans(),
 )
-def test_as_a_plain_table_says(steps: list[tuple[int, int | None]], policy: Any, capacity: int, tree: bool) -> None:
+def test_labels_match_a_plain_table(
+    steps: list[tuple[int, int | None]], policy: Any, capacity: int, tree: bool
+) -> None:
     below = [Level(2, 3)] if tree else []
     memory = SQHN((4, 4), [*below, Level(capacity=capacity, when_full=policy)])
     set_chunk(memory, 7)
@@ -202,7 +204,7 @@ def test_as_a_plain_table_says(steps: list[tuple[int, int | None]], policy: Any,
         assert [times for _, times in values] == sorted(table[j].values(), reverse=True)
 
 
-def test_threads_never_see_a_sample_without_its_value() -> None:
+def test_threads_never_see_a_sample_without_its_label() -> None:
     memory = SQHN((4, 4), capacity=len(X))
     memory.learn(X[0], value=0)
     wrong: list[Any] = []
@@ -224,7 +226,7 @@ def test_threads_never_see_a_sample_without_its_value() -> None:
     assert not wrong
 
 
-def test_a_column_of_a_table() -> None:
+def test_table_columns_as_labels() -> None:
     pandas = pytest.importorskip("pandas")
     memory = SQHN((4, 4), capacity=9)
     memory.learn(X[:3], value=pandas.Series(["a", "b", "c"], index=[7, 8, 9]))
