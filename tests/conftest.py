@@ -60,10 +60,10 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def be(shards: int, every: int = 0) -> None:
         import sqhn.banks.ray.device
-        from tests.ray.here import Here
+        from tests.ray.local import LocalTransport
 
         number = itertools.count(every)
-        monkeypatch.setattr(sqhn.banks.ray.device, "Actors", lambda *_: Here(next(number) if every else 0))
+        monkeypatch.setattr(sqhn.banks.ray.device, "Actors", lambda *_: LocalTransport(next(number) if every else 0))
 
         def find(name: str, many: int | None = None) -> Any:
             return device_of(name, many or shards if name.startswith("ray") else many)

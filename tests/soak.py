@@ -13,7 +13,7 @@ import numpy as np
 
 from sqhn import SQHN, Level
 from tests.helpers import cluster, fingerprint, set_chunk
-from tests.ray.test_ray import SHAPE, TREE, back, kill, stream
+from tests.ray.test_ray import SHAPE, TREE, kill, stream, wait_for_restart
 
 
 def killed(levels: list[Level], kills: int, seed: int) -> None:
@@ -23,10 +23,10 @@ def killed(levels: list[Level], kills: int, seed: int) -> None:
     set_chunk(many, 16)
     rng, x = np.random.default_rng(seed), stream(60 * kills)
     for i in range(kills):
-        s, gently = int(rng.integers(3)), bool(rng.integers(2))  # gently: Ray is told not to start it again
-        kill(many, s, gently)
-        if not gently and rng.random() < 0.5:
-            back(many, s)
+        s, for_good = int(rng.integers(3)), bool(rng.integers(2))
+        kill(many, s, for_good)
+        if not for_good and rng.random() < 0.5:
+            wait_for_restart(many, s)
         part = x[60 * i : 60 * i + 60]
         for a, b in zip(one.learn(part), many.learn(part)):
             np.testing.assert_array_equal(a, b)

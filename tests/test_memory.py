@@ -239,7 +239,7 @@ class TestMathematics:
             memory = SQHN((J,), capacity=J)
             memory.learn(patterns)
             memory.learn(patterns[rng.integers(0, J, t)])
-            left.append(int((memory.banks[0].neurons.c[0] == 1).sum()))
+            left.append(int((memory.counts == 1).sum()))
         expected = J * (1 - 1 / J) ** t
         variance = expected + J * (J - 1) * (1 - 2 / J) ** t - expected**2
         assert abs(np.mean(left) - expected) < 4 * np.sqrt(variance / runs)

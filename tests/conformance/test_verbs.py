@@ -276,7 +276,7 @@ class Forgetful(Plain):
 
     def learn(self, x: ArrayLike) -> Written:
         written = super().learn(x)
-        self._store.rows[1:2] = 0.5
+        self.store.rows[1:2] = 0.5
         return written
 
 
@@ -383,7 +383,7 @@ class Borrower(Plain):
     def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
         index, row = getattr(self, "last", (0, None))
         if row is not None:
-            self._store.rows[index] = row.ravel()
+            self.store.rows[index] = row.ravel()
         return super().recall(x, observed)
 
 
@@ -393,7 +393,7 @@ class Lender(Plain):
     def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
         found = super().recall(x, observed)
         one = isinstance(found.index, int)
-        return found._replace(x=self._store.rows[found.index].reshape(SHAPE)) if one else found
+        return found._replace(x=self.store.rows[found.index].reshape(SHAPE)) if one else found
 
 
 class AnyShape(Plain):
@@ -463,7 +463,7 @@ class Remembering(Plain):
     past = 0
 
     def reset(self) -> None:
-        self.past = self._store.met
+        self.past = self.store.count
         super().reset()
 
     def learn(self, x: ArrayLike) -> Written:
@@ -484,7 +484,7 @@ class Lossy(Plain):
 
     def __deepcopy__(self, memo: object) -> Lossy:
         other = Lossy()
-        other.learn(self._store.rows.reshape(-1, *SHAPE))
+        other.learn(self.store.rows.reshape(-1, *SHAPE))
         return other
 
 

@@ -19,23 +19,44 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
 from sqhn.banks.cpu import prototypes
+from sqhn.banks.cpu.counts import Counts
+from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.model.inference import INFERENCES
 from tests.properties.test_properties import SHAPE, options, streams, trees
 
 CACHE = "beside"
 """The attribute of a CPU bank that holds its evidence cache: the one thing that a read may change."""
-ELSEWHERE = ("device", "shards")  # attributes that hold no neurons, but where they are and how they are reached
+SKIPPED = (CACHE, "device", "shards")  # the latter hold no neurons themselves
 SHORT_RUN = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 WHERE = pytest.mark.parametrize(("device", "small"), [("cpu", 64), ("cpu", 0), ("ray", 64), ("ray", 0)])
+SEQUENCES = (tuple, list, deque)
+CONTAINERS = (*SEQUENCES, dict)
 Contents = dict[str, tuple[Any, Any]]
 """By its path, an object that must stay the same one, and a value that must stay equal."""
 
 
+def ours(value: Any) -> bool:
+    """Whether a value is an object of the package."""
+    return type(value).__module__.startswith("sqhn") and hasattr(value, "__dict__")
+
+
 def banks(memory: SQHN) -> list[Any]:
     """The banks of a memory, and those on its shards."""
-    places = getattr(memory.banks[0], "shards", None)
-    held = [piece.bank for shard in places.shards for piece in shard.held.values()] if places else []
-    return [*memory.banks, *held]
+    found: list[Any] = list(memory.banks)
+    visited: set[int] = set()
+
+    def search(value: Any) -> None:
+        if id(value) in visited or not (isinstance(value, CONTAINERS) or ours(value)):
+            return
+        visited.add(id(value))
+        if isinstance(value, Prototypes | Counts):
+            found.append(value)
+            return
+        for _, part in inside(value, ()):
+            search(part)
+
+    search(getattr(memory.banks[0], "shards", None))
+    return found
 
 
 def contents(*parts: Any) -> Contents:
@@ -48,11 +69,11 @@ def contents(*parts: Any) -> Contents:
             found[path] = (value, (value.shape, value.dtype, value.tobytes()))
         elif value is None or isinstance(value, str | int | float | np.generic):
             found[path] = (None, repr(value))
-        elif not type(value).__module__.startswith("sqhn") and not isinstance(value, tuple | list | deque | dict):
+        elif not isinstance(value, CONTAINERS) and not ours(value):
             found[path] = (value, None)
         elif id(value) not in visited:
             visited.add(id(value))
-            for name, part in inside(value):
+            for name, part in inside(value, SKIPPED):
                 walk(f"{path}.{name}", part)
 
     for number, part in enumerate(parts):
@@ -60,15 +81,15 @@ def contents(*parts: Any) -> Contents:
     return found
 
 
-def inside(value: Any) -> Iterator[tuple[Any, Any]]:
+def inside(value: Any, skipped: tuple[str, ...]) -> Iterator[tuple[Any, Any]]:
     if isinstance(value, dict):
         yield from value.items()
-    elif isinstance(value, tuple | list | deque):
+    elif isinstance(value, SEQUENCES):
         yield from enumerate((len(value), *value))
     elif dataclasses.is_dataclass(value):
         yield from ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
     else:
-        yield from ((name, part) for name, part in vars(value).items() if name not in (CACHE, *ELSEWHERE))
+        yield from ((name, part) for name, part in vars(value).items() if name not in skipped)
 
 
 def everything(memory: SQHN) -> Contents:

@@ -1,1 +1,1 @@
-"""Memories in several places."""
+"""Memories on shards."""

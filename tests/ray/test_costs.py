@@ -1,4 +1,4 @@
-"""What follows from what a sample costs, by hand."""
+"""Samples per second from the costs of one sample, against values by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqhn.bench.shards import Costs
 
 
 def test_one_machine() -> None:
-    """All cores are busy, or the program is, or the only thread of each shard."""
+    """The limit is all cores, the program, or the one thread of each shard."""
     even = Costs(shards=6e-4, program=2e-4, bytes=1e4, message=0.0)
     assert even.here(1, 2) == pytest.approx(1 / 4e-4)
     assert even.here(2, 2) == pytest.approx(1 / 4e-4)
@@ -24,7 +24,7 @@ def test_messages_to_other_shards() -> None:
 
 
 def test_many_machines() -> None:
-    """Twice as many are twice as fast until samples cannot be sent to all of them."""
+    """Twice as many machines are twice as fast, until sending the samples to all of them takes longer."""
     costs = Costs(shards=0.8, program=1e-4, bytes=1e4, message=0.0)
     assert costs.there(10, 4, 0.0, 1e9) == pytest.approx(1 / 0.02)
     assert costs.there(20, 4, 0.0, 1e9) == pytest.approx(1 / 0.01)

@@ -1,4 +1,4 @@
-"""On Ray itself: shards in processes of their own, some of which are killed."""
+"""Shards in processes of Ray, some of which are killed."""
 
 from __future__ import annotations
 
@@ -25,48 +25,49 @@ TREE = [Level(4, capacity=30), Level(capacity=60)]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _there() -> Iterator[None]:
+def on_ray() -> Iterator[None]:
     with cluster():
         yield
 
 
 def stream(count: int) -> Any:
-    """Things that come again, not quite as they were, more of them than a memory holds."""
+    """Noisy repetitions of 100 samples, which is more than a memory stores."""
     rng = np.random.default_rng(count)
-    things = rng.random((100, *SHAPE)).astype(np.float32)
-    return things[rng.integers(100, size=count)] + rng.normal(0, 0.02, (count, *SHAPE)).astype(np.float32)
+    samples = rng.random((100, *SHAPE)).astype(np.float32)
+    return samples[rng.integers(100, size=count)] + rng.normal(0, 0.02, (count, *SHAPE)).astype(np.float32)
 
 
-def kill(memory: SQHN, s: int, gently: bool) -> None:
+def kill(memory: SQHN, s: int, for_good: bool) -> None:
+    """Kill the process of a shard. for_good: Ray does not restart it."""
     shard = memory.banks[0].shards.shards[s]  # type: ignore[attr-defined]
-    if gently:
+    if for_good:
         ray.kill(shard)
     else:
         os.kill(ray.get(shard.process.remote()), signal.SIGKILL)
 
 
-def back(memory: SQHN, s: int) -> None:
-    """Wait until Ray has started it again, empty."""
+def wait_for_restart(memory: SQHN, s: int) -> None:
+    """Wait until Ray has restarted a shard, which is empty."""
     while True:
         with suppress(ray.exceptions.RayActorError):
-            assert ray.get(memory.banks[0].shards.shards[s].written.remote()) == 0  # type: ignore[attr-defined]
+            assert ray.get(memory.banks[0].shards.shards[s].applied.remote()) == 0  # type: ignore[attr-defined]
             return
         time.sleep(0.1)
 
 
 @pytest.mark.parametrize("levels", [[Level(capacity=60)], TREE], ids=["one level", "tree"])
 def test_shards_that_are_killed(levels: list[Level], monkeypatch: pytest.MonkeyPatch) -> None:
-    """At random moments of a stream, ten times: nothing is lost, and nothing is written twice."""
-    monkeypatch.setattr("sqhn.banks.ray.shards.ENOUGH", 50_000)
+    """After ten kills during a stream no write is lost, and none was applied twice."""
+    monkeypatch.setattr("sqhn.banks.ray.shards.SNAPSHOT_BYTES", 50_000)
     one, many = SQHN(SHAPE, levels), SQHN(SHAPE, levels, device="ray", shards=2)
     set_chunk(one, 32)
     set_chunk(many, 32)
     x, rng = stream(500), np.random.default_rng(0)
     for i in range(10):
         s = int(rng.integers(2))
-        kill(many, s, gently=bool(i % 2))
+        kill(many, s, for_good=bool(i % 2))
         if i % 4 == 0:
-            back(many, s)
+            wait_for_restart(many, s)
         part = x[50 * i : 50 * i + 50]
         for a, b in zip(one.learn(part), many.learn(part)):
             np.testing.assert_array_equal(a, b)
@@ -75,7 +76,7 @@ def test_shards_that_are_killed(levels: list[Level], monkeypatch: pytest.MonkeyP
         np.testing.assert_array_equal(a, b)
 
 
-def test_from_one_place_to_several_and_back(tmp_path: Path) -> None:
+def test_from_one_process_to_shards_and_back(tmp_path: Path) -> None:
     memory = SQHN(SHAPE, capacity=60)
     memory.learn(stream(100))
     there = memory.to("ray", shards=3)
@@ -91,19 +92,26 @@ def test_from_one_place_to_several_and_back(tmp_path: Path) -> None:
 
 
 def fail_in_the_last_shard(memory: SQHN, one: SQHN, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no room, the others have: then none has changed, and all goes on as in one place."""
+    """When the last shard has no room but the others have, nothing changes, and learning can go on."""
     x = stream(100)
     memory.learn(x[:40])
     before, shards = fingerprint(memory), memory.banks[0].shards  # type: ignore[attr-defined]
-    result = shards._result
+    call, result, reserving = shards.transport.call, shards.transport.result, []
 
-    def fail(s: int, begun: Any, again: Any) -> Any:
-        found = result(s, begun, again)
-        if s == len(shards) - 1 and "reserve" in shards.log[s][-1][:3]:
+    def note(shard: Any, method: str, *args: Any, **how: Any) -> Any:
+        sent = call(shard, method, *args, **how)
+        if shard is shards.shards[-1] and method == "write" and "reserve" in args[:4]:
+            reserving.append(sent)
+        return sent
+
+    def fail(sent: Any) -> Any:
+        found = result(sent)
+        if any(sent is one for one in reserving):
             raise MemoryError("no room")
         return found
 
-    monkeypatch.setattr(shards, "_result", fail)
+    monkeypatch.setattr(shards.transport, "call", note)
+    monkeypatch.setattr(shards.transport, "result", fail)
     with pytest.raises(MemoryError):
         memory.learn(x[40:50])
     monkeypatch.undo()
@@ -113,13 +121,13 @@ def fail_in_the_last_shard(memory: SQHN, one: SQHN, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("levels", [[Level(capacity=60)], TREE], ids=["one level", "tree"])
-def test_what_fails_in_a_shard_changes_nothing(levels: list[Level], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_in_a_shard_changes_nothing(levels: list[Level], monkeypatch: pytest.MonkeyPatch) -> None:
     memory, one = SQHN(SHAPE, levels, device="ray", shards=2), SQHN(SHAPE, levels)
     fail_in_the_last_shard(memory, one, monkeypatch)
     assert fingerprint(memory) == fingerprint(one)
 
 
-def test_words() -> None:
+def test_invalid_devices_are_refused() -> None:
     with pytest.raises(ValueError, match="needs shards=N"):
         SQHN(SHAPE, capacity=9, device="ray")
     with pytest.raises(ValueError, match="shards=2 is for device='ray'"):
@@ -134,8 +142,8 @@ def test_words() -> None:
 
 
 @pytest.mark.parametrize("levels", [[Level(capacity=60)], TREE], ids=["one level", "tree"])
-def test_a_program_that_is_killed(levels: list[Level], tmp_path: Path) -> None:
-    """Another goes on where it was, with other shards: nothing that it was told of is lost."""
+def test_a_memory_survives_the_program(levels: list[Level], tmp_path: Path) -> None:
+    """Another program continues with other shards, and all samples are there that `learn` returned from."""
     program = f"""
 import sys
 from sqhn import SQHN, Level

@@ -46,11 +46,11 @@ def test_shards_that_are_lost_and_come_back(
     name: str, when_full: str, local: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local(3, every=20)
-    monkeypatch.setattr("sqhn.banks.ray.shards.ENOUGH", 2000)
+    monkeypatch.setattr("sqhn.banks.ray.shards.SNAPSHOT_BYTES", 2000)
     memory, reference, rng = story(name, "shifted_cosine", when_full, "ray")
     tell(memory, reference, rng, 6)
     same_in_all(memory, reference, rng)
-    assert memory.banks[0].shards.carrier.lost  # type: ignore[attr-defined]
+    assert memory.banks[0].shards.transport.lost  # type: ignore[attr-defined]
 
 
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -102,7 +102,7 @@ def test_one_level_is_not_on_gpus(local: Local) -> None:
 def test_more_room_and_a_new_beginning(name: str, shards: int, local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither starts other shards; one that is lost afterwards has all of it again."""
     local(shards, every=10)
-    monkeypatch.setattr("sqhn.banks.ray.shards.ENOUGH", 2000)
+    monkeypatch.setattr("sqhn.banks.ray.shards.SNAPSHOT_BYTES", 2000)
     memory, larger = (SQHN(SHAPES[name][0], tree(name, J, "oldest"), device="ray") for J in (9, 30))
     x = np.random.default_rng(0).random((50, *memory.input_shape)).astype(np.float32)
     before = memory.banks[0].shards  # type: ignore[attr-defined]
@@ -129,7 +129,7 @@ def test_a_chunk_that_fails_is_not_learned_at_all(
 ) -> None:
     """However many parts of it were: neither here, nor on shards, nor in the folder."""
     local(2)
-    monkeypatch.setattr("sqhn.banks.ray.shards.ENOUGH", 2000)
+    monkeypatch.setattr("sqhn.banks.ray.shards.SNAPSHOT_BYTES", 2000)
     rng = np.random.default_rng(0)
     things = rng.random((30, 8, 12)).astype(np.float32)
     x = things[rng.integers(30, size=150)] + rng.normal(0, 0.05, (150, 8, 12)).astype(np.float32)
@@ -137,15 +137,15 @@ def test_a_chunk_that_fails_is_not_learned_at_all(
     for part in (x[:50], x[50:60]):
         memory.learn(part)
         one.learn(part)
-    carrier = memory.banks[0].shards.carrier  # type: ignore[attr-defined]
-    real, calls = getattr(carrier, failing), iter(range(1000))
+    transport = memory.banks[0].shards.transport  # type: ignore[attr-defined]
+    real, calls = getattr(transport, failing), iter(range(1000))
 
     def fail(*args: Any, **how: Any) -> Any:
         if next(calls) == after:
             raise OSError("full")
         return real(*args, **how)
 
-    monkeypatch.setattr(carrier, failing, fail)
+    monkeypatch.setattr(transport, failing, fail)
     with pytest.raises(OSError, match="full"):
         memory.learn(x[60:])
     assert fingerprint(memory) == fingerprint(one)
@@ -164,15 +164,15 @@ def test_a_signal_waits_for_the_end_of_a_chunk(local: Local, monkeypatch: pytest
     x = np.random.default_rng(0).random((300, 8, 12)).astype(np.float32)
     set_chunk(memory, 32)
     chunk = memory.banks[0].chunk_size(32)
-    carrier = memory.banks[0].shards.carrier  # type: ignore[attr-defined]
-    real, calls = carrier.call, iter(range(10_000))
+    transport = memory.banks[0].shards.transport  # type: ignore[attr-defined]
+    real, calls = transport.call, iter(range(10_000))
 
     def call(*args: Any, **how: Any) -> Any:
         if next(calls) == 12:
             signal.raise_signal(signal.SIGINT)
         return real(*args, **how)
 
-    monkeypatch.setattr(carrier, "call", call)
+    monkeypatch.setattr(transport, "call", call)
     with pytest.raises(KeyboardInterrupt):
         memory.learn(x)
     assert memory.step == chunk < len(x)
@@ -248,7 +248,7 @@ def test_room_is_part_of_what_a_shard_is() -> None:
     memory = SQHN((18, 9), [Level(9, 40), Level(None, 12)])
     made = model_of(memory).tree.tilings[0], memory.levels[0], memory.options, False
     nodes, other = (Nodes("cpu", "patterns", *made) for _ in range(2))
-    nodes.call("reserve", 20)
+    nodes.write("reserve", 20)
     other.restore(nodes.state())
     assert other.bank.neurons.room >= nodes.bank.neurons.room >= 20
 

@@ -28,9 +28,13 @@ __all__ = [
     "CodeBank",
     "Codes",
     "Device",
+    "Growth",
     "Learned",
     "Limits",
+    "LowestLevel",
+    "MemoryNode",
     "Neurons",
+    "OnlyLevel",
     "Patches",
     "PatternBank",
     "ShardedBank",
@@ -114,16 +118,13 @@ class Support(NamedTuple):
 # -- banks -----------------------------------------------------------------------------------------------------------
 
 
-class Neurons(Protocol):
-    """Statistics of every neuron, (nodes, room): counts, mean activities and the steps of the last writes.
+class Growth(Protocol):
+    """How far the nodes of a level have grown, and the saved statistics of their neurons.
 
     grown: how many slots each node has used; free: how many of these are free because their neurons were forgotten,
     which then count 0; step: how many samples were learned; most: an upper bound of `grown`.
     """
 
-    c: Array
-    mu: Array
-    written: Array
     grown: Array
     free: Array
 
@@ -141,8 +142,16 @@ class Neurons(Protocol):
         """Load a saved state into new statistics."""
 
 
+class Neurons(Growth, Protocol):
+    """Statistics of every neuron, (nodes, room): counts, mean activities and the steps of the last writes."""
+
+    c: Array
+    mu: Array
+    written: Array
+
+
 class Bank(Protocol):
-    """The methods of both kinds of banks."""
+    """The methods of all banks."""
 
     nodes: int
     level: Level
@@ -150,7 +159,7 @@ class Bank(Protocol):
     @property
     def device(self) -> Device: ...
     @property
-    def neurons(self) -> Neurons: ...
+    def neurons(self) -> Growth: ...
     @property
     def grown(self) -> Array: ...
 
@@ -164,17 +173,24 @@ class Bank(Protocol):
     def settle(self) -> None:
         """Finish delayed work, after the last chunk of a call, so that queries need not change anything."""
 
-    def resize(self, level: Level) -> None:
-        """Enlarge the capacity of a memory node; level: the same level with a larger capacity."""
-
-    def forget(self, j: NDArray[np.int64]) -> None:
-        """Free the slots of distinct neurons of a memory node."""
-
     def state(self) -> State:
         """Copies of what must be saved besides the statistics."""
 
     def restore(self, state: State, values: int) -> None:
         """Load a saved state, with child values below `values`; the statistics must be loaded before."""
+
+
+class MemoryNode(Bank, Protocol):
+    """The bank of the last level."""
+
+    @property
+    def neurons(self) -> Neurons: ...
+
+    def resize(self, level: Level) -> None:
+        """Enlarge the capacity; level: the same level with a larger capacity."""
+
+    def forget(self, j: NDArray[np.int64]) -> None:
+        """Free the slots of distinct neurons."""
 
 
 class PatternBank(Bank, Protocol):
@@ -213,20 +229,28 @@ class PatternBank(Bank, Protocol):
         A node without neurons counts as one with a silent neuron.
         """
 
-    def block_evidence(self, evidence: Patches) -> BlockEvidence:
-        """The evidence for neurons, each node's patch being a block."""
-
-    def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> Array:
-        """The evidence for the neurons of the only level, over blocks of all scales: (1, batch, neurons)."""
-
-    def at(self, evidence: Patches, support: Support) -> Array:
-        """The similarities of the neurons that a parent expects."""
-
     def similarity(self, evidence: Patches, k: Array) -> Array:
         """The similarity of neurons k (nodes, batch), one for each sample."""
 
     def vectors(self, k: Array) -> Array:
         """The prototypes of neurons k (nodes, batch): (nodes, batch, size)."""
+
+
+class OnlyLevel(PatternBank, MemoryNode, Protocol):
+    """Level 1, if it is the memory node."""
+
+    def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> Array:
+        """The evidence for the neurons, over blocks of all scales: (1, batch, neurons)."""
+
+
+class LowestLevel(PatternBank, Protocol):
+    """Level 1 of a tree."""
+
+    def block_evidence(self, evidence: Patches) -> BlockEvidence:
+        """The evidence for neurons, each node's patch being a block."""
+
+    def at(self, evidence: Patches, support: Support) -> Array:
+        """The similarities of the neurons that a parent expects."""
 
 
 class ShardedBank(PatternBank, Protocol):

@@ -98,7 +98,7 @@ def seconds_per_message() -> float:
     shards: Any = memory.banks[0].shards  # type: ignore[attr-defined]
     start, count = time.process_time(), 300
     for _ in range(count):
-        shards.ask({0: (NAME, "fetch", np.zeros(0, np.int64))})
+        shards.query({0: (NAME, "fetch", np.zeros(0, np.int64))})
     return (time.process_time() - start) / count
 
 

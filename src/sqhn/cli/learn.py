@@ -99,7 +99,7 @@ def _learn(
     stop: Stop,
 ) -> Run:
     """Learn and save, while no other process does; a link stays a link, and its target is replaced."""
-    from sqhn.storage.lockfile import held
+    from sqhn.storage.locks import held
 
     stop.arm()
     check_writable(memory)

@@ -74,7 +74,7 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Forget neurons: they are never recalled again, and new samples take their slots."""
-    from sqhn.storage.lockfile import held
+    from sqhn.storage.locks import held
 
     with failing(*EXPECTED_ERRORS, IndexError, tell=say), held(check_memory(memory), say):
         network = load(memory)
@@ -102,7 +102,7 @@ def calibrate(
     """Set the tolerance of `recognize` from samples, with a guaranteed error rate for others like them."""
     import numpy as np
 
-    from sqhn.storage.lockfile import held
+    from sqhn.storage.locks import held
 
     with failing(*EXPECTED_ERRORS, tell=say), held(check_memory(memory), say):
         network = load(memory)

@@ -225,7 +225,7 @@ class Evidence:
     def samples(self, neurons: int, channels: int) -> int:
         return batch_size(neurons * (1 + channels) // 2)
 
-    def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
+    def look(self, bank: Any, patches: Patches, count: int | None = None) -> Message:  # LowestLevel or OnlyLevel
         if not bank.top:
             if self.blocks is not None:
                 raise ValueError(f"blocks={self.blocks} are for one level; in a tree the blocks are its nodes' patches")

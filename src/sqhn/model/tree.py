@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Device, Learned, Patches
+from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Device, Learned, MemoryNode, Patches
 from sqhn.banks.rule import AVERAGED, SKIPPED
 from sqhn.inputs import batches, join_batches
 from sqhn.level import Level, Options
@@ -70,9 +70,9 @@ class Tree:
         return (self.patterns, *self.codes)
 
     @property
-    def root(self) -> Bank:
+    def root(self) -> MemoryNode:
         """The bank of the memory node."""
-        return self.codes[-1] if self.codes else self.patterns
+        return cast("MemoryNode", self.codes[-1] if self.codes else self.patterns)
 
     def __len__(self) -> int:
         """How many neurons the memory node has, without forgotten ones."""

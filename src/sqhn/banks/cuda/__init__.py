@@ -1,1 +1,1 @@
-"""Banks on a GPU: torch for the products, Triton for what must be done one after another."""
+"""Banks on a GPU: torch for products, Triton for loops over samples."""

@@ -1,1 +1,1 @@
-"""Memories that are larger than one machine: banks whose neurons are in several places."""
+"""Banks on shards: for memories larger than one machine."""

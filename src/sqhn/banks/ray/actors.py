@@ -1,4 +1,4 @@
-"""Shards as actors of Ray: placed, reached and restarted by it."""
+"""Hosts shards on Ray, as actors that it places on machines and restarts."""
 
 from __future__ import annotations
 
@@ -14,32 +14,39 @@ from sqhn.banks.ray.shards import LostError, Shard
 
 __all__ = ["Actors"]
 
-ASIDE = "aside"
-SOON = 0.05  # seconds to wait for an actor that Ray restarts
-PATIENCE = 20.0  # seconds to wait for GPUs that are about to be free
-UNIT = 10_000  # parts that Ray can divide a GPU into
+BYPASS = "bypass"
+"""The concurrency group of calls that do not wait for other calls."""
+RETRY_SECONDS = 0.05
+"""The time between two attempts to reach an actor, or to find free GPUs."""
+GPU_SECONDS = 20.0
+"""How long to wait for GPUs of memories that were deleted."""
+GPU_UNITS = 10_000
+"""The smallest part of a GPU that Ray can give, as one of so many."""
 
 
 class Actor(Shard):
-    """A shard in a process of its own, which shares its machine with others."""
+    """A shard in its own process, with a limited number of threads."""
 
     def __init__(self, threads: int) -> None:
         set_num_threads(threads)
         super().__init__()
 
     def process(self) -> int:
-        """Its number."""
+        """The id of this process."""
         return os.getpid()
 
     def seconds(self) -> float:
-        """For how long it has kept a core busy."""
+        """The processor time of this process."""
         return time.process_time()
 
 
 class Actors:
-    """Starts and reaches so many actors, spread over the machines of a cluster."""
+    """Starts actors, spread over the machines of a cluster, and carries calls to them.
 
-    def __init__(self, word: str, many: int) -> None:
+    device: of each actor's banks, "cpu" or "cuda".
+    """
+
+    def __init__(self, device: str, count: int) -> None:
         try:
             import ray
         except ImportError as error:
@@ -48,56 +55,56 @@ class Actors:
         if not ray.is_initialized():
             ray.init(include_dashboard=False, log_to_driver=False)
         machines = [node["Resources"].get("CPU", 1) for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-        self.threads = max(1, int(sum(machines) // many))
-        gpus = {"num_gpus": self._share_of_a_gpu(many)} if word == "cuda" else {}
+        self.threads = max(1, int(sum(machines) // count))
+        gpus = {"num_gpus": self._share_of_a_gpu(count)} if device == "cuda" else {}
         variables = {"OMP_NUM_THREADS": str(self.threads), "OPENBLAS_NUM_THREADS": str(self.threads)}
-        remote: Any = ray.remote(concurrency_groups={ASIDE: 1})  # type: ignore[call-overload]
+        remote: Any = ray.remote(concurrency_groups={BYPASS: 1})  # type: ignore[call-overload]
         self.actor = remote(Actor).options(
             num_cpus=0, max_restarts=-1, scheduling_strategy="SPREAD", runtime_env={"env_vars": variables}, **gpus
         )
 
-    def _share_of_a_gpu(self, many: int) -> float:
-        """One each; or, if there are fewer, as many on each as there must be."""
+    def _share_of_a_gpu(self, count: int) -> float:
+        """The part of a GPU that each actor gets: a whole one, if there are as many GPUs as actors."""
         gpus = int(self.ray.cluster_resources().get("GPU", 0))
         if not gpus:
             raise RuntimeError("device='ray:cuda' cannot be used: the cluster of Ray has no GPU; use device='ray'")
-        share = math.floor(UNIT / math.ceil(many / gpus)) / UNIT
-        gc.collect()  # memories that are no longer needed, which have some
-        end = time.monotonic() + PATIENCE
-        while (free := self.ray.available_resources().get("GPU", 0.0)) < many * share - 0.5 / UNIT:
+        share = math.floor(GPU_UNITS / math.ceil(count / gpus)) / GPU_UNITS
+        gc.collect()  # deleted memories may still hold GPUs
+        end = time.monotonic() + GPU_SECONDS
+        while (free := self.ray.available_resources().get("GPU", 0.0)) < count * share - 0.5 / GPU_UNITS:
             if time.monotonic() > end:
                 raise RuntimeError(
-                    f"device='ray:cuda' cannot be used: shards={many} need {many * share:g} GPUs, but of {gpus} only "
+                    f"device='ray:cuda' cannot be used: shards={count} need {count * share:g} GPUs, but of {gpus} only "
                     f"{free:g} are free; another memory may have them"
                 )
-            time.sleep(SOON)
+            time.sleep(RETRY_SECONDS)
         return share
 
     def start(self) -> Any:
         return self.actor.remote(self.threads)
 
-    def call(self, shard: Any, method: str, *args: Any, aside: bool = False) -> Any:
-        begin = getattr(shard, method)
-        return (begin.options(concurrency_group=ASIDE) if aside else begin).remote(*args)
+    def call(self, shard: Any, method: str, *args: Any, bypass: bool = False) -> Any:
+        bound = getattr(shard, method)
+        return (bound.options(concurrency_group=BYPASS) if bypass else bound).remote(*args)
 
     def result(self, call: Any) -> Any:
-        lost = self.ray.exceptions
+        errors = self.ray.exceptions
         try:
             return self.ray.get(call)
-        except (lost.RayActorError, lost.ObjectLostError, lost.WorkerCrashedError) as error:
+        except (errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError) as error:
             raise LostError(str(error)) from error
 
-    def again(self, shard: Any) -> Any:
+    def reconnect(self, shard: Any) -> Any:
         while True:
             try:
-                self.ray.get(shard.written.remote())
+                self.ray.get(shard.applied.remote())
                 return shard
             except self.ray.exceptions.ActorUnavailableError:
-                time.sleep(SOON)
+                time.sleep(RETRY_SECONDS)
             except self.ray.exceptions.ActorDiedError:
                 return self.start()
 
-    def arrived(self, call: Any) -> bool:
+    def done(self, call: Any) -> bool:
         return bool(self.ray.wait([call], timeout=0)[0])
 
     def share(self, value: Any) -> Any:
@@ -105,4 +112,4 @@ class Actors:
         try:
             return self.ray.put(value)
         except full as error:
-            raise OSError(errno.ENOSPC, f"no room for what goes to the shards: {error}") from error
+            raise OSError(errno.ENOSPC, f"Ray has no room for values shared by all shards: {error}") from error

@@ -1,4 +1,4 @@
-"""Memories in several places: banks whose neurons or nodes are on shards; the rest is here, in main memory."""
+"""The device "ray": level 1 of a memory, or all levels below the memory node, on shards; the rest in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sqhn.banks.cpu.device import Cpu
 from sqhn.banks.interface import CodeBank, Limits, ShardedBank
 from sqhn.banks.ray.actors import Actors
-from sqhn.banks.ray.nodes import CHUNK, SplitCodes, SplitPatterns
+from sqhn.banks.ray.nodes import MOST_SAMPLES, SplitCodes, SplitPatterns
 from sqhn.banks.ray.prototypes import SplitPrototypes
 from sqhn.banks.ray.shards import Shards
 from sqhn.level import Level, Options
@@ -18,31 +18,36 @@ __all__ = ["Sharded"]
 
 
 class Sharded(Cpu):
-    """On shards: of one level the neurons, of a tree all nodes but the memory node; `word`: their device."""
+    """Shards hold the neurons of a single level, or the nodes of a tree below the memory node.
 
-    limits = Limits(chunk=CHUNK, breadth=4)  # parts of a question follow each other without a pause
+    shard_device: where each shard has its banks, "cpu" or "cuda"; count: the number of shards.
+    """
+
+    limits = Limits(chunk=MOST_SAMPLES, breadth=4)  # shards get the next samples while they answer
     atomic = False
     shards: int
 
-    def __init__(self, name: str, word: str, many: int) -> None:
-        self.name, self.word, self.shards = name, word, many
-        self.carrier = Actors(word, many)
+    def __init__(self, name: str, shard_device: str, count: int) -> None:
+        self.name, self.shard_device, self.shards = name, shard_device, count
+        self.transport = Actors(shard_device, count)
         self.group: Shards | None = None
+        self.split_levels = 0  # of code banks
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> ShardedBank:  # type: ignore[override]
-        if top and self.word != "cpu":
-            raise ValueError(f"device={self.name!r} is for trees: the neurons of one level are on CPUs, device='ray'")
-        self.group, self.above = self.group or Shards(self.shards, self.carrier), 0  # reused after a reset
+        if top and self.shard_device != "cpu":
+            raise ValueError(f"device={self.name!r} is for trees; use device='ray' for a memory of one level")
+        self.group, self.split_levels = self.group or Shards(self.shards, self.transport), 0  # reused after a reset
         if top:
             return SplitPrototypes(self, self.group, tiling, level, options)
-        return SplitPatterns(self, self.group, self.word, tiling, level, options)
+        return SplitPatterns(self, self.group, self.shard_device, tiling, level, options)
 
     def codes(  # type: ignore[override]
         self, children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int
     ) -> CodeBank:
-        """Of the same memory as the last `patterns`."""
+        """A level of the same memory as the last `patterns`."""
         if top:
             return super().codes(children, level, options, top, values)
         assert self.group is not None
-        self.above += 1
-        return SplitCodes(self, self.group, self.word, f"codes {self.above}", children, level, options, values)
+        self.split_levels += 1
+        name = f"codes {self.split_levels}"
+        return SplitCodes(self, self.group, self.shard_device, name, children, level, options, values)

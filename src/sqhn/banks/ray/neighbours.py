@@ -1,4 +1,4 @@
-"""Who may win: what pieces tell of their best neurons, put together."""
+"""The candidates for winning, from the best neurons of all pieces."""
 
 from __future__ import annotations
 
@@ -9,36 +9,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.ray.piece import NONE, Again, Indices, Near
-from sqhn.banks.ray.shards import Asked, Shards, Shared
+from sqhn.banks.ray.shards import Shards, Shared, Submitted
 from sqhn.level import TIE
 
 __all__ = ["NAME", "Neighbours", "Question"]
 
 NAME = "piece"
-"""Of what a shard holds."""
+"""The name of the piece in every shard."""
 Flags = NDArray[np.bool_]
 Scores = NDArray[np.float64]
 
 
 class Question(NamedTuple):
-    """Samples that are shown to all pieces, which look for so many of their `best`; it has a number.
+    """A query for the `best` neurons of all pieces for some samples, with a number to refer to it.
 
-    blank: those of which nothing was observed.
+    blank: the samples without observed values.
     """
 
     number: int
     shared: Shared
     best: int
     blank: Indices
-    asked: Asked
+    asked: Submitted
 
 
 class Neighbours:
-    """What is known of all neurons and the samples of a chunk, from what pieces told of their best.
+    """What the pieces' answers say about all neurons, for the samples of a part of a chunk.
 
-    k, v: those that they named; left: what no other one of a piece is above. first: the winner of a piece, if it told:
-    those before it are not as good as its best. fresh: neurons that have changed since, of which it does not count what
-    pieces say. count: for how many of their best they were asked last; 0: for one that may be, at a glance.
+    k, v (batch, named): the named neurons and their similarities. left (pieces, batch): an upper bound on the others of
+    each piece. first (pieces, batch): the winner of a piece if known; no neuron with a lower index reaches its best.
+    fresh: neurons that have changed since, so that the answers do not count for them. count: how many neurons the last
+    query asked for; 0: for one that is likely to be the best.
     """
 
     def __init__(
@@ -55,48 +56,48 @@ class Neighbours:
         self.left[:, self.blank] = -np.inf
 
     def _take(self, s: int, rows: Indices, near: Near) -> None:
-        """Take in what a piece told of some samples; of fresh neurons it does not matter what it says."""
+        """Add the answer of piece s for some samples, without fresh neurons."""
         k, v = np.full((len(self.k), near.k.shape[1]), NONE), np.full((len(self.k), near.k.shape[1]), -np.inf)
         there = ~np.isin(near.k, self.fresh)
         k[rows], v[rows] = np.where(there, near.k, NONE), np.where(there, near.v, -np.inf)
         self.k, self.v = np.concatenate([self.k, k], 1), np.concatenate([self.v, v], 1)
         self.left[s, rows], self.first[s, rows] = near.left, NONE
         self.best[s, rows] = np.maximum(v[rows].max(axis=1, initial=-np.inf), near.left)
-        if self.count == 1 and k.shape[1]:  # the winner among all that it named, if they all count
+        if self.count == 1 and k.shape[1]:  # k[:, 0] is the winner of the piece, unless a named neuron is fresh
             self.first[s, rows] = np.where(there.all(axis=1), k[rows, 0], NONE)
 
     @property
     def top(self) -> Scores:
-        """The best similarity, as far as it is known."""
+        """The best similarity of a named neuron."""
         return np.asarray(self.v.max(axis=1, initial=-np.inf))
 
     def winner(self) -> tuple[Indices, Scores]:
-        """The best of all, as far as they are known, and its similarity."""
+        """The best named neuron, and its similarity."""
         if not self.k.shape[1]:
             return np.full(len(self.k), NONE), np.full(len(self.k), -np.inf)
         k, v, _ = self.top_k(1)
         return k[:, 0], v[:, 0]
 
     def reaching(self, score: Scores, samples: Flags) -> Indices:
-        """The neurons that are known to be as good as that, for any of some samples that show anything."""
+        """The named neurons that reach a score for any of some samples, except blank ones."""
         there = (self.v >= score[:, None] - TIE) & (self.k != NONE) & samples[:, None]
         there[self.blank] = False
         return np.unique(self.k[there])
 
     def known(self, samples: Flags) -> Indices:
-        """All that are known for some samples."""
+        """All neurons named for some samples."""
         return np.setdiff1d(self.k[samples], [NONE])
 
     def open(self, score: Scores, winner: Indices) -> Flags:
-        """Which pieces may have one, not named yet, that could win instead, for each sample.
+        """Which pieces may have a neuron that is not named yet and could win instead: (pieces, batch).
 
-        Who comes after the winner must be better to win, not as good.
+        A neuron with a higher index than the winner must exceed its score to win.
         """
         spared = (winner <= self.first) & (self.best <= score)
         return np.asarray((self.left >= score - TIE) & (self.left > -np.inf) & ~spared)
 
-    def ask_further(self, score: Scores, winner: Indices, samples: Flags) -> bool:
-        """Ask pieces for more where one that they did not name could win; whether there was anything to ask for."""
+    def query_further(self, score: Scores, winner: Indices, samples: Flags) -> bool:
+        """Query for more neurons the pieces where one that is not named could win; whether there are such pieces."""
         beyond = self.open(score, winner) & samples
         if not beyond.any():
             return False
@@ -104,15 +105,15 @@ class Neighbours:
         number, shared, *_ = self.question
         rows = {s: np.flatnonzero(beyond[s]) for s in range(len(beyond)) if beyond[s].any()}
         asked = {s: (NAME, "near_again", shared, self.count, Again(number, own, score[own])) for s, own in rows.items()}
-        for s, near in self.shards.ask(asked, aside=True).items():
+        for s, near in self.shards.query(asked, bypass=True).items():
             self._take(s, rows[s], near)
         return True
 
     def top_k(self, count: int) -> tuple[Indices, Scores, Scores]:
-        """So many of the best of those that are known, and what was the highest when each was taken."""
+        """The `count` best named neurons, their similarities, and the maximum among those left at each choice."""
         order = np.argsort(self.k, axis=1, kind="stable")
         k, v = np.take_along_axis(self.k, order, 1), np.take_along_axis(self.v, order, 1)
-        v[:, 1:][(k[:, 1:] == k[:, :-1])] = -np.inf  # was told of twice
+        v[:, 1:][(k[:, 1:] == k[:, :-1])] = -np.inf  # named twice
         rows, best, value, highest = np.arange(len(k)), [], [], []
         for _ in range(count):
             top = v.max(axis=1)

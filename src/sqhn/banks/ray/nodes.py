@@ -1,11 +1,11 @@
-"""Levels whose nodes are in several places: nodes know nothing of each other, so each place has a bank of its own."""
+"""Levels whose nodes are divided among shards. Nodes are independent, so every shard has a bank of its own."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, Never
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +17,14 @@ from sqhn.banks.saved import KINDS, check_growth, joined, known_of
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
 
-__all__ = ["SplitCodes", "SplitPatterns"]
+__all__ = ["MOST_SAMPLES", "Nodes", "SplitCodes", "SplitPatterns"]
+
+MOST_SAMPLES = 1536
+"""The most samples that are learned at once: large chunks, since each level needs one round trip for a chunk."""
 
 
-CHUNK = 1536
-"""So many samples are learned at once, if there is memory for it: every level takes a round for them."""
-
-
-class After(NamedTuple):
-    """What the bank of some nodes is after a call; chunk: how many samples to learn at once."""
+class Status(NamedTuple):
+    """How far the nodes of a shard have grown after a write; chunk: how many samples their bank can learn at once."""
 
     grown: NDArray[np.int64]
     room: int
@@ -35,106 +34,108 @@ class After(NamedTuple):
 
 
 class Nodes:
-    """The bank of some nodes, on any device, for someone who has NumPy's arrays.
+    """The bank of some nodes in a shard, on any device, with NumPy arrays for arguments and results.
 
-    kind: "patterns" or "codes", and what a device makes it from.
+    kind, args: the method of the device that makes the bank, "patterns" or "codes", and its arguments.
     """
 
-    def __init__(self, word: str, kind: str, *args: Any) -> None:
-        self.device = devices.device_of(word)
+    def __init__(self, device: str, kind: str, *args: Any) -> None:
+        self.device = devices.device_of(device)
         self.bank = getattr(self.device, kind)(*args)
         self.reserved: tuple[int, ...] = ()
 
-    def call(self, method: str, *args: Any) -> tuple[Any, After]:
-        """What the bank answers, and what it is then."""
+    def query(self, method: str, *args: Any) -> Any:
+        """The result of a method of the bank that changes nothing."""
+        with self.device.stream():
+            return _each(getattr(self.bank, method)(*(_each(arg, self._to_device) for arg in args)), self._to_numpy)
+
+    def write(self, method: str, *args: Any) -> tuple[Any, Status]:
+        """The result of a method of the bank that changes it, and the status after it."""
         if method == "reserve":
             self.reserved = args
+        found = self.query(method, *args)
+        return found, self._status()
+
+    def _status(self) -> Status:
+        bank, neurons = self.bank, self.bank.neurons
         with self.device.stream():
-            found = _each(getattr(self.bank, method)(*(_each(arg, self._bring) for arg in args)), self._give)
-            return found, self._after()
+            grown, chunk = self._to_numpy(bank.grown), bank.chunk_size(MOST_SAMPLES)
+            return Status(grown, neurons.room, neurons.step, bank.holes, chunk)
 
-    def _after(self) -> After:
-        bank = self.bank
-        return After(self._give(bank.grown), bank.neurons.room, bank.neurons.step, bank.holes, bank.chunk_size(CHUNK))
-
-    def _bring(self, array: Any) -> Any:
+    def _to_device(self, array: Any) -> Any:
         return self.device.asarray(array) if isinstance(array, np.ndarray) else array
 
-    def _give(self, array: Any) -> Any:
+    def _to_numpy(self, array: Any) -> Any:
         return self.device.to_user(array, None) if hasattr(array, "shape") else array
 
-    def kept(self) -> tuple[NDArray[Any], ...]:
-        """What is kept of every neuron."""
+    def statistics(self) -> tuple[NDArray[Any], ...]:
+        """The statistics of all neurons."""
         with self.device.stream():
             state = self.bank.neurons.state()
         return tuple(state[name] for name in ("grown", *KINDS))
 
     def state(self) -> State:
+        """All that must be saved."""
         with self.device.stream():
             more = {"step": np.array(self.bank.neurons.step), "reserved": np.array(self.reserved, np.int64)}
             return {**self.bank.neurons.state(), **self.bank.state(), **more}
 
-    def restore(self, state: State) -> None:
-        """Become what a state says. A write that comes next may count on what was reserved, the last number of it too:
-        the values of children, where there are any.
-        """
+    def restore(self, state: State) -> Status:
+        """Load a state into a new bank, with the room that was reserved: the next write may need it."""
         self.reserved = tuple(state["reserved"].tolist())
         with self.device.stream():
             self.bank.neurons.restore(state, int(state["step"]))
-            self.bank.restore(state, self.reserved[-1] if self.reserved else 0)
+            self.bank.restore(state, self.reserved[-1] if self.reserved else 0)  # the last one: the children's values
             if self.reserved:
                 self.bank.reserve(*self.reserved)
+        return self._status()
 
 
 class SplitNeurons:
-    """What is kept of the neurons of all nodes, as far as it is known here."""
+    """How far the nodes of all shards have grown; the statistics of their neurons are on the shards."""
 
     def __init__(self, bank: SplitNodes) -> None:
         self.bank = bank
         self.grown = np.zeros(bank.nodes, np.int64)
         self.free = np.zeros(bank.nodes, np.int64)
         self.room = self.step = 0
-        self.waiting: tuple[State, int] | None = None
+        self.loaded: tuple[State, int] | None = None  # for `SplitNodes.restore`, with the prototypes or counts
 
     @property
     def most(self) -> int:
         return int(self.grown.max())
 
-    def __getattr__(self, name: str) -> NDArray[Any]:
-        if name not in KINDS:
-            raise AttributeError(name)
-        found = np.zeros((self.bank.nodes, self.room), KINDS[name])
-        found[np.arange(self.room) < self.grown[:, None]] = self.state()[name]
-        return found
-
     def state(self) -> State:
-        return self.bank.kept()
+        return self.bank.statistics()
 
     def restore(self, state: State, step: int) -> None:
         check_growth(state, self.bank.nodes, self.bank.level)
-        self.waiting = state, step
+        self.loaded = state, step
 
 
 class Below(NamedTuple):
-    """A message about the nodes of the level below."""
+    """An argument with a row for each node of the level below, not of this one."""
 
     message: Any
 
 
 class SplitNodes(ABC):
-    """A level below the memory node: its nodes, each in one of several places."""
+    """A level below the memory node: each shard has some of its nodes.
+
+    Arguments are divided by nodes, and results joined. What is known here changes with writes only.
+    """
 
     def __init__(self, device: Device, shards: Shards, name: str, nodes: int, level: Level) -> None:
         self.device, self.shards, self.name, self.nodes, self.level = device, shards, name, nodes, level
         self.neurons = SplitNeurons(self)
-        self.holes, self.chunk = False, CHUNK
+        self.holes, self.chunk = False, MOST_SAMPLES
         bounds = np.linspace(0, nodes, min(len(shards), nodes) + 1).astype(int)
-        self.parts = [slice(a, b) for a, b in pairwise(bounds.tolist())]
+        self.parts = [slice(a, b) for a, b in pairwise(bounds.tolist())]  # the nodes of each shard
 
-    def _build(self, word: str, kind: str, args: Callable[[slice], tuple[Any, ...]]) -> None:
-        """Banks, each made from what concerns some nodes."""
+    def _build(self, shard_device: str, kind: str, args: Callable[[slice], tuple[Any, ...]]) -> None:
+        """Build the banks of all shards; args: the arguments for some nodes."""
         for s, part in enumerate(self.parts):
-            self.shards.tell({s: (BUILD, self.name, Nodes, word, kind, *args(part))})
+            self.shards.write({s: (BUILD, self.name, Nodes, shard_device, kind, *args(part))})
 
     @property
     def grown(self) -> NDArray[np.int64]:
@@ -143,95 +144,108 @@ class SplitNodes(ABC):
     def chunk_size(self, limit: int) -> int:
         return min(limit, self.chunk)
 
-    def settle(self) -> None:  # noqa: B027
-        """Every place does it after each chunk."""
+    def settle(self) -> None:
+        self._write("settle")
 
-    def _everywhere(self, how: Callable[..., Any], method: str, *args: Any) -> list[Any]:
-        """A method of the banks of all places, each with its part of arrays."""
-        calls = {
-            s: (self.name, "call", method, *(self._part(arg, part) for arg in args))
-            for s, part in enumerate(self.parts)
+    def _calls(self, how: str, method: str, args: Sequence[Any]) -> dict[int, tuple[Any, ...]]:
+        return {
+            s: (self.name, how, method, *(self._part(arg, nodes) for arg in args)) for s, nodes in enumerate(self.parts)
         }
-        found, after = zip(*how(calls).values())
-        self.neurons.grown = np.concatenate([one.grown for one in after])
-        self.neurons.room, self.neurons.step = max(one.room for one in after), after[0].step
-        self.holes, self.chunk = any(one.holes for one in after), min(one.chunk for one in after)
-        return list(found)
+
+    def _query_each(self, method: str, *args: Any) -> list[Any]:
+        """The results of all shards."""
+        return list(self.shards.query(self._calls("query", method, args)).values())
+
+    def _query(self, method: str, *args: Any, fill: float = 0.0) -> Any:
+        return _joined(self._query_each(method, *args), fill)
+
+    def _write(self, method: str, *args: Any) -> Any:
+        found, statuses = zip(*self.shards.write(self._calls("write", method, args)).values())
+        self._update(statuses)
+        return _joined(list(found))
+
+    def _update(self, statuses: Sequence[Status]) -> None:
+        """Note the status of all shards after a write."""
+        self.neurons.grown = np.concatenate([one.grown for one in statuses])
+        self.neurons.room, self.neurons.step = max(one.room for one in statuses), statuses[0].step
+        self.holes, self.chunk = any(one.holes for one in statuses), min(one.chunk for one in statuses)
 
     def _part(self, value: Any, nodes: slice) -> Any:
-        """What of a message concerns some nodes."""
-        if isinstance(value, Below):
-            return _some(value.message, self._children(nodes))
-        return self._entries(value, nodes) if isinstance(value, Support) else _some(value, nodes)
+        """The part of an argument that concerns some nodes."""
+        if not isinstance(value, Support):
+            return _rows(value, nodes)
+        batch = (len(value.start) - 1) // self.nodes
+        start = value.start[nodes.start * batch : nodes.stop * batch + 1]
+        return Support(start - start[0], value.value[start[0] : start[-1]], None)  # banks do not need the probabilities
 
-    def _children(self, nodes: slice) -> NDArray[np.int32]:
-        raise TypeError(f"there is nothing below nodes {nodes}")
+    def _input(self, evidence: Any) -> Any:
+        """The input of this level as an argument."""
+        return evidence
 
-    def _entries(self, support: Support, nodes: slice) -> Support:
-        """What the level above expects of some nodes, without how much: who asks for activities there need not know."""
-        batch = (len(support.start) - 1) // self.nodes
-        start = support.start[nodes.start * batch : nodes.stop * batch + 1]
-        own = slice(start[0], start[-1])
-        return Support(start - start[0], support.value[own], None)
+    def learn(self, evidence: Any) -> Learned:
+        learned: Learned = self._write("learn", self._input(evidence))
+        return learned
 
-    def _ask(self, method: str, *args: Any, fill: float = 0.0) -> Any:
-        return _joined(self._everywhere(self.shards.ask, method, *args), fill)
+    def store(self, evidence: Any) -> None:
+        self._write("store", self._input(evidence))
 
-    def _tell(self, method: str, *args: Any) -> Any:
-        return _joined(self._everywhere(self.shards.tell, method, *args))
+    def best(self, evidence: Any) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        k, v = self._query("best", self._input(evidence))
+        return k, v
 
-    def _shown(self, *args: Any) -> BlockEvidence:
-        found = self._everywhere(self.shards.ask, "block_evidence", *args)
+    def top_k(self, evidence: Any, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        k, v = self._query("top_k", self._input(evidence), count)
+        return k, v
+
+    def at(self, evidence: Any, support: Support) -> NDArray[np.float64]:
+        return np.asarray(self._query("at", self._input(evidence), support))
+
+    def _block_evidence(self, *args: Any) -> BlockEvidence:
+        found = self._query_each("block_evidence", *args)
         rest: BlockEvidence = _joined([one._replace(A=None) for one in found])
         return rest._replace(A=_joined([one.A for one in found], -np.inf))
 
-    def forget(self, j: NDArray[np.int64]) -> Never:
-        """Only a memory node forgets."""
-        raise TypeError(f"neurons {j} of a level below the memory node")
-
-    def resize(self, level: Level) -> Never:
-        """Only a memory node grows further than it could."""
-        raise TypeError(f"{level} below the memory node")
-
     # -- persistence ---------------------------------------------------------------------------------------------
 
-    def kept(self) -> State:
-        """What is kept of the neurons of all places, one after another."""
-        found = self.shards.ask(dict.fromkeys(range(len(self.parts)), (self.name, "kept"))).values()
+    def statistics(self) -> State:
+        """The statistics of all neurons, shard by shard."""
+        found = self.shards.query(dict.fromkeys(range(len(self.parts)), (self.name, "statistics"))).values()
         return {name: np.concatenate(arrays) for name, *arrays in zip(("grown", *KINDS), *found)}
 
     def states(self) -> Iterator[tuple[slice, State]]:
-        """What is saved of each place, and of which nodes."""
+        """The nodes of every shard, and their state."""
         for s, part in enumerate(self.parts):
-            yield part, self.shards.ask({s: (self.name, "state")})[s]
+            yield part, self.shards.query({s: (self.name, "state")})[s]
 
     def restore(self, state: State, values: int) -> None:
-        assert self.neurons.waiting is not None
-        (kept, step), self.neurons.waiting = self.neurons.waiting, None
+        assert self.neurons.loaded is not None
+        (kept, step), self.neurons.loaded = self.neurons.loaded, None
         first = np.concatenate([[0], np.cumsum(kept["grown"])])
         more: State = {"step": np.array(step), "reserved": np.array(self._reserved(values))}
+        statuses = []
         for s, part in enumerate(self.parts):
             own = slice(int(first[part.start]), int(first[part.stop]))
             some = {name: kept[name][own] for name in KINDS} | {"grown": kept["grown"][part]} | more
-            self.shards.tell({s: (self.name, "restore", some | self._own(state, len(kept["c"]), part, own))})
-        self._ask("chunk_size", 1)
+            some |= self._own(state, len(kept["c"]), part, own)
+            statuses.append(self.shards.write({s: (self.name, "restore", some)})[s])
+        self._update(statuses)
 
     def _reserved(self, values: int) -> tuple[int, ...]:  # noqa: ARG002
-        """Room for nothing more; values: of children."""
+        """The arguments of `reserve` for no more neurons; values: of children."""
         return (0,)
 
     @abstractmethod
     def _own(self, state: State, total: int, nodes: slice, neurons: slice) -> State:
-        """What of a state concerns some nodes, whose neurons are these of so many."""
+        """The part of a state of `total` neurons for some nodes, and these neurons of them."""
 
 
 class SplitPatterns(SplitNodes):
-    """Prototypes."""
+    """The prototypes of level 1 of a tree."""
 
     top = False
 
     def __init__(
-        self, device: Device, shards: Shards, word: str, tiling: Tiling, level: Level, options: Options
+        self, device: Device, shards: Shards, shard_device: str, tiling: Tiling, level: Level, options: Options
     ) -> None:
         super().__init__(device, shards, "patterns", tiling.nodes, level)
         self.tiling = tiling
@@ -240,55 +254,28 @@ class SplitPatterns(SplitNodes):
         def some(part: slice) -> tuple[Any, ...]:
             return Tiling(((part.stop - part.start) * side, *rest), tiling.kernel), level, options, False
 
-        self._build(word, "patterns", some)
-
-    # -- learning ------------------------------------------------------------------------------------------------
+        self._build(shard_device, "patterns", some)
 
     def reserve(self, more: int) -> None:
-        self._tell("reserve", more)
-
-    def learn(self, evidence: Patches) -> Learned:
-        sent: Learned = self._tell("learn", evidence)
-        self._tell("settle")
-        return sent
+        self._write("reserve", more)
 
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
-        self._tell("hold", evidence, k, wrote)
-
-    def store(self, evidence: Patches) -> None:
-        self._tell("store", evidence)
-
-    # -- questions -----------------------------------------------------------------------------------------------
-
-    def best(self, evidence: Patches) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k, v = self._ask("best", evidence)
-        return k, v
-
-    def top_k(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k, v = self._ask("top_k", evidence, count)
-        return k, v
+        self._write("hold", evidence, k, wrote)
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
-        return np.asarray(self._ask("activity", evidence, fill=-np.inf))
+        return np.asarray(self._query("activity", evidence, fill=-np.inf))
 
     def block_evidence(self, evidence: Patches) -> BlockEvidence:
-        return self._shown(evidence)
-
-    def pyramid_evidence(self, *_: Any) -> Never:
-        """For one level."""
-        raise TypeError("a level below the memory node")
-
-    def at(self, evidence: Patches, support: Support) -> NDArray[np.float64]:
-        return np.asarray(self._ask("at", evidence, support))
+        return self._block_evidence(evidence)
 
     def similarity(self, evidence: Patches, k: NDArray[np.int32]) -> NDArray[np.float64]:
-        return np.asarray(self._ask("similarity", evidence, k))
+        return np.asarray(self._query("similarity", evidence, k))
 
     def vectors(self, k: NDArray[np.int32]) -> NDArray[np.float32]:
-        return np.asarray(self._ask("vectors", k))
+        return np.asarray(self._query("vectors", k))
 
     def known_values(self, k: NDArray[np.int32]) -> NDArray[np.bool_]:
-        return np.asarray(self._ask("known_values", k))
+        return np.asarray(self._query("known_values", k))
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
@@ -312,13 +299,13 @@ class SplitPatterns(SplitNodes):
 
 
 class SplitCodes(SplitNodes):
-    """Counts; children (nodes, children each) are rows of the level below."""
+    """The counts of a level above; children (nodes, children each): nodes of the level below."""
 
     def __init__(
         self,
         device: Device,
         shards: Shards,
-        word: str,
+        shard_device: str,
         name: str,
         children: NDArray[np.int32],
         level: Level,
@@ -332,51 +319,33 @@ class SplitCodes(SplitNodes):
             own = np.arange(children[part].size, dtype=np.int32).reshape(children[part].shape)
             return own, level, options, False, values
 
-        self._build(word, "codes", some)
+        self._build(shard_device, "codes", some)
 
-    def _children(self, nodes: slice) -> NDArray[np.int32]:
-        return self.children[nodes].ravel()
+    def _part(self, value: Any, nodes: slice) -> Any:
+        if isinstance(value, Below):
+            return _rows(value.message, self.children[nodes].ravel())
+        return super()._part(value, nodes)
 
-    # -- learning ------------------------------------------------------------------------------------------------
+    def _input(self, evidence: Codes) -> Below:
+        return Below(evidence)
 
     def reserve(self, more: int, values: int) -> None:
-        self._tell("reserve", more, values)
-
-    def learn(self, evidence: Codes) -> Learned:
-        sent: Learned = self._tell("learn", Below(evidence))
-        return sent
+        self._write("reserve", more, values)
 
     def hears(self, evidence: Codes) -> NDArray[np.bool_] | None:
         return None if evidence.heard is None else np.asarray(evidence.heard[self.children].any(axis=1))
 
     def hold(self, evidence: Codes, times: int, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
-        self._tell("hold", Below(evidence), times, k, wrote)
-
-    def store(self, evidence: Codes) -> None:
-        self._tell("store", Below(evidence))
-
-    # -- questions -----------------------------------------------------------------------------------------------
-
-    def best(self, evidence: Codes) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k, v = self._ask("best", Below(evidence))
-        return k, v
-
-    def top_k(self, evidence: Codes, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k, v = self._ask("top_k", Below(evidence), count)
-        return k, v
-
-    def at(self, evidence: Codes, support: Support) -> NDArray[np.float64]:
-        return np.asarray(self._ask("at", Below(evidence), support))
+        self._write("hold", Below(evidence), times, k, wrote)
 
     def block_evidence(self, below: BlockEvidence, weight: float) -> BlockEvidence:
-        return self._shown(Below(below), weight)
+        return self._block_evidence(Below(below), weight)
 
     def max_sum(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(self._ask("max_sum", Below(u), fill=-np.inf))
+        return np.asarray(self._query("max_sum", Below(u), fill=-np.inf))
 
     def support(self, j: NDArray[np.int32]) -> Support:
-        """Children are in the order of their parents at first."""
-        found: list[Support] = self._everywhere(self.shards.ask, "support", j)
+        found: list[Support] = self._query_each("support", j)  # with children in the order of their parents
         many = np.concatenate([np.diff(one.start) for one in found]).reshape(self.children.size, -1)
         order = np.argsort(self.children.ravel())
         sizes, first = many.sum(axis=1)[order], (np.cumsum(many.sum(axis=1)) - many.sum(axis=1))[order]
@@ -385,13 +354,13 @@ class SplitCodes(SplitNodes):
         return Support(np.concatenate([[0], np.cumsum(many[order].ravel())]), value[at], probability[at])
 
     def expects(self, j: NDArray[np.int32], known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return self._by_children(self._ask("expects", j, known))
+        return self._by_children(self._query("expects", j, known))
 
     def probability(self, j: NDArray[np.int32], k: NDArray[np.int32]) -> NDArray[np.float64]:
-        return self._by_children(self._ask("probability", j, Below(k)))
+        return self._by_children(self._query("probability", j, Below(k)))
 
     def _by_children(self, found: NDArray[Any]) -> NDArray[Any]:
-        """What is told of children in the order of their parents, in their own."""
+        """From the order of the parents to that of the children themselves."""
         every = np.empty_like(found)
         every[self.children.ravel()] = found
         return every
@@ -422,17 +391,13 @@ class SplitCodes(SplitNodes):
         return {"counts": some, **({"known": state["known"][neurons]} if "known" in state else {})}
 
 
-def _some(value: Any, rows: Any) -> Any:
+def _rows(value: Any, rows: Any) -> Any:
     """Rows of all arrays of a message."""
-    return _each(value, lambda part: part[rows] if _is_array(part) else part)
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray)
+    return _each(value, lambda part: part[rows] if isinstance(part, np.ndarray) else part)
 
 
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:
-    """What is changed of all parts of a message."""
+    """A message with all its parts changed."""
     if isinstance(value, tuple):
         parts = [_each(part, change) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
@@ -440,12 +405,12 @@ def _each(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _joined(parts: list[Any], fill: float = 0.0) -> Any:
-    """Answers of all places as one: arrays one after another, those with fewer neurons filled up."""
+    """The results of all shards as one: arrays one after another, padded along their last axis."""
     first = parts[0]
     if isinstance(first, tuple):
         fields = [_joined(list(field), fill) for field in zip(*parts)]
         return type(first)(*fields) if hasattr(first, "_fields") else tuple(fields)
-    if not _is_array(first):
+    if not isinstance(first, np.ndarray):
         return first
     if first.ndim > 1:
         last = max(part.shape[-1] for part in parts)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, wraps
 from itertools import count
-from typing import Any, NamedTuple, Never, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -371,14 +371,6 @@ class SplitPrototypes:
         chosen, at = np.unique(k[0].astype(np.int64), return_inverse=True)
         c, m, known = self._fetch(chosen)
         return Vectors(c, m, known).some(at)
-
-    def at(self, *_: Any) -> Never:
-        """Nobody is above to expect anything."""
-        raise TypeError("a memory node has no parent")
-
-    def block_evidence(self, *_: Any) -> Never:
-        """Nobody is above to be shown anything."""
-        raise TypeError("a memory node has no parent")
 
     def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> NDArray[np.float64]:
         """In two rounds: what a block shows is weighed against what it shows of all others."""

@@ -1,7 +1,7 @@
-"""Shards: places that hold pieces of banks, and may be lost and come back.
+"""Numbers, logs and replays writes to shards, which hold parts of banks and may be lost at any time.
 
-A shard answers questions, and applies writes that are numbered, each once. One that was lost comes back empty: it gets
-its last saved state, and the writes since, which are kept here; then it is what it was, and is asked again.
+A shard answers queries, and applies each numbered write once. A lost shard comes back empty: it is restored from its
+last snapshot, gets the writes since then from the log, and the call is repeated.
 """
 
 from __future__ import annotations
@@ -14,118 +14,118 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["BUILD", "Asked", "Call", "Carrier", "LostError", "Shard", "Shards", "Shared"]
+__all__ = ["BUILD", "Call", "LostError", "Shard", "Shards", "Shared", "Submitted", "Transport"]
 
 Call = tuple[Any, ...]
-"""The name of what a shard holds, a method of it, and arguments."""
+"""The name of a part of a shard, one of its methods, and the arguments."""
 
-ENOUGH = 1 << 26
-"""Bytes of writes after which a shard is saved, if it is not larger than that itself."""
+BUILD = ""
+"""In place of the name of a part: build one. Its name, its class and the arguments follow."""
+
+SNAPSHOT_BYTES = 1 << 26
+"""A shard is saved when its log has more bytes than this and than its last snapshot."""
 
 
 class LostError(Exception):
-    """A shard is not there any more, or cannot be reached."""
+    """A shard is lost, or cannot be reached."""
 
 
 class Shard:
-    """What lives in one place: named pieces of banks. It counts writes, so that none is applied twice."""
+    """Named parts of banks, in one process. It counts writes, so that none is applied twice."""
 
     def __init__(self) -> None:
-        self.held: dict[str, Any] = {}
-        self.made: dict[str, Call] = {}
-        self.number = 0
+        self.parts: dict[str, Any] = {}
+        self.built: dict[str, Call] = {}
+        self.writes = 0
         self.answer: Any = None
 
-    def written(self) -> int:
+    def applied(self) -> int:
         """How many writes were applied."""
-        return self.number
+        return self.writes
 
-    def ask(self, number: int, name: str, method: str, *args: Any) -> Any:
-        """A question, after so many writes at least: one that came back empty cannot answer it."""
-        if number > self.number:
-            raise LostError(f"asked after write {number}, but there were {self.number}")
-        return getattr(self.held[name], method)(*args)
+    def query(self, writes: int, name: str, method: str, *args: Any) -> Any:
+        """Answer a query after at least so many writes; a shard that came back empty cannot."""
+        if writes > self.writes:
+            raise LostError(f"queried after write {writes}, but only {self.writes} were applied")
+        return getattr(self.parts[name], method)(*args)
 
-    def tell(self, number: int, name: str, method: str, *args: Any) -> Any:
-        """A write; the last one may come again, if its answer was lost."""
-        if number == self.number:
+    def write(self, number: int, name: str, method: str, *args: Any) -> Any:
+        """Apply a write; the last one may be repeated, if its answer was lost."""
+        if number == self.writes:
             return self.answer
-        if number != self.number + 1:
-            raise LostError(f"write {number} after {self.number}")
+        if number != self.writes + 1:
+            raise LostError(f"got write {number} after write {self.writes}")
         if name == BUILD:
-            self.held[method], self.made[method] = args[0](*args[1:]), args
+            self.parts[method], self.built[method] = args[0](*args[1:]), args
         else:
-            self.answer = getattr(self.held[name], method)(*args)
-        self.number = number
+            self.answer = getattr(self.parts[name], method)(*args)
+        self.writes = number
         return self.answer
 
-    def saved(self, number: int) -> dict[str, Any]:
-        """All that it is, after so many writes."""
-        if number != self.number:
-            raise LostError(f"asked after write {number}, but there were {self.number}")
-        return {name: (self.made[name], piece.state()) for name, piece in self.held.items()}
+    def snapshot(self, writes: int) -> dict[str, Any]:
+        """The whole state, after exactly so many writes."""
+        if writes != self.writes:
+            raise LostError(f"snapshot after write {writes}, but {self.writes} were applied")
+        return {name: (self.built[name], part.state()) for name, part in self.parts.items()}
 
-    def restore(self, number: int, saved: Mapping[str, Any]) -> None:
-        """Become what was saved after so many writes."""
-        for name, (made, state) in saved.items():
-            self.held[name], self.made[name] = made[0](*made[1:]), made
-            self.held[name].restore(state)
-        self.number, self.answer = number, None
-
-
-BUILD = ""
+    def restore(self, writes: int, snapshot: Mapping[str, Any]) -> None:
+        """Load a snapshot, which was taken after so many writes."""
+        for name, (built, state) in snapshot.items():
+            self.parts[name], self.built[name] = built[0](*built[1:]), built
+            self.parts[name].restore(state)
+        self.writes, self.answer = writes, None
 
 
-class Carrier(Protocol):
-    """How shards are started and reached."""
+class Transport(Protocol):
+    """Starts shards and carries calls to them."""
 
     def start(self) -> Any:
         """A new, empty shard."""
 
-    def call(self, shard: Any, method: str, *args: Any, aside: bool = False) -> Any:
-        """Begin to call a method of a shard, after all that it was called with before; or aside of that."""
+    def call(self, shard: Any, method: str, *args: Any, bypass: bool = False) -> Any:
+        """Send a call of a method, without waiting; a shard runs calls in turn, except those that bypass others."""
 
     def result(self, call: Any) -> Any:
-        """What a call gave; LostError if the shard is gone."""
+        """Wait for the result of a call; LostError if the shard is lost."""
 
-    def again(self, shard: Any) -> Any:
-        """The same shard, or another in its place, as soon as it can be reached; it may be empty."""
+    def reconnect(self, shard: Any) -> Any:
+        """Wait until the shard can be reached, or another one in its place; it may be empty."""
 
-    def arrived(self, call: Any) -> bool:
-        """Whether there is an answer."""
+    def done(self, call: Any) -> bool:
+        """Whether a call has its result."""
 
     def share(self, value: Any) -> Any:
-        """Something to call shards with, which is kept for as long as this is; on disk, if need be."""
+        """Put a value where all shards can read it, as long as the returned reference exists."""
 
 
-class Asked(NamedTuple):
-    """Questions on their way: what was asked, aside or not, and what was begun with it."""
+class Submitted(NamedTuple):
+    """Queries that were sent: by shard, whether they bypass other calls, and the transport's calls."""
 
-    calls: Mapping[int, Call]
-    aside: bool
-    begun: dict[int, Any]
+    queries: Mapping[int, Call]
+    bypass: bool
+    calls: dict[int, Any]
 
 
 class Shared(NamedTuple):
-    """Something that all shards can look at, and how large it is."""
+    """A value that all shards can read, and its bytes."""
 
     reference: Any
     bytes: int
 
 
 class Shards:
-    """So many shards, and what it takes to bring them back."""
+    """Shards, the log of their writes and their snapshots. Calls are given as mappings from the index of a shard."""
 
-    def __init__(self, many: int, carrier: Carrier) -> None:
-        self.carrier = carrier
-        self.shards = [carrier.start() for _ in range(many)]
-        self.log: list[list[Call]] = [[] for _ in range(many)]
-        self.before = [0] * many  # writes before the first of the log
-        self.posted: dict[int, Any] = {}  # the last write of a shard, if nobody waited for it
-        self.saved: list[Any] = [None] * many  # what a shard was before the first of the log
-        self.saving: dict[int, tuple[int, Any]] = {}  # who is about to tell what it is, after so many writes
-        self.marked: list[int] | None = None  # up to where writes may be taken back
-        self.logged, self.held = [0] * many, [0] * many  # bytes
+    def __init__(self, count: int, transport: Transport) -> None:
+        self.transport = transport
+        self.shards = [transport.start() for _ in range(count)]
+        self.log: list[list[Call]] = [[] for _ in range(count)]  # the writes since the last snapshot
+        self.snapshots: list[Any] = [None] * count
+        self.covered = [0] * count  # how many writes the last snapshot covers
+        self.log_bytes, self.snapshot_bytes = [0] * count, [0] * count
+        self.requested: dict[int, tuple[int, Any]] = {}  # snapshots on their way: how many writes they cover, the call
+        self.posted: dict[int, Any] = {}  # the last write of a shard, if nobody waited for its result
+        self.savepoint: list[int] | None = None  # how many writes each shard had, if later ones may be rolled back
         self.sent = self.received = 0  # bytes
         self.waited = 0.0  # seconds
         self.reviving = threading.Lock()
@@ -134,175 +134,173 @@ class Shards:
         return len(self.shards)
 
     def share(self, value: Any) -> Shared:
-        """Send something to all, to be referred to in questions and writes."""
-        shared = Shared(self.carrier.share(value), _bytes(value))
+        """Send a value to all shards, for use in queries and writes."""
+        shared = Shared(self.transport.share(value), _bytes(value))
         self.sent += shared.bytes
         return shared
 
-    def _call(self, s: int, method: str, number: int, call: Call, aside: bool = False) -> Any:
+    def _call(self, s: int, method: str, number: int, call: Call, bypass: bool = False) -> Any:
         args = (arg.reference if isinstance(arg, Shared) else arg for arg in call)
-        return self.carrier.call(self.shards[s], method, number, *args, aside=aside)
+        return self.transport.call(self.shards[s], method, number, *args, bypass=bypass)
 
-    # -- questions -----------------------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------------------------
 
-    def begin(self, calls: Mapping[int, Call], aside: bool = False) -> Asked:
-        """Put questions to shards, all at once. aside: of what no write that was posted concerns, at any time."""
-        self.sent += sum(map(_bytes, calls.values()))
-        return Asked(calls, aside, {s: self._ask(s, call, aside) for s, call in calls.items()})
+    def submit(self, queries: Mapping[int, Call], bypass: bool = False) -> Submitted:
+        """Send queries without waiting. bypass: they need not wait for posted writes, which do not concern them."""
+        self.sent += sum(map(_bytes, queries.values()))
+        return Submitted(queries, bypass, {s: self._submit(s, query, bypass) for s, query in queries.items()})
 
-    def answers(self, asked: Asked) -> dict[int, Any]:
-        """The answers to questions, once they are there."""
-        found = {}
-        for s, begun in asked.begun.items():
-            found[s] = self._result(s, begun, partial(self._ask, s, asked.calls[s], asked.aside))
+    def gather(self, submitted: Submitted) -> dict[int, Any]:
+        """Wait for the answers to submitted queries."""
+        queries, bypass, calls = submitted
+        found = {s: self._result(s, call, partial(self._submit, s, queries[s], bypass)) for s, call in calls.items()}
         self.received += sum(map(_bytes, found.values()))
         return found
 
-    def ask(self, calls: Mapping[int, Call], aside: bool = False) -> dict[int, Any]:
-        """Questions to shards, all at once, and their answers."""
-        return self.answers(self.begin(calls, aside))
+    def query(self, queries: Mapping[int, Call], bypass: bool = False) -> dict[int, Any]:
+        """The answers to queries."""
+        return self.gather(self.submit(queries, bypass))
 
-    def ask_all(self, *call: Any) -> list[Any]:
-        """The same question to all."""
-        return list(self.ask(dict.fromkeys(range(len(self)), call)).values())
+    def query_all(self, *query: Any) -> list[Any]:
+        """The answers of all shards to one query."""
+        return list(self.query(dict.fromkeys(range(len(self)), query)).values())
 
-    def _ask(self, s: int, call: Call, aside: bool) -> Any:
-        number = self._number(s) - (aside and s in self.posted)
-        return self._call(s, "ask", number, call, aside)
+    def _submit(self, s: int, query: Call, bypass: bool) -> Any:
+        return self._call(s, "query", self._writes(s) - (bypass and s in self.posted), query, bypass)
 
-    # -- writes --------------------------------------------------------------------------------------------------
+    # -- writes ----------------------------------------------------------------------------------------------------
 
-    def tell(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """Writes to shards, all at once, and their answers."""
-        self.arrived(calls)
-        before = [self._number(s) for s in range(len(self))]
+    def write(self, writes: Mapping[int, Call]) -> dict[int, Any]:
+        """The answers to writes; if one of them fails, none is applied."""
+        self.wait_for_writes(writes)
+        before = [self._writes(s) for s in range(len(self))]
         try:
-            begun = {s: self._write(s, call) for s, call in calls.items()}
-            answers = {s: self._result(s, one, partial(self._tell, s)) for s, one in begun.items()}
+            calls = {s: self._log(s, write) for s, write in writes.items()}
+            found = {s: self._result(s, call, partial(self._send_last, s)) for s, call in calls.items()}
         except BaseException:
-            self.back_to(before)
+            self.roll_back(before)
             raise
-        self.received += sum(map(_bytes, answers.values()))
-        self._relieve(calls)
-        return answers
+        self.received += sum(map(_bytes, found.values()))
+        self._update_snapshots(writes)
+        return found
 
-    def tell_all(self, *call: Any) -> list[Any]:
-        """The same write to all."""
-        return list(self.tell(dict.fromkeys(range(len(self)), call)).values())
+    def write_all(self, *write: Any) -> list[Any]:
+        """The answers of all shards to one write."""
+        return list(self.write(dict.fromkeys(range(len(self)), write)).values())
 
-    def post(self, calls: Mapping[int, Call]) -> None:
-        """Writes that cannot fail: nobody waits for them but who writes next."""
-        self.arrived(calls)
-        self._relieve(calls)
-        for s, call in calls.items():
-            self.posted[s] = self._write(s, call)
+    def post(self, writes: Mapping[int, Call]) -> None:
+        """Send writes that cannot fail, without waiting; the next write to the same shard waits for them."""
+        self.wait_for_writes(writes)
+        self._update_snapshots(writes)
+        for s, write in writes.items():
+            self.posted[s] = self._log(s, write)
 
-    def arrived(self, which: Iterable[int]) -> None:
-        """Wait for what was posted to some shards."""
+    def wait_for_writes(self, which: Iterable[int]) -> None:
+        """Wait until the writes posted to some shards are applied."""
         for s in which:
             if s in self.posted:
-                self._result(s, self.posted[s], partial(self._tell, s))
+                self._result(s, self.posted[s], partial(self._send_last, s))
                 del self.posted[s]
 
-    def _write(self, s: int, call: Call) -> Any:
-        self.log[s].append(call)
-        self.logged[s] += self._kept(call)
-        self.sent += _bytes(call)
-        return self._tell(s)
+    def _log(self, s: int, write: Call) -> Any:
+        """Log a write, and send it."""
+        self.log[s].append(write)
+        self.log_bytes[s] += self._logged_bytes(write)
+        self.sent += _bytes(write)
+        return self._send_last(s)
 
-    def _tell(self, s: int) -> Any:
-        """Begin the last write of a shard."""
-        return self._call(s, "tell", self._number(s), self.log[s][-1])
+    def _send_last(self, s: int) -> Any:
+        return self._call(s, "write", self._writes(s), self.log[s][-1])
 
-    def mark(self) -> list[int]:
-        """Let what is written from now on be taken back, until it is said that it need not be."""
-        self.marked = [self._number(s) for s in range(len(self))]
-        return self.marked
+    def _writes(self, s: int) -> int:
+        """How many writes a shard was sent."""
+        return self.covered[s] + len(self.log[s])
 
-    def back_to(self, mark: list[int]) -> None:
-        """Take back writes, some of which may have been applied: other shards take the places of these."""
-        for s, number in enumerate(mark):
-            if self._number(s) > number:
-                self.saving.pop(s, None)
+    def set_savepoint(self) -> list[int]:
+        """Keep later writes in the log, so that they can be rolled back, until `savepoint` is None again."""
+        self.savepoint = [self._writes(s) for s in range(len(self))]
+        return self.savepoint
+
+    def roll_back(self, savepoint: list[int]) -> None:
+        """Undo all later writes, of which some may have been applied: new shards replace those that got any."""
+        for s, writes in enumerate(savepoint):
+            if self._writes(s) > writes:
+                self.requested.pop(s, None)
                 self.posted.pop(s, None)
-                del self.log[s][number - self.before[s] :]
-                self.logged[s] = sum(map(self._kept, self.log[s]))
-                self.shards[s] = self.carrier.start()
+                del self.log[s][writes - self.covered[s] :]
+                self.log_bytes[s] = sum(map(self._logged_bytes, self.log[s]))
+                self.shards[s] = self.transport.start()
                 self._revive(s)
 
-    def _kept(self, call: Call) -> int:
-        """How much a write keeps: of what all shards share, its part."""
-        return _bytes(call) + sum(arg.bytes // len(self) for arg in call if isinstance(arg, Shared))
+    # -- snapshots -------------------------------------------------------------------------------------------------
 
-    def _relieve(self, which: Iterable[int]) -> None:
-        """Save shards of which many writes are kept: they are asked what they are, and nobody waits for the answer."""
+    def _logged_bytes(self, write: Call) -> int:
+        """The bytes that a logged write keeps alive: its own, and its part of shared values."""
+        return _bytes(write) + sum(arg.bytes // len(self) for arg in write if isinstance(arg, Shared))
+
+    def _update_snapshots(self, which: Iterable[int]) -> None:
+        """Request snapshots of shards with long logs, without waiting, and store those that have arrived."""
         for s in which:
-            if s in self.saving:
-                number, answer = self.saving[s]
-                if (self.marked is None or number <= self.marked[s]) and self.carrier.arrived(answer):
-                    self._put_away(s, *self.saving.pop(s))
-            elif self.logged[s] > max(ENOUGH, self.held[s]):
-                number = self._number(s)
-                self.saving[s] = number, self.carrier.call(self.shards[s], "saved", number)
+            if s in self.requested:
+                writes, call = self.requested[s]
+                if (self.savepoint is None or writes <= self.savepoint[s]) and self.transport.done(call):
+                    self._store_snapshot(s, *self.requested.pop(s))
+            elif self.log_bytes[s] > max(SNAPSHOT_BYTES, self.snapshot_bytes[s]):
+                writes = self._writes(s)
+                self.requested[s] = writes, self.transport.call(self.shards[s], "snapshot", writes)
 
-    def _put_away(self, s: int, number: int, answer: Any) -> None:
-        """Keep what a shard was after so many writes, in place of these."""
+    def _store_snapshot(self, s: int, writes: int, call: Any) -> None:
+        """Store a snapshot, and drop the writes that it covers from the log."""
         try:
-            state = self.carrier.result(answer)
-            self.saved[s] = self.carrier.share(state)
-        except (LostError, OSError):  # a full disk, say: then writes are kept for longer
+            snapshot = self.transport.result(call)
+            self.snapshots[s] = self.transport.share(snapshot)
+        except (LostError, OSError):  # for instance a full disk; the log is kept longer
             return
-        self.held[s] = _bytes(state)
-        done = number - self.before[s]
-        self.before[s], self.log[s] = number, self.log[s][done:]
-        self.logged[s] = sum(map(self._kept, self.log[s]))
+        self.snapshot_bytes[s] = _bytes(snapshot)
+        del self.log[s][: writes - self.covered[s]]
+        self.covered[s], self.log_bytes[s] = writes, sum(map(self._logged_bytes, self.log[s]))
 
-    def _number(self, s: int) -> int:
-        """How many writes a shard was told of."""
-        return self.before[s] + len(self.log[s])
+    # -- lost shards -----------------------------------------------------------------------------------------------
 
-    # -- shards that are lost ------------------------------------------------------------------------------------
-
-    def _result(self, s: int, begun: Any, again: Callable[[], Any]) -> Any:
-        """What a call gives; if the shard is lost, it comes back, and is called again."""
+    def _result(self, s: int, call: Any, repeat: Callable[[], Any]) -> Any:
+        """The result of a call, which is repeated after its shard was lost and came back."""
         start = time.perf_counter()
         try:
             while True:
                 try:
-                    return self.carrier.result(begun)
+                    return self.transport.result(call)
                 except LostError:
-                    with self.reviving:  # one of the threads that ask
+                    with self.reviving:  # several threads may query
                         self._revive(s)
-                    begun = again()
+                    call = repeat()
         finally:
             self.waited += time.perf_counter() - start
 
     def _revive(self, s: int) -> None:
-        """Bring a shard back to where it is to be: all writes are applied."""
+        """Bring a shard back to its state after all logged writes."""
         while True:
             try:
-                self.shards[s] = self.carrier.again(self.shards[s])
-                here = self.shards[s]
-                done = self._now(here, "written")
-                if done < self.before[s]:
-                    self._now(here, "restore", self.before[s], self.saved[s])
-                    done = self.before[s]
-                for number, call in enumerate(self.log[s], start=self.before[s] + 1):
-                    if number > done:
-                        self.carrier.result(self._call(s, "tell", number, call))
+                self.shards[s] = shard = self.transport.reconnect(self.shards[s])
+                applied = self._wait_for(shard, "applied")
+                if applied < self.covered[s]:
+                    self._wait_for(shard, "restore", self.covered[s], self.snapshots[s])
+                    applied = self.covered[s]
+                for number, write in enumerate(self.log[s], start=self.covered[s] + 1):
+                    if number > applied:
+                        self.transport.result(self._call(s, "write", number, write))
             except LostError:
                 continue
             return
 
-    def _now(self, shard: Any, method: str, *args: Any) -> Any:
-        return self.carrier.result(self.carrier.call(shard, method, *args))
+    def _wait_for(self, shard: Any, method: str, *args: Any) -> Any:
+        return self.transport.result(self.transport.call(shard, method, *args))
 
 
 def _bytes(value: Any) -> int:
-    """How large what is sent is, as far as it is arrays."""
+    """The bytes of all arrays in a message."""
     if isinstance(value, np.ndarray):
         return value.nbytes
-    if isinstance(value, Shared):  # it counts when it is shared
+    if isinstance(value, Shared):  # counted when it was shared
         return 0
     if isinstance(value, tuple | list):
         return sum(map(_bytes, value))

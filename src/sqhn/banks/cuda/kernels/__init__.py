@@ -1,1 +1,1 @@
-"""What Triton compiles."""
+"""Functions that Triton compiles."""

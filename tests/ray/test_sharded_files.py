@@ -1,10 +1,9 @@
-"""Memories in several files."""
+"""Memories in several files, one for each shard."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from sqhn.banks.devices import device_of
 from sqhn.banks.ray import prototypes
 from sqhn.storage import files, journal, sharded_files
 from sqhn.storage.atomic import write_whole
-from sqhn.storage.files import describe
+from sqhn.storage.files import describe, header_of, save
 from sqhn.storage.sharded_files import folder_of
 from tests.conformance.test_stories import SHAPES, story, tell
 from tests.helpers import fingerprint
@@ -38,7 +37,7 @@ def saved(local: Local, tmp_path: Path) -> Path:
     return tmp_path / "m.sqhn"
 
 
-def pieces_of(path: Path) -> list[Path]:
+def shard_files_of(path: Path) -> list[Path]:
     return sorted(Path(f"{path}.pieces").glob("*"))
 
 
@@ -47,7 +46,7 @@ def pieces_of(path: Path) -> list[Path]:
 def test_any_number_of_shards(
     name: str, shards: int, others: int, local: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A piece for each, where a tree has as many nodes; it loads in one place and in several, and goes on."""
+    """A file for each shard, or each node of a smaller tree; it loads on one device and on shards, and continues."""
     monkeypatch.setattr(prototypes, "MESSAGE", 2000)
     local(shards)
     memory, reference, rng = story(name, "shifted_cosine", "oldest", "ray")
@@ -56,7 +55,7 @@ def test_any_number_of_shards(
         path = tmp_path / "m.sqhn"
         memory.save(path)
         assert (
-            len(pieces_of(path)) == min(shards, 1 if len(memory.levels) == 1 else memory.banks[0].nodes)
+            len(shard_files_of(path)) == min(shards, 1 if len(memory.levels) == 1 else memory.banks[0].nodes)
             or len(memory.levels) == 1
         )
         found = [SQHN.load(path), SQHN.load(path, "ray", shards=others)]
@@ -71,11 +70,11 @@ def test_any_number_of_shards(
         assert fingerprint(found[0]) == fingerprint(found[1])
 
 
-def test_the_file_tells_of_all(saved: Path) -> None:
+def test_describe_counts_all_files(saved: Path) -> None:
     told = describe(saved)
-    assert told["bytes"] == saved.stat().st_size + sum(path.stat().st_size for path in pieces_of(saved))
+    assert told["bytes"] == saved.stat().st_size + sum(path.stat().st_size for path in shard_files_of(saved))
     assert told["bytes"] > 50 * X[0].nbytes
-    assert len(pieces_of(saved)) == 3
+    assert len(shard_files_of(saved)) == 3
 
 
 def test_as_many_shards_as_it_was_saved_from(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,21 +85,23 @@ def test_as_many_shards_as_it_was_saved_from(saved: Path, tmp_path: Path, monkey
         SQHN.load(tmp_path / "whole", "ray")
 
 
-def test_a_later_one_takes_its_place(saved: Path) -> None:
-    """Nothing is left of it, be the later one in pieces or whole."""
-    memory, before = SQHN.load(saved, "ray"), pieces_of(saved)
+def test_saving_again_replaces_all_files(saved: Path) -> None:
+    """Nothing is left of the earlier ones, whether the later memory is on shards or not."""
+    memory, before = SQHN.load(saved, "ray"), shard_files_of(saved)
     memory.learn(X[50:])
     memory.save(saved)
-    assert len(pieces_of(saved)) == 3
-    assert not set(pieces_of(saved)) & set(before)
+    assert len(shard_files_of(saved)) == 3
+    assert not set(shard_files_of(saved)) & set(before)
     memory.to("cpu").save(saved)
     assert not Path(f"{saved}.pieces").exists()
     assert fingerprint(SQHN.load(saved)) == fingerprint(memory)
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_what_cannot_be_written_leaves_the_old_one(number: int, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old, before, written = SQHN.load(saved), pieces_of(saved), list[Path]()
+def test_a_failure_while_saving_leaves_the_old_memory(
+    number: int, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, before, written = SQHN.load(saved), shard_files_of(saved), list[Path]()
     memory = SQHN.load(saved, "ray")
     memory.learn(X[50:])
 
@@ -114,12 +115,12 @@ def test_what_cannot_be_written_leaves_the_old_one(number: int, saved: Path, mon
     monkeypatch.setattr(files, "write_whole", fail)
     with pytest.raises(OSError, match="no room"):
         memory.save(saved)
-    assert pieces_of(saved) == before
+    assert shard_files_of(saved) == before
     assert fingerprint(SQHN.load(saved)) == fingerprint(old)
 
 
-def test_damaged_and_missing_pieces(saved: Path) -> None:
-    place = pieces_of(saved)[1]
+def test_damaged_and_missing_shard_files(saved: Path) -> None:
+    place = shard_files_of(saved)[1]
     content = place.read_bytes()
     for damaged in (content[:-1], content[:-1] + bytes([content[-1] ^ 1]), b""):
         place.write_bytes(damaged)
@@ -130,9 +131,18 @@ def test_damaged_and_missing_pieces(saved: Path) -> None:
         SQHN.load(saved)
 
 
-@pytest.mark.parametrize("wrong", ["name", "twice", "fewer", "other neurons", "shape"])
-def test_pieces_that_contradict_each_other(wrong: str, saved: Path) -> None:
-    header, tensors = files._read(saved)
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ("name", r"a shard file with the name '\.\./m\.sqhn'"),
+        ("twice", "not each of them once"),
+        ("fewer", "not each of them once"),
+        ("other neurons", "neurons that are not in order"),
+        ("shape", "shard files that do not fit together"),
+    ],
+)
+def test_shard_files_that_contradict_each_other(wrong: str, problem: str, saved: Path) -> None:
+    header, tensors = header_of(saved), load_file(saved)
     entries = header["pieces"]
     if wrong == "name":
         entries[0]["name"] = "../m.sqhn"
@@ -141,7 +151,7 @@ def test_pieces_that_contradict_each_other(wrong: str, saved: Path) -> None:
     elif wrong == "fewer":
         del entries[1:]
     else:
-        place = pieces_of(saved)[0]
+        place = shard_files_of(saved)[0]
         content = load_file(place)
         if wrong == "shape":
             content["prototypes"] = content["prototypes"][:, :-1]
@@ -149,13 +159,13 @@ def test_pieces_that_contradict_each_other(wrong: str, saved: Path) -> None:
             content["number"] = content["number"][::-1]
         save_file(content, place)
         entries[0]["sha256"] = hashlib.sha256(place.read_bytes()).hexdigest()
-    files._write(saved, json.loads(json.dumps(header)), tensors)
-    with pytest.raises(MemoryFileError, match="does not hold a consistent memory"):
+    save(saved, header, tensors)
+    with pytest.raises(MemoryFileError, match=f"does not hold a consistent memory: .*{problem}"):
         SQHN.load(saved)
 
 
-def test_who_reads_while_others_write(saved: Path) -> None:
-    """Everybody gets one whole memory, and one is left in the end."""
+def test_reading_while_others_write(saved: Path) -> None:
+    """Every reader gets one whole memory, and one is left in the end."""
     memories = [SQHN.load(saved, "ray"), SQHN.load(saved, "ray", shards=2), SQHN.load(saved)]
     for n, memory in enumerate(memories):
         memory.learn(X[50 + n])
@@ -178,7 +188,7 @@ def test_who_reads_while_others_write(saved: Path) -> None:
 
 
 def test_kept_in_a_folder(local: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shards that are lost, and the process too: on shards or not, it goes on."""
+    """Shards are lost, and the process ends too: on shards or not, the memory continues."""
     monkeypatch.setattr(journal, "ENOUGH", 20_000)
     local(3, every=20)
     one, memory = SQHN(SHAPE, capacity=40), SQHN(SHAPE, capacity=40, device="ray", folder=tmp_path)
@@ -186,7 +196,7 @@ def test_kept_in_a_folder(local: Local, tmp_path: Path, monkeypatch: pytest.Monk
         for part in (X[15 * i : 15 * i + 8], X[15 * i + 8 : 15 * i + 15]):
             one.learn(part)
             memory.learn(part)
-        memory._journal = None
+        del memory
         memory = SQHN.load(tmp_path, *how)
         assert fingerprint(memory) == fingerprint(one)
         assert (memory.device, memory.folder) == (how[0], tmp_path)
@@ -197,16 +207,16 @@ def test_files_of_others_stay(saved: Path) -> None:
     for path in others:
         path.write_text("mine")
     draft = folder_of(saved) / ".0123abcd-0.piece.89ef.tmp"
-    draft.write_text("of one that died")
+    draft.write_text("left by a crash")
     SQHN.load(saved, "ray").save(saved)
     SQHN.load(saved).save(saved)
-    assert sorted(pieces_of(saved)) == sorted(others)
+    assert sorted(shard_files_of(saved)) == sorted(others)
 
 
-def test_places_that_are_not_there(saved: Path) -> None:
+def test_missing_folders_and_files(saved: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nowhere/m\.sqhn cannot be written"):
         SQHN.load(saved, "ray").save(saved.parent / "nowhere" / "m.sqhn")
-    pieces_of(saved)[0].unlink()
+    shard_files_of(saved)[0].unlink()
     with pytest.raises(MemoryFileError, match="belongs to it"):
         describe(saved)
 
@@ -214,19 +224,19 @@ def test_places_that_are_not_there(saved: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"\xff" * 30, bytes(8), (1 << 40).to_bytes(8, "little"), (2).to_bytes(8, "little") + b"[]"]
 )
-def test_pieces_with_damaged_headers(content: bytes, saved: Path) -> None:
-    header, tensors = files._read(saved)
-    pieces_of(saved)[0].write_bytes(content)
+def test_shard_files_with_damaged_headers(content: bytes, saved: Path) -> None:
+    header, tensors = header_of(saved), load_file(saved)
+    shard_files_of(saved)[0].write_bytes(content)
     header["pieces"][0]["sha256"] = hashlib.sha256(content).hexdigest()
-    files._write(saved, header, tensors)
+    save(saved, header, tensors)
     with pytest.raises(MemoryFileError, match="consistent"):
         SQHN.load(saved)
 
 
-def test_one_piece_at_a_time_is_here(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_shard_at_a_time_is_in_this_process(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = SQHN.load(saved, "ray")
     bank: Any = memory.banks[0]
-    given, written, parts = list[int](), list[int](), bank.pieces
+    given, written, parts = list[int](), list[int](), bank.shard_states
 
     def watch() -> Iterator[Any]:
         for part in parts():
@@ -238,7 +248,7 @@ def test_one_piece_at_a_time_is_here(saved: Path, monkeypatch: pytest.MonkeyPatc
         written.append(1)
         write_whole(*args)
 
-    monkeypatch.setattr(bank, "pieces", watch)
+    monkeypatch.setattr(bank, "shard_states", watch)
     monkeypatch.setattr(sharded_files, "write_whole", note)
     memory.save(saved)
     assert len(given) == 3

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from sqhn.storage import lockfile
-from sqhn.storage.lockfile import held
+from sqhn.storage import locks
+from sqhn.storage.locks import held
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no flock, no signals of this kind, no links")
-HOLD = "import sys; from pathlib import Path; from sqhn.storage.lockfile import held\n"
+HOLD = "import sys; from pathlib import Path; from sqhn.storage.locks import held\n"
 
 
 def until(condition: Callable[[], object], seconds: float = 60) -> None:
@@ -64,7 +64,7 @@ def lock_of(path: Path) -> Path:
 
 
 class TestAlone:
-    def test_nobody_is_told_and_nothing_is_left(self, path: Path) -> None:
+    def test_a_free_lock_calls_nothing_and_leaves_nothing(self, path: Path) -> None:
         told: list[str] = []
         for _ in range(2):
             with held(path, told.append):
@@ -72,32 +72,33 @@ class TestAlone:
         assert told == []
         assert list(path.parent.iterdir()) == []
 
-    def test_after_an_error_too(self, path: Path) -> None:
+    def test_an_error_in_the_block_ends_the_lock(self, path: Path) -> None:
         with pytest.raises(ZeroDivisionError), held(path, print):
             raise ZeroDivisionError
         assert list(path.parent.iterdir()) == []
 
     def test_the_lock_file_says_who_holds_it(self, path: Path) -> None:
         with held(path, print):
-            text = lock_of(path).read_text()
+            text = lock_of(path).read_text().strip()
         who = f"process {os.getpid()} on {re.escape(socket.gethostname())}"
-        assert re.fullmatch(rf"{who} since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\n", text)
+        assert re.fullmatch(rf"{who} since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d", text)
 
-    def test_one_that_was_left_behind_is_taken_over(self, path: Path) -> None:
+    def test_a_lock_file_left_behind_is_taken_over(self, path: Path) -> None:
         lock_of(path).write_text("process 1 on moon since the Flood, and much more than anybody would write " * 9)
         told: list[str] = []
         with held(path, told.append):
-            assert lock_of(path).read_text().startswith(f"process {os.getpid()} on")
+            assert lock_of(path).read_text().strip().startswith(f"process {os.getpid()} on")
             assert "Flood" not in lock_of(path).read_text()
         assert told == []
         assert not lock_of(path).exists()
 
-    def test_a_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
+    def test_a_missing_folder_is_an_error_and_is_not_made(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match=r"nowhere.*\.m\.lock"), held(tmp_path / "nowhere" / "m", print):
             pass
+        assert list(tmp_path.iterdir()) == []
 
     @posix
-    def test_what_a_link_of_its_name_leads_to_is_left_alone(self, path: Path, tmp_path: Path) -> None:
+    def test_a_link_in_its_place_is_refused_and_its_target_unchanged(self, path: Path, tmp_path: Path) -> None:
         (tmp_path / "diary").write_text("secret")
         lock_of(path).symlink_to("diary")
         with pytest.raises(OSError, match=r"\.m\.sqhn\.lock"), held(path, print):
@@ -105,7 +106,7 @@ class TestAlone:
         assert (tmp_path / "diary").read_text() == "secret"
 
     @posix
-    def test_removed_by_hand(self, path: Path) -> None:
+    def test_a_lock_file_removed_by_hand(self, path: Path) -> None:
         with held(path, print):
             lock_of(path).unlink()
             with held(path, print):
@@ -114,48 +115,21 @@ class TestAlone:
         assert lock_of(path).read_text() == "somebody else's"
 
     @posix
-    def test_of_another_user(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What may be read but not written can be locked all the same."""
-        lock_of(path).write_text("theirs")
-        open_file, theirs = os.open, lock_of(path).stat().st_ino
+    def test_other_users_can_take_over_a_lock_file(self, path: Path) -> None:
+        before = os.umask(0o077)
+        try:
+            with held(path, print):
+                assert lock_of(path).stat().st_mode & 0o777 == 0o666
+        finally:
+            os.umask(before)
 
-        def refuse_to_write(place: Path, flags: int, mode: int = 0o777) -> int:
-            if flags & os.O_RDWR and place.exists() and place.stat().st_ino == theirs:
-                raise PermissionError(errno.EACCES, "Permission denied", str(place))
-            return open_file(place, flags, mode)
-
-        monkeypatch.setattr(os, "open", refuse_to_write)
-        with held(path, print):
-            other = Waiter(path)
-            until(lambda: other.told)
-            assert not other.entered
-        other.join()
-        assert other.entered
+    def test_the_lock_ends_in_any_thread(self, path: Path) -> None:
+        lock = held(path, print)
+        lock.__enter__()
+        ending = threading.Thread(target=lock.__exit__, args=(None, None, None))
+        ending.start()
+        ending.join()
         assert list(path.parent.iterdir()) == []
-
-    @posix
-    def test_of_another_user_who_removes_it_at_that_moment(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        lock_of(path).write_text("theirs")
-        open_file = os.open
-
-        def refuse_and_remove(place: Path, flags: int, mode: int = 0o777) -> int:
-            if place.exists() and place.read_text() == "theirs":
-                place.unlink()
-                raise PermissionError(errno.EACCES, "Permission denied", str(place))
-            return open_file(place, flags, mode)
-
-        monkeypatch.setattr(os, "open", refuse_and_remove)
-        with held(path, print):
-            assert lock_of(path).read_text() != "theirs"
-        assert list(path.parent.iterdir()) == []
-
-    def test_where_none_may_be_made(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(place: Path, *_: object) -> int:
-            raise PermissionError(errno.EACCES, "Permission denied", str(place))
-
-        monkeypatch.setattr(os, "open", refuse)
-        with pytest.raises(PermissionError, match=r"\.m\.sqhn\.lock"), held(path, print):
-            pass
 
     @posix
     @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP])
@@ -173,7 +147,6 @@ class TestAlone:
         self.break_locks(errno.EIO, monkeypatch)
         with pytest.raises(OSError, match="broken"), held(path, print):
             pass
-        assert list(path.parent.iterdir()) == []
 
     def break_locks(self, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
         import fcntl
@@ -185,11 +158,11 @@ class TestAlone:
 
 
 class TestTogether:
-    def test_the_second_waits_and_is_told_once_for_whom(self, path: Path) -> None:
+    def test_the_second_waits_and_learns_once_who_holds_the_lock(self, path: Path) -> None:
         with held(path, print):
             other = Waiter(path)
             until(lambda: other.told)
-            time.sleep(4 * lockfile.POLL)
+            time.sleep(4 * locks.POLL)
             assert not other.entered
         other.join()
         assert other.entered
@@ -198,7 +171,7 @@ class TestTogether:
         assert list(path.parent.iterdir()) == []
 
     @posix
-    def test_two_names_of_a_file_have_one_lock(self, path: Path, tmp_path: Path) -> None:
+    def test_two_names_of_a_file_share_one_lock(self, path: Path, tmp_path: Path) -> None:
         link = tmp_path / "elsewhere" / "link"
         link.parent.mkdir()
         link.symlink_to(path)
@@ -216,8 +189,8 @@ class TestTogether:
         assert other.entered
         assert other.told == []
 
-    def test_turns_of_many_processes(self, path: Path) -> None:
-        """No turn overlaps another, though the lock file is removed and made anew all the time."""
+    def test_many_processes_take_the_lock_in_turn(self, path: Path) -> None:
+        """No two hold it at once, although the lock file is removed and made again each time."""
         path.write_text("0")
         program = HOLD + (
             "path = Path(sys.argv[1])\n"
@@ -260,3 +233,36 @@ class TestTogether:
             process.communicate("\n", timeout=60)
         assert process.returncode == 0
         assert list(path.parent.iterdir()) == []
+
+    @posix
+    def test_a_forked_child_does_not_hold_its_parents_lock(self, path: Path) -> None:
+        """Not even when it outlives its parent."""
+        program = HOLD + (
+            "import os, time\n"
+            "with held(Path(sys.argv[1]), print):\n"
+            "    child = os.fork()\n"
+            "    if child:\n"
+            "        print(child, flush=True)\n"
+            "        os.kill(os.getpid(), 9)\n"
+            "    time.sleep(60)\n"
+        )
+        words = [sys.executable, "-c", program, str(path)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            child = int(process.stdout.readline())
+            try:
+                process.wait()
+                with held(path, print):
+                    os.kill(child, 0)  # it is still there
+            finally:
+                os.kill(child, signal.SIGKILL)
+
+    @posix
+    def test_a_child_that_ends_leaves_its_parents_lock(self, path: Path) -> None:
+        with held(path, print):
+            if (child := os.fork()) == 0:
+                os._exit(0)
+            os.waitpid(child, 0)
+            program = HOLD + "with held(Path(sys.argv[1]), sys.exit): pass"
+            done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True)
+            assert f"in use by process {os.getpid()}" in done.stderr

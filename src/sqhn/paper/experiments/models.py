@@ -1,4 +1,7 @@
-"""The memories that are compared, as plain declarations: an experiment can be written down, run and compared."""
+"""The models that are compared, as declarations that can be recorded and built.
+
+The names of the classes and of their fields are in the records, so renaming one makes old records unusable.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,8 @@ __all__ = [
     "AblatedTree",
     "AskedTree",
     "BayesPCN",
-    "ByError",
     "ByErrorTree",
+    "ErrorRecognition",
     "GradInfMHN",
     "ManhattanMHN",
     "MapTree",
@@ -41,21 +44,21 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Spec:
-    """What a memory is made of. needs: the package that it cannot do without, and which extra has it."""
+    """The declaration of a model. needs: the package that it requires, and the requirement that installs it."""
 
     needs: ClassVar[tuple[str, str]] = ("numba", "sqhn")
 
     def build(self, shape: Shape, seed: int, device: str) -> Memory:
-        """The memory for samples of one shape; only what uses torch lives on the device."""
+        """The model for samples of one shape; only models that use torch are placed on the device."""
         raise NotImplementedError
 
     @property
     def torch(self) -> bool:
-        """Whether it uses torch, and so can live on a GPU."""
+        """Whether the model uses torch, and so can run on a GPU."""
         return self.needs[0] == "torch"
 
 
-# -- the SQHN --------------------------------------------------------------------------------------------------------
+# -- the SQHN ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Tree(Spec):
 
     @property
     def levels(self) -> list[Level]:
-        """From the input up; only the memory node can be told to replace what it has."""
+        """The levels from the input up, with the same settings."""
         capacities = self.capacity if isinstance(self.capacity, tuple) else (self.capacity,) * (len(self.kernels) + 1)
         return [
             Level(kernel, J, alpha=self.alpha, gamma=self.gamma, when_full=self.when_full)
@@ -99,22 +102,22 @@ class AskedTree(Tree):
     inference: Literal["exact", "evidence"] = "evidence"
 
     def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
-        return Asked(self.network(shape), self.inference)
+        return FixedInference(self.network(shape), self.inference)
 
 
 @dataclass(frozen=True)
 class ByErrorTree(Tree):
-    """An SQHN that judges by the error of recall."""
+    """An SQHN that recognizes by the error of recall."""
 
     rho_error: float = 0.5
 
     def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
-        return ByError(self.network(shape), self.rho_error)
+        return ErrorRecognition(self.network(shape), self.rho_error)
 
 
 @dataclass(frozen=True)
 class AblatedTree(Tree):
-    """One level with a part of the learning rule left out."""
+    """One level without a part of the learning rule."""
 
     ablation: Ablation = field(default_factory=Ablation)
 
@@ -124,14 +127,14 @@ class AblatedTree(Tree):
 
 @dataclass(frozen=True)
 class MapTree(Tree):
-    """A tree in which parents have a say in what their children learn."""
+    """A tree with feedback from parents to children during learning (MAP learning)."""
 
     def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
-        return ByMap(ReferenceSQHN(shape, self.levels, self.network(shape).options))
+        return MapLearning(ReferenceSQHN(shape, self.levels, self.network(shape).options))
 
 
-class Asked:
-    """A memory that recalls by one rule."""
+class FixedInference:
+    """A memory that always recalls by one rule."""
 
     def __init__(self, memory: SQHN, inference: str) -> None:
         self.memory, self.inference = memory, inference
@@ -149,15 +152,17 @@ class Asked:
         return self.memory.recognize(x)
 
 
-class ByError:
-    """A memory that judges by the error of recall: old if it is at most rho_error times the mean before learning."""
+class ErrorRecognition:
+    """A memory that recognizes by the error of recall: old if it is at most rho_error times the mean error of samples
+    before they were learned.
+    """
 
     def __init__(self, memory: SQHN, rho_error: float) -> None:
         self.memory, self.rho_error = memory, rho_error
         self.count, self.error = 0, 0.0
 
     def learn(self, x: ArrayLike) -> Written:
-        """Samples one by one: each is recalled before it is learned."""
+        """Learn samples one by one; each is recalled before it is learned."""
         written = []
         for sample in np.asarray(x)[:, None]:
             if len(self.memory):
@@ -179,7 +184,7 @@ class ByError:
 
 
 class Ablated:
-    """The reference learns one level, and a fast copy of it answers."""
+    """One level that the reference learns and a fast copy of it recalls."""
 
     def __init__(self, reference: ReferenceSQHN) -> None:
         self.reference = reference
@@ -188,12 +193,12 @@ class Ablated:
         return Written(*(np.array(part) for part in zip(*map(self.reference.learn, np.asarray(x)))))
 
     def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
-        return self._answers().recall(x, observed)
+        return self._fast_copy().recall(x, observed)
 
     def recognize(self, x: ArrayLike) -> Recognized:
-        return self._answers().recognize(x)
+        return self._fast_copy().recognize(x)
 
-    def _answers(self) -> SQHN:
+    def _fast_copy(self) -> SQHN:
         from sqhn.memory import SQHN
 
         root, shape = self.reference.root, self.reference.input_shape
@@ -202,8 +207,8 @@ class Ablated:
         return copy
 
 
-class ByMap:
-    """The reference learns a tree with feedback, and answers itself."""
+class MapLearning:
+    """The reference with feedback during learning."""
 
     def __init__(self, reference: ReferenceSQHN) -> None:
         self.reference = reference
@@ -219,12 +224,12 @@ class ByMap:
         return Recognized(*(np.array(part) for part in zip(*map(self.reference.recognize, np.asarray(x)))))
 
 
-# -- the others ------------------------------------------------------------------------------------------------------
+# -- baselines ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Rival(Spec):
-    """A memory of `sqhn.paper.baselines`: the fields are its settings."""
+class Baseline(Spec):
+    """A model of `sqhn.paper.baselines`; the fields are its settings."""
 
     needs: ClassVar[tuple[str, str]] = ("torch", "sqhn[torch]")
     baseline: ClassVar[str]
@@ -233,39 +238,39 @@ class Rival(Spec):
     def build(self, shape: Shape, seed: int, device: str) -> Memory:
         from sqhn.paper import baselines
 
-        given: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        settings: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
         if self.seeded:
-            given["seed"] = seed
+            settings["seed"] = seed
         if self.torch:
-            given["device"] = device
-        made: Memory = getattr(baselines, self.baseline)(shape, **given)
-        return made
+            settings["device"] = device
+        model: Memory = getattr(baselines, self.baseline)(shape, **settings)
+        return model
 
 
 @dataclass(frozen=True)
-class MHN(Rival):
-    """The modern Hopfield network; range: of pixels inside it."""
+class MHN(Baseline):
+    """The modern Hopfield network; range: of its stored pixels."""
 
     baseline = "MHN"
     range: Literal["signed", "unit"] = "signed"
 
 
 @dataclass(frozen=True)
-class ManhattanMHN(Rival):
-    """The same by the Manhattan distance."""
+class ManhattanMHN(Baseline):
+    """The modern Hopfield network with the Manhattan distance."""
 
     baseline = "ManhattanMHN"
 
 
 @dataclass(frozen=True)
-class GradInfMHN(Rival):
-    """The same with descent on its energy."""
+class GradInfMHN(Baseline):
+    """The modern Hopfield network with descent on its energy."""
 
     baseline = "GradInfMHN"
 
 
 @dataclass(frozen=True)
-class GPCN(Rival):
+class GPCN(Baseline):
     """Predictive coding, trained offline."""
 
     baseline, seeded = "GPCN", True
@@ -275,8 +280,8 @@ class GPCN(Rival):
 
 
 @dataclass(frozen=True)
-class BayesPCN(Rival):
-    """Predictive coding, one write for each picture."""
+class BayesPCN(Baseline):
+    """Predictive coding, one write per image."""
 
     baseline, seeded = "BayesPCN", True
     width: int
@@ -286,8 +291,8 @@ class BayesPCN(Rival):
 
 
 @dataclass(frozen=True)
-class Online(Rival):
-    """Trained by one gradient step for every sample."""
+class Online(Baseline):
+    """A network trained by one gradient step for every sample."""
 
     seeded = True
     capacity: int
@@ -300,7 +305,7 @@ class Online(Rival):
 
 @dataclass(frozen=True)
 class OnlineMHN(Online):
-    """Of one layer."""
+    """An online trained network of one layer."""
 
     baseline = "OnlineMHN"
     squeeze: tuple[float, float] = (0.99, 0.005)
@@ -309,7 +314,7 @@ class OnlineMHN(Online):
 
 @dataclass(frozen=True)
 class OnlineMHNTree(Online):
-    """A tree."""
+    """An online trained tree."""
 
     baseline = "OnlineMHNTree"
     kernels: tuple[int, ...] = ()
@@ -317,8 +322,8 @@ class OnlineMHNTree(Online):
 
 
 @dataclass(frozen=True)
-class Nearest(Rival):
-    """The yardstick: keep pictures, return the nearest."""
+class Nearest(Baseline):
+    """A store of images that returns the nearest one."""
 
     needs: ClassVar[tuple[str, str]] = ("numpy", "sqhn")
     baseline, seeded = "NearestNeighbor", True
@@ -327,15 +332,15 @@ class Nearest(Rival):
     tolerance: float = 1e-6
 
 
-def resident_bytes(memory: Any) -> int:
-    """The bytes of all arrays that a memory keeps."""
+def resident_bytes(model: Any) -> int:
+    """The bytes of all arrays and tensors that an object holds."""
     found: dict[int, int] = {}
-    known: dict[int, Any] = {}
+    visited: dict[int, Any] = {}
 
     def walk(thing: Any) -> None:
-        if id(thing) in known:
+        if id(thing) in visited:
             return
-        known[id(thing)] = thing
+        visited[id(thing)] = thing
         if isinstance(thing, np.ndarray):
             whole = thing if thing.base is None else thing.base
             found[id(whole)] = getattr(whole, "nbytes", thing.nbytes)
@@ -344,9 +349,19 @@ def resident_bytes(memory: Any) -> int:
         elif isinstance(thing, (list, tuple)):
             for one in thing:
                 walk(one)
-        elif isinstance(thing, dict) or hasattr(thing, "__dict__"):
-            for one in (thing if isinstance(thing, dict) else vars(thing)).values():
+        elif isinstance(thing, dict):
+            for one in thing.values():
                 walk(one)
+        else:
+            for name in attributes(thing):
+                walk(getattr(thing, name, None))
 
-    walk(memory)
+    walk(model)
     return sum(found.values())
+
+
+def attributes(thing: Any) -> set[str]:
+    """The names of all attributes of an object, in its `__dict__` and in slots."""
+    slots = (getattr(kind, "__slots__", ()) for kind in type(thing).__mro__)
+    names = {name for some in slots for name in ([some] if isinstance(some, str) else some)}
+    return (names | set(getattr(thing, "__dict__", ()))) - {"__dict__", "__weakref__"}

@@ -1,4 +1,4 @@
-"""Memories made from declarations."""
+"""Models built from declarations."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn.level import Level
-from sqhn.paper.experiments import memories
-from sqhn.paper.experiments.memories import Ablated, AblatedTree, ByError, ByErrorTree, MapTree, Nearest, Tree
+from sqhn.paper.experiments import models
+from sqhn.paper.experiments.models import Ablated, AblatedTree, ByErrorTree, ErrorRecognition, MapTree, Nearest, Tree
 from sqhn.reference import Ablation, ReferenceSQHN, learn_by_map
 
 
@@ -21,10 +21,10 @@ def test_a_tree() -> None:
     assert (memory.options.similarity, memory.options.propagation) == ("cosine", "max")
 
 
-def test_judging_by_error_is_what_the_reference_does(pictures: NDArray[np.float32]) -> None:
+def test_recognition_by_error_equals_the_reference(pictures: NDArray[np.float32]) -> None:
     x = pictures[:20, :8, :8]
     memory: Any = ByErrorTree(6, rho_error=0.5).build((8, 8, 3))
-    assert isinstance(memory, ByError)
+    assert isinstance(memory, ErrorRecognition)
     memory.learn(x[:7])
     memory.learn(x[7:15])  # in two calls, as between test points
     reference = ReferenceSQHN((8, 8, 3), [Level(capacity=6)], keep_error=True)
@@ -48,7 +48,7 @@ ABLATIONS = {
 
 
 @pytest.mark.parametrize("ablation", ABLATIONS.values(), ids=ABLATIONS)
-def test_an_ablated_memory_answers_as_its_reference(ablation: Ablation, pictures: NDArray[np.float32]) -> None:
+def test_an_ablated_memory_recalls_as_its_reference(ablation: Ablation, pictures: NDArray[np.float32]) -> None:
     x = pictures[:30, :8, :8]
     memory: Any = AblatedTree(6, ablation=ablation).build((8, 8, 3), seed=3)
     assert isinstance(memory, Ablated)
@@ -59,8 +59,8 @@ def test_an_ablated_memory_answers_as_its_reference(ablation: Ablation, pictures
         np.testing.assert_array_equal(answer, memory.reference.recall(one).x)
 
 
-def test_ablations_change_one_thing() -> None:
-    """What each does to two samples of one neuron: by hand."""
+def test_each_ablation_by_hand() -> None:
+    """The weights after two samples of one neuron."""
     a, b = np.array([[0.0, 1.0]], np.float32), np.array([[0.2, 0.9]], np.float32)
 
     def second(ablation: Ablation) -> list[float]:
@@ -75,8 +75,8 @@ def test_ablations_change_one_thing() -> None:
     assert second(Ablation(step=0.5, growth_step=True)) == [0.15, 0.8]  # 1/8 of half a, then 1/2 and 1/4 of b
 
 
-def test_without_room_for_feedback_map_learning_is_learning(pictures: NDArray[np.float32]) -> None:
-    """Until the memory node has met its value before, it expects nothing of its children."""
+def test_map_learning_of_new_samples_is_plain_learning(pictures: NDArray[np.float32]) -> None:
+    """Until the memory node repeats a value, it expects nothing of its children."""
     x = pictures[:12, :8, :8]
     levels = Tree(20, (2, 2)).levels
     one, other = ReferenceSQHN((8, 8, 3), levels), ReferenceSQHN((8, 8, 3), levels)
@@ -86,13 +86,13 @@ def test_without_room_for_feedback_map_learning_is_learning(pictures: NDArray[np
         np.testing.assert_array_equal(ours.m, theirs.m)
 
 
-def test_feedback_makes_nodes_repeat_themselves() -> None:
-    """A child that its parent knows takes the value the parent expects, where it is nearly as good."""
+def test_map_learning_prefers_expected_values() -> None:
+    """A child takes the value its parent expects where it fits nearly as well."""
     levels = [Level((1, 2), 2, math.inf, 0.9), Level(None, 1, math.inf, 0.5)]
     tree = ReferenceSQHN((2, 2), levels)
     a, b = np.array([[0.9, 0.1], [0.9, 0.1]], np.float32), np.array([[0.9, 0.1], [0.1, 0.9]], np.float32)
     learn_by_map(tree, a)
-    learn_by_map(tree, b)  # the lower patch is new, but the memory node expects what it knows
+    learn_by_map(tree, b)  # the lower patch is new, but the memory node expects the known value
     assert [node.grown for node in tree.levels[0]] == [1, 1]
     plain = ReferenceSQHN((2, 2), levels)
     plain.learn(a)
@@ -100,7 +100,7 @@ def test_feedback_makes_nodes_repeat_themselves() -> None:
     assert [node.grown for node in plain.levels[0]] == [1, 2]
 
 
-def test_a_tree_with_feedback_has_the_verbs(pictures: NDArray[np.float32]) -> None:
+def test_the_verbs_of_a_tree_with_feedback(pictures: NDArray[np.float32]) -> None:
     memory = MapTree(10, (4,)).build((8, 8, 3))
     x = pictures[:10, :8, :8]
     assert memory.learn(x).index.tolist() == list(range(10))
@@ -109,10 +109,11 @@ def test_a_tree_with_feedback_has_the_verbs(pictures: NDArray[np.float32]) -> No
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in memories.__all__ if name[0].isupper() and name not in ("Ablated", "ByError", "Spec")]
+    "name",
+    [name for name in models.__all__ if name[0].isupper() and name not in ("Ablated", "ErrorRecognition", "Spec")],
 )
-def test_every_kind_says_what_it_needs(name: str) -> None:
-    kind = getattr(memories, name)
+def test_every_model_declares_its_requirement(name: str) -> None:
+    kind = getattr(models, name)
     assert kind.needs[0] in ("numba", "numpy", "torch")
     assert kind.needs[1].startswith("sqhn")
 

@@ -1,37 +1,31 @@
-"""The pattern bank's kernels on a GPU where products do not help: samples with holes, and similarity by differences.
+"""Kernels of the pattern bank that compare vectors directly: for missing values, and for similarity by differences.
 
-Every neuron is compared with every sample in float64, from the stored vectors. A few samples are learned in two
-kernels: `activity` compares them with all neurons, side by side; `walk`, one program per node, then takes one sample
-after another and compares it anew with the neurons that have changed meanwhile.
+Matrix products do not help there, so every neuron is compared with every sample in float64, from the stored vectors. A
+few samples are learned in two kernels: `activity` compares them with all neurons in parallel; `walk`, one program per
+node, then takes one sample after another and compares it again with the neurons that have changed since.
 
-In all kernels: `x` patches (nodes, batch, size), and if masked `seen`, which of their values were observed; `m`
-prototypes (nodes, room, size), and if there are holes `known`, how often each of their values was seen; `c` counts, 0
-where a neuron was forgotten.
+In all kernels: `x` patches (nodes, batch, size); if masked, `seen` (the same shape) tells which values were observed,
+and `any_seen` (nodes, batch) whether any was. `m` prototypes (nodes, room, size); if there are holes, `known` counts
+how often each of their values was observed. `c` counts of the neurons, 0 in a free slot.
 """
 
-# Triton reads these functions as its own language.
-# mypy: ignore-errors
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
+from sqhn.banks.cuda.kernels.common import GREW, NO_INDEX, NONE, SKIPPED, TIE
 from sqhn.banks.cuda.kernels.neurons import written_to
-from sqhn.banks.cuda.kernels.prototypes import moved_by, similarity
-from sqhn.banks.rule import AVERAGED, GREW, SKIPPED
-from sqhn.level import TIE
+from sqhn.banks.cuda.kernels.prototypes import moved_by, observed, similarity
 
 __all__ = ["activity", "at", "walk"]
-
-_KEPT, _AVERAGED, _BECAME = tl.constexpr(SKIPPED), tl.constexpr(AVERAGED), tl.constexpr(GREW)
-_TIE, _LAST = tl.constexpr(TIE), tl.constexpr(2**31 - 1)
 
 
 @triton.jit
 def compare(j, there, x_t, seen_t, m_n, known_n, size,
             masked: tl.constexpr, holes: tl.constexpr, euclidean: tl.constexpr, centre: tl.constexpr,
             J: tl.constexpr, D: tl.constexpr):  # fmt: skip
-    """The similarities of a sample, of which something was observed, and the neurons j [J], those that are there."""
+    """The similarities of a sample with observed values and the neurons j [J], where `there`."""
     xm = tl.zeros([J, D], tl.float64)
     mm = tl.zeros([J, D], tl.float64)
     xx = tl.zeros([D], tl.float64)
@@ -66,18 +60,6 @@ def compare(j, there, x_t, seen_t, m_n, known_n, size,
     return s
 
 
-@triton.jit
-def observed(seen_t, size, masked: tl.constexpr, D: tl.constexpr):
-    """How many values of a sample were observed."""
-    if not masked:
-        return size
-    some = tl.zeros([D], tl.int32)
-    for d in range(0, size, D):
-        i = d + tl.arange(0, D)
-        some += (tl.load(seen_t + i, mask=i < size, other=0) != 0).to(tl.int32)
-    return tl.sum(some)
-
-
 @triton.jit(do_not_specialize=["step"])
 def walk(
     samples, prototypes, neurons, outcome, value, changed, sizes, capacity, pseudo, step,
@@ -86,10 +68,10 @@ def walk(
 ):  # fmt: skip
     """Online steps at one node; step is that of the first sample.
 
-    value (nodes, batch, width): what `activity` found before them. changed (nodes, batch) is scratch: the neurons that
-    have changed since. W neurons are looked at at once, J compared.
+    value (nodes, batch, width): the similarities that `activity` found before them. changed (nodes, batch) is scratch:
+    the neurons that have changed since. W values are read at once, and J neurons compared.
     """
-    x, seen, eps = samples
+    x, seen, any_seen, eps = samples
     m, known = prototypes
     c, mu, written, grown, free = neurons
     k, v, a, kind = outcome
@@ -106,8 +88,8 @@ def walk(
         sent = tl.load(eps + t) * 0
         best = sent - float("inf")
         to = G * 0
-        what = G * 0 + _KEPT
-        if observed(seen_t, size, masked, D) > 0:
+        what = G * 0 + SKIPPED
+        if observed(any_seen, n * batch + t, masked):
             for b in range(0, others, J):
                 e = b + lane
                 j = tl.load(changed_n + e, mask=e < others, other=0)
@@ -118,20 +100,20 @@ def walk(
             for b in range(0, G, W):
                 high = tl.maximum(high, tl.load(value_t + b + wide, mask=b + wide < G, other=-float("inf")))
             best = tl.max(high)
-            first = tl.full([W], _LAST, tl.int32)
+            first = tl.full([W], NO_INDEX, tl.int32)
             for b in range(0, G, W):
                 j = b + wide
                 s = tl.load(value_t + j, mask=j < G, other=-float("inf"))
-                first = tl.minimum(first, tl.where((s >= best - _TIE) & (j < G), j, _LAST))
+                first = tl.minimum(first, tl.where((s >= best - TIE) & (j < G), j, NO_INDEX))
             winner = tl.minimum(tl.min(first), tl.maximum(G - 1, 0)).to(tl.int32)
             if G > F:
                 best = tl.load(value_t + winner)
-            to, what = written_to(best < tl.load(eps + t) - _TIE, winner, G, F, c_n, written_n, capacity, when_full,
+            to, what = written_to(best < tl.load(eps + t) - TIE, winner, G, F, c_n, written_n, capacity, when_full,
                                   True, W)  # fmt: skip
             used, was = tl.load(c_n + to), tl.load(mu_n + to)
-            tl.debug_barrier()  # all have read what is written now
-            if what != _KEPT:
-                new = what >= _BECAME
+            tl.debug_barrier()  # all values that are written now have been read
+            if what != SKIPPED:
+                new = what >= GREW
                 count = tl.where(new, 1, used + 1)
                 mean = tl.where(new, 1.0, was + (best - was) / (count + pseudo).to(tl.float64))
                 tl.store(c_n + to, count)
@@ -155,14 +137,14 @@ def walk(
                     blank = tl.where(new, tl.zeros([D], tl.float32) + centre, p)
                     p = tl.where(there, tl.where(new, y, averaged), blank)
                     tl.store(m_n + row + i, p, mask=inside)
-                F = tl.where((what == _BECAME) & (to < G), F - 1, F)
+                F = tl.where((what == GREW) & (to < G), F - 1, F)
                 G = tl.where(new, tl.maximum(G, to + 1), G)
-                before = tl.load(changed_n + listed, mask=listed < others, other=-1)
+                before = tl.load(changed_n + listed, mask=listed < others, other=NONE)
                 fresh = tl.sum((before == to).to(tl.int32)) == 0
                 tl.store(changed_n + others, to, mask=fresh)
                 others += fresh.to(tl.int32)
             tl.debug_barrier()
-            sent = tl.where(what >= _BECAME, 1.0, best)
+            sent = tl.where(what >= GREW, 1.0, best)
             if not top:
                 s = compare(to + lane * 0, lane < 1, x_t, seen_t, m_n, known_n, size, masked, holes, euclidean, centre,
                             J, D)  # fmt: skip
@@ -182,18 +164,18 @@ def walk(
 def activity(samples, prototypes, c, s, sizes,
              masked: tl.constexpr, holes: tl.constexpr, euclidean: tl.constexpr, centre: tl.constexpr,
              J: tl.constexpr, D: tl.constexpr):  # fmt: skip
-    """The similarities of one sample and J neurons of one node: s (nodes, batch, width); minus infinity of others."""
-    x, seen = samples
+    """The similarities of one sample and J neurons of one node: s (nodes, batch, width); minus infinity for others."""
+    x, seen, any_seen = samples
     m, known = prototypes
     batch, room, width, size = sizes
     b, t, n = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     place = n * batch + t
     j = b * J + tl.arange(0, J)
-    alive = tl.load(c + n * room + j, mask=j < width, other=0) > 0
-    found = compare(j, alive, x + place * size, seen + place * size, m + n * room * size, known + n * room * size,
+    living = tl.load(c + n * room + j, mask=j < width, other=0) > 0
+    found = compare(j, living, x + place * size, seen + place * size, m + n * room * size, known + n * room * size,
                     size, masked, holes, euclidean, centre, J, D)  # fmt: skip
-    found = tl.where(observed(seen + place * size, size, masked, D) > 0, found, 0.0)
-    tl.store(s + place * width + j, tl.where(alive, found, -float("inf")), mask=j < width)
+    found = tl.where(observed(any_seen, place, masked), found, 0.0)
+    tl.store(s + place * width + j, tl.where(living, found, -float("inf")), mask=j < width)
 
 
 @triton.jit
@@ -201,16 +183,16 @@ def at(samples, prototypes, start, candidate, s, sizes,
        masked: tl.constexpr, holes: tl.constexpr, euclidean: tl.constexpr, centre: tl.constexpr,
        J: tl.constexpr, D: tl.constexpr):  # fmt: skip
     """The similarities of the candidates of one sample at one node."""
-    x, seen = samples
+    x, seen, any_seen = samples
     m, known = prototypes
     batch, room, size = sizes
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
     stop = tl.load(start + place + 1)
-    many = observed(seen + place * size, size, masked, D)
+    some = observed(any_seen, place, masked)
     for b in range(tl.load(start + place), stop, J):
         e = b + tl.arange(0, J)
         j = tl.load(candidate + e, mask=e < stop, other=0)
         found = compare(j, e < stop, x + place * size, seen + place * size, m + n * room * size,
                         known + n * room * size, size, masked, holes, euclidean, centre, J, D)  # fmt: skip
-        tl.store(s + e, tl.where(many > 0, found, 0.0), mask=e < stop)
+        tl.store(s + e, tl.where(some, found, 0.0), mask=e < stop)

@@ -1,6 +1,6 @@
-"""The settings of the networks that are trained online, as the authors' scripts have them.
+"""The hyperparameters of the networks trained online, from the authors' scripts.
 
-Columns are SGD, Adam, EWC++ and ER; r is the weight of EWC++.
+Columns are SGD, Adam, EWC++ and ER; r is the strength of EWC++.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sqhn.paper.experiments.case import DEFAULT, Reading
-from sqhn.paper.experiments.memories import Nearest, Online, OnlineMHN, OnlineMHNTree
+from sqhn.paper.experiments.models import Nearest, Online, OnlineMHN, OnlineMHNTree
 
 __all__ = [
     "FIRST_OUT",
@@ -17,21 +17,21 @@ __all__ = [
     "RECOGNIZERS",
     "RESERVOIR",
     "TREE_KERNELS",
-    "encoders",
-    "nearest",
-    "online",
-    "online_tree",
+    "encoding_mhns",
+    "nearest_neighbors",
+    "online_mhns",
+    "online_trees",
 ]
 
 Columns = tuple[float, float, float, float]
 MHNS = ("MHN-SGD", "MHN-Adam", "MHN-EWC++", "MHN-ER")
-BUFFER = 64
+REPLAY_SIZE = 64
 TREE_KERNELS = (4, 4)
 FIRST_OUT, RESERVOIR = "NN (first out)", "NN (reservoir)"
 
 
-def nearest(capacity: int) -> dict[str, Nearest]:
-    """The yardsticks of a size: keep pictures, return the nearest."""
+def nearest_neighbors(capacity: int) -> dict[str, Nearest]:
+    """The two stores of a size that return the nearest image."""
     return {FIRST_OUT: Nearest(capacity), RESERVOIR: Nearest(capacity, "reservoir")}
 
 
@@ -72,38 +72,43 @@ ONLINE_TREE: dict[tuple[str, int], tuple[Columns, Columns, float]] = {
 }
 
 
-def online(stream: str, capacity: int) -> Iterator[tuple[str, Online]]:
-    """The four online trained MHNs of one layer, for a stream and a size; both readings have the same."""
+def online_mhns(stream: str, capacity: int) -> Iterator[tuple[str, Online]]:
+    """The four online trained MHNs of one layer for a stream and a size, the same in both readings."""
     beta, rate, r = ONLINE[stream, capacity]
-    return _four(OnlineMHN(capacity, 1, 1), beta, rate, r)
+    return four_variants(OnlineMHN(capacity, 1, 1), beta, rate, r)
 
 
-def online_tree(stream: str, capacity: int, reading: Reading) -> Iterator[tuple[str, Online]]:
-    """The same as trees with the kernels of the SQHN.
+def online_trees(stream: str, capacity: int, reading: Reading) -> Iterator[tuple[str, Online]]:
+    """The four online trained MHNs as trees with the kernels of the SQHN.
 
-    The published settings belong to the published variant, in which pixels go through a softmax. Where they enter as
-    they are, as the text has it, a beta of 1 and rates found by a small search do far better, so that is what the SQHN
-    is compared with; and a weight of 1,000 is about the largest with which EWC++ still learns as fast as SGD.
+    The published settings belong to the published variant, in which pixels go through a softmax. Where pixels enter
+    unchanged, as in the text, a beta of 1 and rates found by a small search do far better, so the SQHN is compared with
+    those. A strength of 1,000 is about the largest with which EWC++ still learns as fast as SGD.
     """
     beta, rate, r = ONLINE_TREE[stream, capacity]
     if reading == DEFAULT:
         beta, rate, r = (1, 1, 1, 1), (capacity / 3, 0.01, capacity / 3, capacity / 3), 1000
-    return _four(_tree(capacity, reading), beta, rate, r)
+    return four_variants(tree(capacity, reading), beta, rate, r)
 
 
-def _tree(capacity: int, reading: Reading) -> OnlineMHNTree:
+def tree(capacity: int, reading: Reading) -> OnlineMHNTree:
     variant = "linear" if reading == DEFAULT else "code"
     return OnlineMHNTree(capacity, 1, 1, kernels=TREE_KERNELS, variant=variant)  # type: ignore[arg-type]
 
 
-def _four(made: Online, beta: Columns, rate: Columns, r: float) -> Iterator[tuple[str, Online]]:
-    kinds = (made, replace(made, optimizer="adam"), replace(made, consolidation=r), replace(made, replay=BUFFER))
+def four_variants(model: Online, beta: Columns, rate: Columns, r: float) -> Iterator[tuple[str, Online]]:
+    kinds = (
+        model,
+        replace(model, optimizer="adam"),
+        replace(model, consolidation=r),
+        replace(model, replay=REPLAY_SIZE),
+    )
     for name, kind, b, lr in zip(MHNS, kinds, beta, rate, strict=True):
         yield name, replace(kind, beta=b, rate=lr)
 
 
-ENCODERS: dict[str, dict[str, dict[str, tuple[list[float], list[float]]]]] = {
-    # by noise and optimizer: beta and learning rate for each number of samples
+ENCODING: dict[str, dict[str, dict[str, tuple[list[float], list[float]]]]] = {
+    # by noise and optimizer: betas and learning rates for each number of samples
     "NE-L1": {
         "white": {"sgd": ([0.05] * 4, [0.4, 0.8, 0.6, 0.6]), "adam": ([0.05] * 4, [0.05, 0.01, 0.005, 0.001])},
         "binary": {
@@ -118,16 +123,18 @@ ENCODERS: dict[str, dict[str, dict[str, tuple[list[float], list[float]]]]] = {
 }
 
 
-def encoders(experiment: str, noise: str, place: int, capacity: int, reading: Reading) -> Iterator[tuple[str, Online]]:
-    """The two MHNs of noisy encoding for the place of a number of samples in its table."""
+def encoding_mhns(
+    experiment: str, noise: str, column: int, capacity: int, reading: Reading
+) -> Iterator[tuple[str, Online]]:
+    """The two MHNs of noisy encoding for one column of the table, that is one number of samples."""
     for name, optimizer in (("MHN-SGD", "sgd"), ("MHN-Adam", "adam")):
-        betas, rates = ENCODERS[experiment][noise][optimizer]
-        made: Online = OnlineMHN(capacity, betas[place], rates[place], squeeze=(1.0, 0.0))
+        betas, rates = ENCODING[experiment][noise][optimizer]
+        model: Online = OnlineMHN(capacity, betas[column], rates[column], squeeze=(1.0, 0.0))
         if experiment == "NE-L3":
-            made = replace(_tree(capacity, reading), beta=betas[place], rate=rates[place])
+            model = replace(tree(capacity, reading), beta=betas[column], rate=rates[column])
             if reading == DEFAULT:
-                made = replace(made, beta=1, rate=capacity / 3 if optimizer == "sgd" else 0.003)
-        yield name, replace(made, optimizer=optimizer)  # type: ignore[arg-type]
+                model = replace(model, beta=1, rate=capacity / 3 if optimizer == "sgd" else 0.003)
+        yield name, replace(model, optimizer=optimizer)  # type: ignore[arg-type]
 
 
 RECOGNIZERS = {
