@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read seven samples at a time."""
-    monkeypatch.setattr(common, "CHUNK", 7)
+    monkeypatch.setattr(common, "CHUNK_SAMPLES", 7)
 
 
 @pytest.fixture

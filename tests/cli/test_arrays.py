@@ -23,7 +23,7 @@ from tests.cli.sample_files import everything, pixels, put, read
 
 
 def test_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "CHUNK", 2)
+    monkeypatch.setattr(common, "CHUNK_SAMPLES", 2)
     x = np.random.default_rng(0).random((5, 3, 4))
     found = read(put(tmp_path / "x.npy", x))
     assert (found.names, found.shape) == (["0", "1", "2", "3", "4"], (3, 4))

@@ -180,7 +180,7 @@ def test_an_image_that_changes_after_the_check(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_chunks_come_in_order_and_not_far_ahead(threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "CHUNK", 2)
+    monkeypatch.setattr(common, "CHUNK_SAMPLES", 2)
     x = pixels(25, 3, 3)
     for n, values in enumerate(x):
         put(tmp_path / f"{n:02}.png", values)
@@ -201,7 +201,7 @@ def test_chunks_come_in_order_and_not_far_ahead(threads: int, tmp_path: Path, mo
 
 def test_all_images_before_a_damaged_one_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the damage is found while earlier images are still being decoded."""
-    monkeypatch.setattr(common, "CHUNK", 2)
+    monkeypatch.setattr(common, "CHUNK_SAMPLES", 2)
     x = pixels(7, 3, 3)
     for n, values in enumerate(x):
         put(tmp_path / f"{n:02}.png", values)
@@ -227,7 +227,7 @@ def test_large_images_come_in_small_chunks_from_several_threads(tmp_path: Path) 
     (found,) = read(put(tmp_path / "a.png", np.zeros((2000, 3000, 3), np.uint8))).parts
     assert isinstance(found, Images)
     assert found.chunk == 1
-    assert found.threads == min(images.THREADS, get_num_threads())
+    assert found.threads == min(images.DECODING_THREADS, get_num_threads())
 
 
 def test_writing(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from tests.helpers import fingerprint
 pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
-@pytest.mark.parametrize("x", [COLOR, GRAY], ids=["color", "grey"])
+@pytest.mark.parametrize("x", [COLOR, GRAY], ids=["color", "gray"])
 def test_a_folder_is_a_batch_of_its_images(x: Pixels, tmp_path: Path, file: Path) -> None:
     output_of("learn", image_folder(tmp_path / "in", x), "--memory", file, "--capacity", 20)
     expected = saved_memory(tmp_path / "expected", x)

@@ -28,7 +28,7 @@ from tests.cli.commands import (
 pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
-@pytest.mark.parametrize("x", [COLOR, GRAY], ids=["color", "grey"])
+@pytest.mark.parametrize("x", [COLOR, GRAY], ids=["color", "gray"])
 @pytest.mark.parametrize("mask_kind", ["png", "npy"])
 def test_the_missing_half_is_filled_in(x: Pixels, mask_kind: str, tmp_path: Path, file: Path) -> None:
     x = x[:20]

@@ -25,9 +25,9 @@ from sqhn.memory import SQHN
 __all__ = ["CASES", "Costs"]
 
 Phases = dict[str, Callable[[SQHN], int]]  # each returns how many samples it processed
-NEURONS, EXTRA = 20_000, 3072
+NEURONS, SAMPLES = 20_000, 3072
 MILLION = 1_000_000
-LARGE, MACHINES = 10_000_000, (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+MANY_NEURONS, MACHINES = 10_000_000, (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,14 @@ def formula() -> Result:
         one = by_count[1]
         busy, traffic = one["core_seconds_per_sample"], one["bytes_sent_per_sample"] + one["bytes_received_per_sample"]
         costs = Costs(busy["shards"], busy["program"], traffic, message)
-        large = replace(costs, shards=costs.shards * LARGE / NEURONS)
+        large = replace(costs, shards=costs.shards * MANY_NEURONS / NEURONS)
         results[phase] = {
             "costs": asdict(costs),
             "here": {
                 count: {"expected": costs.here(count, cores), "measured": result["samples_per_second"]}
                 for count, result in by_count.items()
             },
-            f"{LARGE:,} neurons": {count: large.there(count, 4, 5e-4, 1.25e9) for count in MACHINES},
+            f"{MANY_NEURONS:,} neurons": {count: large.there(count, 4, 5e-4, 1.25e9) for count in MACHINES},
         }
     return results
 
@@ -141,8 +141,8 @@ def compare(shards: int) -> Result:
 
 def crops() -> Phases:
     """The second half of the neurons grows, then samples are averaged, then they are recalled from noise."""
-    x = images(NEURONS + EXTRA)
-    damaged, half = noisy(x[:EXTRA], 0.1), NEURONS // 2
+    x = images(NEURONS + SAMPLES)
+    damaged, half = noisy(x[:SAMPLES], 0.1), NEURONS // 2
 
     def memorize(memory: SQHN) -> int:
         memory.memorize(x[:half])

@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["Stop", "stoppable"]
 
-SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 @dataclass
@@ -52,7 +52,7 @@ def stoppable() -> Iterator[Stop]:
     before: dict[int, Any] = {}
     try:
         if threading.current_thread() is threading.main_thread():  # other threads are never interrupted
-            for number in SIGNALS:
+            for number in STOP_SIGNALS:
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
                     before[number] = signal.signal(number, stop)
         yield stop

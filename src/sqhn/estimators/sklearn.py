@@ -249,7 +249,7 @@ class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Unsupervised, _Neighb
         return self
 
     def transform(self, X: Any) -> Floats:
-        """Fill in what is missing."""
+        """Fill in missing values."""
         check_is_fitted(self, "rows_")
         self._check()
         rows = self._rows(X)

@@ -34,7 +34,7 @@ POOL = 4
 """A missing value is first searched among this many times `n_neighbors` neurons, then among all."""
 BLOCK_VALUES = 1 << 22
 """The number of values that are compared at a time."""
-LARGE = 1e6
+LARGE_VALUE = 1e6
 """Larger values raise a warning: they are stored with seven digits, and the matches of far rows are hard to tell."""
 
 
@@ -93,7 +93,7 @@ class RowMemory:
         if not len(rows):
             return None
         known = ~np.isnan(rows)
-        if np.nanmax(np.abs(rows)) > LARGE:
+        if np.nanmax(np.abs(rows)) > LARGE_VALUE:
             warnings.warn(
                 f"values of up to {np.nanmax(np.abs(rows)):.3g}: rows are compared as they are, and stored in float32; "
                 "scale them first, for instance with a StandardScaler",

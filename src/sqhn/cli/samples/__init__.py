@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sqhn.cli.samples.arrays import Arrays, check_array, open_array
 from sqhn.cli.samples.combined import Samples
-from sqhn.cli.samples.common import IMAGES, STDIN, Required, SampleError, Unusable, check_file, summary
+from sqhn.cli.samples.common import IMAGE_SUFFIXES, STDIN, Required, SampleError, Unusable, check_file, summary
 from sqhn.cli.samples.images import Images, check_images, decode
 from sqhn.cli.samples.sources import find
 from sqhn.cli.size import Size
@@ -57,10 +57,10 @@ def _check(
     images = []
     for file in files:
         suffix = Path(file).suffix.lower()
-        if suffix in IMAGES:
+        if suffix in IMAGE_SUFFIXES:
             images.append(file)
         elif suffix != ".npy" and file != STDIN:
-            unusable[file] = f"{file} is neither a folder, nor an image ({', '.join(IMAGES)}), nor a .npy file"
+            unusable[file] = f"{file} is neither a folder, nor an image ({', '.join(IMAGE_SUFFIXES)}), nor a .npy file"
         else:
             try:
                 arrays[file] = check_array(file, required)

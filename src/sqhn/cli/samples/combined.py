@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.cli.samples.arrays import Arrays
-from sqhn.cli.samples.common import IMAGES, STDIN, SampleError, Unusable, check_places, name_below, named_after
+from sqhn.cli.samples.common import IMAGE_SUFFIXES, STDIN, SampleError, Unusable, check_places, name_below, named_after
 from sqhn.cli.samples.images import Images
 
 __all__ = ["Samples"]
@@ -82,7 +82,7 @@ class Samples:
     def _places(self, out: Path) -> list[list[Path]]:
         """The output files of each part."""
         first = self.parts[0]
-        if out.suffix.lower() in (*IMAGES, ".npy") and not out.is_dir():
+        if out.suffix.lower() in (*IMAGE_SUFFIXES, ".npy") and not out.is_dir():
             if len(self.parts) > 1 or len(first.files) > 1:
                 raise SampleError(f"{out} looks like a file, but there are several to write: name a folder")
             return [[named_after(out, first.suffix)]]

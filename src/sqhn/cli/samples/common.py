@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 __all__ = [
-    "IMAGES",
+    "IMAGE_SUFFIXES",
     "STDIN",
     "Required",
     "SampleError",
@@ -23,9 +23,9 @@ __all__ = [
     "summary",
 ]
 
-IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
 STDIN = "-"
-CHUNK = 256  # samples that are read at a time
+CHUNK_SAMPLES = 256  # samples that are read at a time
 CHUNK_BYTES = 1 << 24
 NAMED_FILES = 20  # the largest number of files that an error names
 
@@ -58,7 +58,7 @@ def check_file(path: Path) -> None:
 
 def chunk_length(shape: tuple[int, ...], itemsize: int) -> int:
     """How many samples to read at a time."""
-    return max(1, min(CHUNK, CHUNK_BYTES // (math.prod(shape) * itemsize)))
+    return max(1, min(CHUNK_SAMPLES, CHUNK_BYTES // (math.prod(shape) * itemsize)))
 
 
 def name_below(folder: str, file: str) -> str:

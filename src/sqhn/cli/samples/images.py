@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Images", "check_images", "decode"]
 
-SMALL = 64 * 64  # pixels up to which one thread decodes faster than several
-THREADS = 4
-GRAY = ("1", "L")
+SMALL_IMAGE = 64 * 64  # pixels up to which one thread decodes faster than several
+DECODING_THREADS = 4
+GRAY_MODES = ("1", "L")
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 
 
@@ -137,7 +137,7 @@ def check_images(files: Sequence[str], required: Required | None, resize: Size |
                 raise SampleError(
                     f"{file} has {own} pixels, but {reason} {size}: give --resize {size} to make them fit"
                 )
-            if gray and mode not in GRAY:
+            if gray and mode not in GRAY_MODES:
                 raise SampleError(f"{file} is a color image, but {reason} gray ones: convert it to a gray .png")
         except (OSError, SampleError) as error:
             unusable[file] = f"{error}"
@@ -145,11 +145,11 @@ def check_images(files: Sequence[str], required: Required | None, resize: Size |
         if size is None:
             size, reason = own, f"{file} has"
         good.append(file)
-        colored = colored or mode not in GRAY
+        colored = colored or mode not in GRAY_MODES
         pixels = max(pixels, math.prod(own))
     width, height = size or (0, 0)
     shape = (height, width, 3) if colored else (height, width)
-    threads = 1 if pixels <= SMALL else min(THREADS, get_num_threads())
+    threads = 1 if pixels <= SMALL_IMAGE else min(DECODING_THREADS, get_num_threads())
     return Images(good, shape if required is None else required.shape, resize, threads)
 
 

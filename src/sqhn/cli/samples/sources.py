@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from sqhn.cli.samples.common import IMAGES, STDIN, SampleError
+from sqhn.cli.samples.common import IMAGE_SUFFIXES, STDIN, SampleError
 
 __all__ = ["find"]
 
@@ -42,10 +42,10 @@ def _below(folder: Path) -> list[str]:
     for at, folders, files in os.walk(folder, onerror=fail):
         folders[:] = [name for name in folders if not name.startswith(".")]
         here = Path(at).relative_to(folder).as_posix()
-        found = (name for name in files if not name.startswith(".") and name.lower().endswith(IMAGES))
+        found = (name for name in files if not name.startswith(".") and name.lower().endswith(IMAGE_SUFFIXES))
         names += [f"{here}/{name}".removeprefix("./") for name in found]
     if not names:
-        raise SampleError(f"{folder} holds no images ({', '.join(IMAGES)})")
+        raise SampleError(f"{folder} holds no images ({', '.join(IMAGE_SUFFIXES)})")
     return [str(folder / name) for name in sorted(names)]
 
 
@@ -54,9 +54,9 @@ def _matching(pattern: str) -> list[str]:
     if not any(sign in pattern for sign in "*?["):
         raise SampleError(f"there is no {pattern}")
     found = glob.glob(pattern, recursive=True)  # noqa: PTH207  # unlike Path.glob, it skips hidden files, as shells do
-    files = sorted(file for file in found if file.lower().endswith((*IMAGES, ".npy")) and Path(file).is_file())
+    files = sorted(file for file in found if file.lower().endswith((*IMAGE_SUFFIXES, ".npy")) and Path(file).is_file())
     if not files:
-        raise SampleError(f"no image ({', '.join(IMAGES)}) and no .npy file matches {pattern}")
+        raise SampleError(f"no image ({', '.join(IMAGE_SUFFIXES)}) and no .npy file matches {pattern}")
     return files
 
 
