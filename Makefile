@@ -1,9 +1,9 @@
 # Two commands do everything on a machine with Python >= 3.11, pip and make:
-#   make reproduce   set up, run all experiments in a quick form on built-in data, print verdicts, write a page
-#   make test        set up, then lint, types and all tests; those of the kernels beside them with every index checked
-# And two that take longer:
-#   make fuzz        thousands of random stories about a memory and the reference
-#   make soak        memories on several processes, of which hundreds are killed
+#   make reproduce   install, run all experiments in a quick form on built-in data, print verdicts, write a page
+#   make test        install, then run lint, types, all tests, and the tests of the kernels with every index checked
+# Two more take longer:
+#   make fuzz        thousands of random histories of a memory, compared with the reference
+#   make soak        kills hundreds of Ray workers while memories are in use
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -20,6 +20,8 @@ test: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/sp-repo-review --show err .
 
 types: $(VENV)/.dev
 	$(BIN)/mypy

@@ -295,7 +295,7 @@ def test_kernels_that_do_not_fit(shape: tuple[int, ...], levels: list[Level], me
         ((28, 28), {"levels": []}, TypeError, "at least one Level"),
         ((28, 28), {"levels": Level(capacity=3)}, TypeError, "list of at least one Level"),
         ((28, 28), {"levels": [3]}, TypeError, "entry 1 is 3"),
-        ((28, 28), {"levels": 1000}, TypeError, "for one level of 1000 neurons say capacity=1000"),
+        ((28, 28), {"levels": 1000}, TypeError, "for one level of 1000 neurons give capacity=1000"),
     ],
 )
 def test_bad_networks(shape: Any, arguments: dict[str, Any], error: type[Exception], message: str) -> None:

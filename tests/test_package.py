@@ -49,7 +49,7 @@ def test_a_missing_extra_is_a_line_that_says_what_to_install(
     monkeypatch.chdir(tmp_path)
     for name in ("mlxtend.data", "skimage.data", "joblib"):
         monkeypatch.setitem(sys.modules, name, None)
-    builtin._photographs.cache_clear()
+    builtin.photographs.cache_clear()
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 1
     assert "pip install 'sqhn[experiments]'" in result.output

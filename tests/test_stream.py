@@ -62,7 +62,7 @@ def test_tables() -> None:
         assert (fingerprint(memory), fed.learned) == (fingerprint(other), 300)
     with pytest.raises(TypeError, match=r"sample 0 of the stream: .*int64"):
         taught(pandas.DataFrame(rows), (3,))
-    with pytest.raises(ValueError, match=r"many samples of shape \(150,\); got shape \(300,\)"):
+    with pytest.raises(ValueError, match=r"a batch of samples of shape \(150,\); got shape \(300,\)"):
         taught(pandas.Series(rows[:, 0].astype(float)), (150,))
 
 
@@ -95,7 +95,7 @@ def test_what_is_wrong_is_named_and_what_came_before_is_kept() -> None:
     assert memory.step == 8
     with pytest.raises(TypeError, match=r"item 1 of the stream, after 1 samples: .*int64"):
         memory.learn_stream([X[0], np.ones((3, 4), int)])
-    with pytest.raises(ValueError, match=r"many samples of shape \(3, 4\); got shape \(3, 4\)"):
+    with pytest.raises(ValueError, match=r"a batch of samples of shape \(3, 4\); got shape \(3, 4\)"):
         memory.learn_stream(X[0])
 
 
@@ -165,7 +165,7 @@ def test_what_ended_it_is_told_and_not_that_it_cannot_be_saved(tmp_path: Path, m
     monkeypatch.setattr(SQHN, "save", full)
     with pytest.raises(RuntimeError, match="enough") as caught:
         memory.learn_stream(samples(), checkpoint=(tmp_path / "m", 1000))
-    assert caught.value.__notes__ == ["and what was learned could not be saved: disk full"]
+    assert caught.value.__notes__ == ["and the memory could not be saved: disk full"]
 
 
 def test_a_checkpoint_that_makes_no_sense(tmp_path: Path) -> None:
@@ -206,5 +206,5 @@ def test_masked_samples_in_lists_are_masked_samples() -> None:
 
 @pytest.mark.parametrize("stream", [None, 7])
 def test_what_is_no_stream(stream: Any) -> None:
-    with pytest.raises(TypeError, match=f"a stream is something that gives samples one after another; got {stream}"):
+    with pytest.raises(TypeError, match=f"a stream must be an iterable of samples; got {stream}"):
         SQHN((3,), capacity=5).learn_stream(stream)

@@ -1,4 +1,4 @@
-"""Words, numbers and shapes that users hand in: what is wrong with one is said with its name and its value."""
+"""Checks of settings: words, numbers and shapes. An error names the setting and its value."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ __all__ = ["as_shape", "check_count", "check_number", "check_share", "check_word
 
 
 def is_whole(value: object) -> bool:
-    """Whether a value is a whole number; True and False are none."""
+    """Whether a value is an integer, and not a bool."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_real(value: object) -> bool:
-    """Whether a value is a number, perhaps infinite; True, False and NaN are none."""
+    """Whether a value is a number, perhaps infinite, but neither a bool nor NaN."""
     return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
-    """An int of at least some number."""
+    """The value as an int, which must be at least `least`."""
     if not is_whole(value) or value < least:
         raise ValueError(f"{name} must be an int of at least {least}; got {value!r}")
     return int(value)
 
 
 def check_number(name: str, value: Any, zero: bool = False) -> float:
-    """A finite number above 0, or 0 where that is allowed."""
+    """The value as a finite float above 0; zero: 0 is allowed too."""
     if not is_real(value) or not 0 <= value < math.inf or (value == 0 and not zero):
         raise ValueError(f"{name} must be a finite number {'of at least' if zero else 'above'} 0; got {value!r}")
     return float(value)
 
 
 def check_share(name: str, value: Any) -> float:
-    """A number from 0 to 1."""
+    """The value as a float from 0 to 1."""
     if not is_real(value) or not 0 <= value <= 1:
         raise ValueError(f"{name} must be a number from 0 to 1; got {value!r}")
     return float(value)
@@ -50,7 +50,7 @@ def check_word(name: str, word: object, words: tuple[str, ...]) -> None:
 
 
 def check_words(value: Any) -> None:
-    """Raise unless every field of a dataclass that is declared as a `Literal` holds one of its words."""
+    """Raise unless every `Literal` field of a dataclass holds one of its words."""
     hints = get_type_hints(type(value))
     for field in fields(value):
         words = get_args(hints[field.name])
@@ -59,7 +59,7 @@ def check_words(value: Any) -> None:
 
 
 def as_shape(shape: object) -> tuple[int, ...]:
-    """The shape of one sample."""
+    """The shape of a sample as a tuple of ints; a single int is the length of a signal."""
     sides: Any = (shape,) if isinstance(shape, Integral) else shape
     if not isinstance(sides, Sequence) or isinstance(sides, str) or not sides:
         raise TypeError(f"input_shape must be a tuple of positive ints such as (28, 28); got {shape!r}")

@@ -1,7 +1,7 @@
-"""The door of every memory: samples in, answers out.
+"""Checks samples and forms answers, for every memory of the package.
 
-Everything a user hands in is checked here, before anything changes; everything is computed in batches, and whoever
-came with one sample gets plain values back.
+Everything a user passes is checked here, before anything changes. Computations see batches only; for a single sample
+the answer is plain Python values.
 """
 
 from __future__ import annotations
@@ -12,29 +12,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["LARGEST", "answers", "as_floats", "as_numpy", "as_samples", "is_tensor", "parts", "stacked", "together"]
+__all__ = [
+    "LARGEST",
+    "as_answers",
+    "as_batch",
+    "as_floats",
+    "as_numpy",
+    "as_samples",
+    "batches",
+    "is_tensor",
+    "join_batches",
+]
 
 LARGEST = 1e15
 """Values beyond this are refused: their float32 products overflow."""
 
 
 def is_tensor(x: object) -> bool:
-    """Whether x is a torch tensor; torch need not be there."""
-    if isinstance(x, np.ndarray):  # mostly
+    """Whether x is a torch tensor; torch need not be installed."""
+    if isinstance(x, np.ndarray):  # the usual case, and faster
         return False
     return type(x).__module__.partition(".")[0] == "torch" and hasattr(x, "detach")
 
 
 def as_numpy(x: Any) -> NDArray[Any]:
-    """An array in main memory; of a tensor, its values (as float32 where NumPy has no such numbers)."""
+    """An array in main memory; a tensor of half precision becomes float32."""
     if not is_tensor(x):
         return np.asarray(x)
     x = x.detach().cpu()
     return np.asarray(x.float() if x.is_floating_point() and x.dtype.itemsize < 4 else x)
 
 
-def stacked(samples: Sequence[Any]) -> NDArray[Any]:
-    """Samples as a batch of them, a masked one if any of them is masked."""
+def as_batch(samples: Sequence[Any]) -> NDArray[Any]:
+    """Stack samples; the batch is a masked array if any of them is."""
     if any(isinstance(one, np.ma.MaskedArray) for one in samples):
         return np.asanyarray(np.ma.stack([np.ma.asanyarray(one) for one in samples]))
     return np.stack([as_numpy(one) for one in samples])
@@ -48,16 +58,16 @@ def as_samples(
     tensors: bool = False,
     holes: bool = False,
 ) -> tuple[Any, bool, Any]:
-    """Checked samples: a batch of uint8 or floats, whether x was a single one, which values were seen (None: all).
+    """Checked samples: a batch of uint8 or floats, whether x was a single one, and their mask (None: all observed).
 
-    Values that were not seen may be anything. tensors: torch tensors stay such, and where they are. holes: values of a
-    masked array may be masked, and count as not seen.
+    Missing values may be anything. tensors: torch tensors stay tensors on their device. holes: values of a masked array
+    may be masked, and count as missing.
     """
     if isinstance(x, (list, tuple)) and any(isinstance(one, np.ma.MaskedArray) for one in x):
-        x = stacked(x)
+        x = as_batch(x)
     array: Any = x.detach() if tensors and is_tensor(x) else as_numpy(x)  # type: ignore[union-attr]
-    whole, real = _kind(array)
-    if not whole and not real:
+    is_bytes, is_float = _kind(array)
+    if not is_bytes and not is_float:
         raise TypeError(
             f"samples must be floats, taken as they are, or uint8, read as /255; got dtype {array.dtype} "
             f"with shape {tuple(array.shape)}: if these numbers are meant as they are, give x.astype(np.float32)"
@@ -71,113 +81,109 @@ def as_samples(
         )
     if len(batch) == 0:
         raise ValueError(f"the batch is empty: got shape {tuple(array.shape)}")
-    seen = None if observed is None else _mask(observed, tuple(array.shape), tuple(batch.shape))
+    mask = None if observed is None else _mask(observed, tuple(array.shape), tuple(batch.shape))
     if isinstance(x, np.ma.MaskedArray) and (masked := np.ma.getmaskarray(x)).any():
         if not holes:
             raise ValueError(
-                f"the value at {_place(masked)} of a masked array of shape {array.shape} is masked, that is, it was "
-                "not seen: here samples must be whole"
+                f"the value at {_place(masked)} of a masked array of shape {array.shape} is masked, that is, missing: "
+                "here samples must be complete"
             )
-        seen = ~masked.reshape(batch.shape) & (True if seen is None else seen)
-    if real:
-        batch = _plain(batch)
-        if not _within(batch):
-            finite = _finite(as_numpy(batch), single, seen)
-            batch = finite if not is_tensor(batch) else batch.new_tensor(finite)
-    return batch, single, seen
+        mask = ~masked.reshape(batch.shape) & (True if mask is None else mask)
+    if is_float:
+        batch = _single_or_double(batch)
+        if not _all_valid(batch):
+            valid = _checked_values(as_numpy(batch), single, mask)
+            batch = valid if not is_tensor(batch) else batch.new_tensor(valid)
+    return batch, single, mask
 
 
 def as_floats(samples: NDArray[Any]) -> NDArray[np.float32]:
-    """Samples as float32, one row after another; uint8 is read as /255."""
+    """Samples as contiguous float32; uint8 is read as /255."""
     if samples.dtype == np.uint8:
         return samples.astype(np.float32, order="C") / np.float32(255)
     return np.ascontiguousarray(samples, np.float32)
 
 
-def parts(count: int, size: int) -> Iterator[slice]:
-    """A batch in parts of at most `size` samples."""
+def batches(count: int, size: int) -> Iterator[slice]:
+    """Slices of at most `size` samples that together cover `count` samples."""
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def together(done: Sequence[tuple[Any, ...]], join: Callable[..., Any] = np.concatenate) -> tuple[Any, ...]:
-    """What the parts of a batch gave, each field for the whole batch."""
+def join_batches(done: Sequence[tuple[Any, ...]], join: Callable[..., Any] = np.concatenate) -> tuple[Any, ...]:
+    """Concatenate the results of several batches, field by field."""
     return tuple(done[0]) if len(done) == 1 else tuple(join(field, 0) for field in zip(*done))
 
 
-def _as_it_is(array: Any, asked: object) -> Any:  # noqa: ARG001
-    return array
-
-
-def answers(
-    single: bool, *fields: Any, to_user: Callable[[Any, object], Any] = _as_it_is, asked: object = None
+def as_answers(
+    single: bool, *fields: Any, to_user: Callable[[Any, object], Any] = lambda array, _: array, asked: object = None
 ) -> tuple[Any, ...]:
-    """Arrays for a batch; plain Python values for one sample, or its array where a field has more than one.
+    """Arrays for a batch; for a single sample plain Python values, or the sample's array if a field has more axes.
 
-    to_user: puts an array into the form of the question `asked`.
+    to_user: converts an array to the form of the input `asked`.
     """
     if single:
         return tuple([field[0].item() if field.ndim == 1 else to_user(field[0], asked) for field in fields])
     return tuple([to_user(field, asked) for field in fields])
 
 
-def _plain(batch: Any) -> Any:
-    """Floats of 4 or 8 bytes, in which all that is checked and computed can be said: halves have no 1e15."""
+def _single_or_double(batch: Any) -> Any:
+    """Floats of 4 or 8 bytes: half precision cannot represent LARGEST, and kernels know no others."""
     if not isinstance(batch, np.ndarray):
         return batch if batch.dtype.itemsize >= 4 else batch.float()
     if 4 <= batch.dtype.itemsize <= 8:
         return batch
-    with np.errstate(over="ignore"):  # what is beyond float64 becomes infinite, and is refused as such
+    with np.errstate(over="ignore"):  # values beyond float64 become infinite, and are refused as such
         return batch.astype(np.float32 if batch.dtype.itemsize < 4 else np.float64)
 
 
 def _place(bad: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Where the first of the bad values is."""
+    """The index of the first bad value."""
     return tuple(int(i) for i in np.argwhere(bad)[0])
 
 
-def _within(batch: Any) -> bool:
-    """Whether all values are finite and none enormous; not so for NaN."""
+def _all_valid(batch: Any) -> bool:
+    """Whether all values are finite and within LARGEST; False for NaN."""
     if not isinstance(batch, np.ndarray):
         import torch
 
-        low, high = torch.stack(batch.aminmax()).tolist()  # one answer to wait for
+        low, high = torch.stack(batch.aminmax()).tolist()  # one transfer from the device
         return bool(low >= -LARGEST and high <= LARGEST)
     if batch.flags.c_contiguous and np.vdot(batch, batch) <= LARGEST**2 / 2:
-        return True  # a sum of squares is never less than one of them, however it is rounded
-    low, high = np.minimum.reduce(batch, None), np.maximum.reduce(batch, None)  # as min() and max(), sooner
+        return True  # however it is rounded, a sum of squares is not below its largest term
+    low, high = np.minimum.reduce(batch, None), np.maximum.reduce(batch, None)  # faster than min() and max()
     return bool(low >= -LARGEST and high <= LARGEST)
 
 
 def _kind(array: Any) -> tuple[bool, bool]:
-    """Whether an array holds uint8, or floats."""
+    """Whether an array holds uint8, and whether it holds floats."""
     if isinstance(array, np.ndarray):
         return array.dtype == np.uint8, array.dtype.kind == "f"
     return str(array.dtype) == "torch.uint8", array.is_floating_point()
 
 
 def _mask(observed: ArrayLike, given: tuple[int, ...], batch: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Which values were seen: of the shape of the samples, or of one sample for all of them."""
+    """A checked mask, of the shape of the batch; `observed` may have the shape of one sample, for all samples."""
     if isinstance(observed, np.ma.MaskedArray):
-        raise TypeError("observed must be a plain boolean array, True where a value was seen; got a masked array")
+        raise TypeError("observed must be a plain boolean array, True where a value was observed; got a masked array")
     mask = as_numpy(observed)
     if mask.dtype != np.bool_:
-        raise TypeError(f"observed must be boolean, True where a value was seen; got dtype {mask.dtype}")
+        raise TypeError(f"observed must be boolean, True where a value was observed; got dtype {mask.dtype}")
     if mask.shape not in (given, batch[1:]):
         choices = " or ".join(dict.fromkeys(str(shape) for shape in (given, batch[1:])))
         raise ValueError(f"observed must have shape {choices}; got {mask.shape}")
     return np.broadcast_to(mask, batch)
 
 
-def _finite(batch: NDArray[Any], single: bool, seen: NDArray[np.bool_] | None) -> NDArray[Any]:
-    """Raise if an observed value is not finite or enormous; replace other values that are."""
+def _checked_values(batch: NDArray[Any], single: bool, mask: NDArray[np.bool_] | None) -> NDArray[Any]:
+    """Raise if an observed value is not finite or beyond LARGEST; replace such values where they are missing."""
     bad = ~(np.abs(batch) <= LARGEST)
-    if seen is None or (bad & seen).any():
-        where = _place(bad if seen is None else bad & seen)
+    if mask is None or (bad & mask).any():
+        where = _place(bad if mask is None else bad & mask)
         value = batch[where]
         reason = (
             f"beyond +-{LARGEST:g}"
             if np.isfinite(value)
-            else "not finite (where values are missing, learn and recall take observed=, a mask that is False there)"
+            else "not finite (for missing values, pass observed=, a mask that is False there)"
         )
         place, shape = where[single:], batch.shape[single:]
         raise ValueError(f"the value at {place} of an array of shape {shape} is {value}: {reason}")

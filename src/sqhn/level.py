@@ -1,4 +1,4 @@
-"""The value objects a memory is configured with, and the constant of its arithmetic."""
+"""The settings of a memory, and the tolerance of its arithmetic."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sqhn.checks import check_share, check_words, is_real, is_whole
 __all__ = ["TIE", "Level", "Options", "as_levels"]
 
 TIE = 1e-12
-"""Float64 activities closer than this are equal, and one as close to 0 is silence: rounding must not decide.
+"""Float64 activities that differ by less are equal, and one below it is silent, so that rounding never decides.
 
 Ties go to the lowest index.
 """
 
 REPLACING = ("overwrite", "oldest")
-"""What a full node can do that replaces neurons."""
+"""The choices of `when_full` that replace neurons."""
 
-MOST = 2**31 - 1
-"""The most neurons of a node: they are numbered in 32 bits."""
+LARGEST_CAPACITY = 2**31 - 1
+"""The most neurons of a node: their indices have 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,13 @@ class Level:
     """One level of the tree: every node of it has the same kernel, capacity and growth rule.
 
     kernel: how many nodes of the level below (or input values) one node sees along each leading axis; trailing axes
-        are taken whole. An int means `(k, k)`, or `(k,)` where there is only one axis. None means all that is left.
+        are taken whole. An int means `(k, k)`, or `(k,)` if there is only one axis. None means the whole level below.
     capacity: the most neurons a node can grow.
     alpha, gamma: a node grows a neuron while its best match is below `gamma * alpha / (t + alpha)` at step t.
-    when_full: what a full node does with a sample: "average" it into the best match, "freeze", or replace a neuron
-        where the sample would have grown one: "overwrite" takes the one that the fewest samples were averaged into, and
-        among those the one written longest ago (so one that has averaged stays while there are others that have not);
-        "oldest" takes the one written longest ago. Only the memory node can replace: to a parent, the neuron of a child
-        that is replaced would still mean what it meant before.
+    when_full: what a full node does: "average" every sample into its best match, "freeze" (learn nothing more), or
+        replace a neuron where a sample would have grown one: "overwrite" replaces the one with the fewest samples, and
+        among those the one written longest ago; "oldest" replaces the one written longest ago. Only the memory node
+        can replace neurons: a parent would take the new neuron of a child for the old one.
 
     >>> Level(kernel=2, capacity=600).threshold(0)
     1.0
@@ -58,8 +57,8 @@ class Level:
         sides: tuple[Any, ...] = self.kernel if isinstance(self.kernel, tuple) else (self.kernel,)
         if self.kernel is not None and not (sides and all(is_whole(k) and k >= 1 for k in sides)):
             raise ValueError(f"kernel must be a positive int, a tuple of them, or None; got {self.kernel!r}")
-        if not is_whole(self.capacity) or not 1 <= self.capacity <= MOST:
-            raise ValueError(f"capacity must be given, an int from 1 to {MOST:,}; got {self.capacity!r}")
+        if not is_whole(self.capacity) or not 1 <= self.capacity <= LARGEST_CAPACITY:
+            raise ValueError(f"capacity must be given, an int from 1 to {LARGEST_CAPACITY:,}; got {self.capacity!r}")
         for name in ("alpha", "gamma"):
             value = getattr(self, name)
             if not is_real(value) or not value > 0:
@@ -68,7 +67,7 @@ class Level:
             raise ValueError(f"gamma must be finite; got {self.gamma!r}")
         check_words(self)
         kernel = tuple(map(int, sides)) if isinstance(self.kernel, tuple) else self.kernel and int(self.kernel)
-        _plain(self, kernel=kernel, capacity=int(self.capacity), alpha=float(self.alpha), gamma=float(self.gamma))
+        _set(self, kernel=kernel, capacity=int(self.capacity), alpha=float(self.alpha), gamma=float(self.gamma))
 
     def threshold(self, t: int | NDArray[np.int64]) -> Any:
         """The growth threshold at step t (counted from 0), in float64; t may be an array.
@@ -85,15 +84,15 @@ class Level:
 class Options:
     """The choices that concern a whole network; the defaults are the paper's model.
 
-    similarity: how an input patch is compared with a prototype: by the cosine of both shifted by one half and mapped to
-        [0, 1] ("shifted_cosine"), by the plain "cosine", or by their difference, "euclidean": 1 / (1 + its root mean
-        square). Cosines do not see amplitude.
+    similarity: how a patch is compared with a prototype: by the cosine of both less one half, mapped to [0, 1]
+        ("shifted_cosine"), by the plain "cosine", or by their difference, "euclidean": 1 / (1 + its root mean square).
+        Cosines ignore amplitude.
     blend: weight of the bottom-up activity against the parent's expectation on the way down (the paper's lambda).
     rho: tolerance of `recognize`; None means .99999 for one level and .999 for a tree.
-    propagation: what travels up in `recognize`: "argmax" (every child counts as 1) or "max" (its strength, as in
-        learning and recall: all nodes choose as they did when they learned).
+    propagation: how children count in `recognize`: each as 1 ("argmax"), or by its strength ("max"), as in learning and
+        recall, so that nodes choose as they did when they learned.
     mu: the mean activity that `recognize` compares with: the exact "mean", or with one "pseudocount" of 1.
-    norm: over which children the length of a column runs when some are silent: "all" or only the "heard".
+    norm: which children count for the length of a column when some are silent: "all", or only those "heard".
     """
 
     similarity: Literal["shifted_cosine", "cosine", "euclidean"] = "shifted_cosine"
@@ -108,37 +107,37 @@ class Options:
         if self.rho is not None and (not is_real(self.rho) or not 0 <= self.rho < math.inf):
             raise ValueError(f"rho must be a number of at least 0, or None; got {self.rho!r}")
         check_words(self)
-        _plain(self, blend=blend, rho=None if self.rho is None else float(self.rho))
+        _set(self, blend=blend, rho=None if self.rho is None else float(self.rho))
 
     @property
     def centre(self) -> float:
-        """Similarity to a prototype is `centre + (1 - centre) * cosine` of the vectors less `centre`.
+        """The value that both vectors are shifted by before their cosine, and that stands for unknown values.
 
-        Whatever the similarity, it is what stands for a value that is not known.
+        The similarity is `centre + (1 - centre) * cosine`.
         """
         return 0.5 if self.similarity == "shifted_cosine" else 0.0
 
     @property
     def euclidean(self) -> bool:
-        """Whether similarity is that of a difference, and not of a cosine."""
+        """Whether patches are compared by their difference, and not by a cosine."""
         return self.similarity == "euclidean"
 
 
-def _plain(value: Any, **numbers: Any) -> None:
-    """Put plain Python numbers in place of NumPy's, which compare and are written to files differently."""
+def _set(value: Any, **numbers: Any) -> None:
+    """Replace NumPy's numbers by plain Python numbers, which compare and are saved differently."""
     for name, number in numbers.items():
         object.__setattr__(value, name, number)
 
 
 def as_levels(levels: Sequence[Level] | None, capacity: int | None = None) -> tuple[Level, ...]:
-    """The levels of a tree, or the one level that a capacity stands for."""
+    """Checked levels of a tree, or the one level that a capacity stands for."""
     if (levels is None) == (capacity is None):
-        raise ValueError("give either capacity=N for one level, or a list of Levels; not both, not neither")
+        raise ValueError("give either capacity=N for one level, or a list of Levels, and not both")
     if levels is None:
         assert capacity is not None
         return (Level(capacity=capacity),)
     if isinstance(levels, Integral):
-        raise TypeError(f"levels must be a list of Levels; for one level of {levels} neurons say capacity={levels}")
+        raise TypeError(f"levels must be a list of Levels; for one level of {levels} neurons give capacity={levels}")
     if isinstance(levels, Level) or not isinstance(levels, Sequence) or not levels:
         raise TypeError(f"levels must be a list of at least one Level; got {levels!r}")
     for number, level in enumerate(levels, start=1):
@@ -147,6 +146,6 @@ def as_levels(levels: Sequence[Level] | None, capacity: int | None = None) -> tu
         if number < len(levels) and level.when_full in REPLACING:
             raise ValueError(
                 f"when_full={level.when_full!r} at level {number} of {len(levels)}: only the memory node, the last "
-                "level, can replace neurons; to the parents of others a replaced neuron would still mean what it meant"
+                "level, can replace neurons: a parent would take the new neuron of a child for the old one"
             )
     return tuple(levels)

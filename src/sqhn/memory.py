@@ -20,7 +20,7 @@ from sqhn.banks.interface import Array, Bank, Learned
 from sqhn.banks.rule import GREW, REPLACED
 from sqhn.checks import as_shape, check_count, check_word, is_whole
 from sqhn.concurrency.rwlock import ReadWriteLock
-from sqhn.inputs import answers, as_samples
+from sqhn.inputs import as_answers, as_samples
 from sqhn.level import Level, Options, as_levels
 from sqhn.model.calibration import Calibration, Kind
 from sqhn.model.inference import Inference, by_name
@@ -528,7 +528,7 @@ class SQHN:
 
     def _answers(self, x: object, single: bool, *fields: Array) -> tuple[Any, ...]:
         """Answers in the form of the question x."""
-        return answers(single, *fields, to_user=self._model.tree.device.to_user, asked=x)
+        return as_answers(single, *fields, to_user=self._model.tree.device.to_user, asked=x)
 
 
 def batch_of(shape: tuple[int, ...]) -> str:

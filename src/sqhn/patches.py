@@ -1,7 +1,7 @@
-"""From one array to the views that the nodes of a level have of it, and exactly back.
+"""Tilings cut arrays into patches, one for each node of a level, and join them again.
 
 A tiling cuts the leading axes of a shape into blocks and takes the trailing axes whole. The same code cuts an image
-into patches for level 1 and the grid of one level's nodes into families of children for the level above.
+into patches for level 1 and the grid of a level's nodes into groups of children for the level above.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Tiling:
 
     @property
     def patch(self) -> tuple[int, ...]:
-        """The shape of what one node sees."""
+        """The shape of the patch of one node."""
         return self.kernel + self.shape[len(self.kernel) :]
 
     @property
     def channels(self) -> int:
-        """Values of each place along the axes that are cut."""
+        """How many values each position on the tiled axes has."""
         return math.prod(self.shape[len(self.kernel) :])
 
     def split(self, x: Any) -> Any:
@@ -86,7 +86,7 @@ class Tiling:
         return children
 
     def within(self, coarser: Tiling) -> NDArray[np.int32]:
-        """`(coarser nodes, parts)`: which of these nodes each of a coarser tiling is made of.
+        """`(coarser nodes, parts)`: the nodes of this tiling that make up each node of a coarser one.
 
         >>> Tiling((4,), (1,)).within(Tiling((4,), (2,))).tolist()
         [[0, 1], [2, 3]]
@@ -123,10 +123,12 @@ def plan(input_shape: Sequence[int], levels: Sequence[Level]) -> tuple[Tiling, .
 
 
 def _sides(level: Level, shape: tuple[int, ...], number: int, depth: int) -> tuple[int, ...]:
-    """The kernel of a level as a tuple that is known to divide the shape."""
+    """The kernel of a level as a tuple that divides the shape."""
     if level.kernel is None:
         if number != depth:
-            raise ValueError(f"level {number} of {depth} has no kernel; only the last level may take all that is left")
+            raise ValueError(
+                f"level {number} of {depth} has no kernel; only the last level may take the whole shape below it"
+            )
         return shape
     sides = level.kernel if isinstance(level.kernel, tuple) else (level.kernel,) * min(2, len(shape))
     if len(sides) > len(shape):

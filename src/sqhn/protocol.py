@@ -1,8 +1,8 @@
-"""What every memory does: three verbs, their results, their errors.
+"""The three verbs of every memory, their results and their errors.
 
-A memory learns samples one at a time, recalls the stored sample nearest to a corrupted or partial one, and
-recognizes whether it has met a sample before. Samples are arrays of one fixed shape; a batch has one more leading
-axis, and the results then carry that axis too.
+A memory learns samples one at a time, recalls the stored sample nearest to a corrupted or partial one, and recognizes
+whether it has seen a sample before. Samples are arrays of one fixed shape; a batch has one more leading axis, and so
+have its results.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ Score = Any  # float or float64
 
 
 class Written(NamedTuple):
-    """What `learn` did at the memory node: the neuron written, whether it is new, and how well it matched before.
+    """The outcome of `learn` at the memory node.
 
-    step: which of all samples it was, counted from 1: learned again in this order, they give the same memory.
-    replaced: whether the new neuron took the place of another, which is gone; None where a memory does not tell.
+    index: the neuron that was written. grew: whether it is new. score: how well the best neuron matched before.
+    step: the number of the sample, counted from 1. The same samples in the order of their steps give the same memory.
+    replaced: whether the new neuron replaced another one; None if a memory does not report it.
     """
 
     index: Index
@@ -35,12 +36,13 @@ class Written(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """What `recall` found: the completed sample, the memory node's neuron that it came from, and its score.
+    """The outcome of `recall`.
 
-    values: what was said about the samples that this neuron was learned from, a list of pairs of a value and how often
-        it was given, the most frequent first; a list of those for a batch; None where nothing was ever said.
-    known: True where a value of x was ever seen, for that neuron; others are a guess without evidence, the centre of
-        the similarity. None where no sample with missing values was learned: all of x is known.
+    x: the completed sample. index: the memory node's neuron that it comes from. score: how well that neuron matches.
+    values: the labels of the samples that the neuron was learned from: pairs of a label and its count, the most
+        frequent first; for a batch a list of such lists; None if the memory has no labels.
+    known: True where the neuron has ever observed a value; elsewhere x is the centre of the similarity, a guess. None
+        if all of x is known, because no sample with missing values was learned.
     """
 
     x: NDArray[np.float32]
@@ -51,7 +53,7 @@ class Recalled(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The most frequent of the values, None where there is none; a list of them for a batch."""
+        """The most frequent label, None if there is none; for a batch a list of them."""
         return _most_frequent(self.index if isinstance(self.index, int) else self.index.tolist(), self.values)
 
 
@@ -62,7 +64,7 @@ def _most_frequent(index: Any, values: Any) -> Any:
 
 
 class Recognized(NamedTuple):
-    """What `recognize` judged: `old` is `score >= threshold`."""
+    """The outcome of `recognize`: whether the sample is old, that is, `score >= threshold`."""
 
     old: Flag
     score: Score
@@ -70,7 +72,7 @@ class Recognized(NamedTuple):
 
 
 class Memory(Protocol):
-    """The verbs that every memory of this package answers."""
+    """The verbs of every memory of this package."""
 
     def learn(self, x: ArrayLike) -> Written: ...
 
@@ -80,8 +82,8 @@ class Memory(Protocol):
 
 
 class EmptyMemoryError(ValueError):
-    """Something was asked of a memory that has not learned anything yet."""
+    """A memory that has not learned anything yet cannot answer."""
 
 
 class MemoryFileError(ValueError):
-    """A file is not a memory, is damaged, or was written by a newer version."""
+    """A file does not hold a memory, is damaged, or was written by a newer version."""

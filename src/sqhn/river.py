@@ -1,4 +1,4 @@
-"""The estimators of `sqhn.estimators.river`."""
+"""river estimators; see `sqhn.estimators.river`."""
 
 from sqhn.estimators.river import SQHNClassifier, SQHNDetector, SQHNImputer
 

@@ -1,4 +1,4 @@
-"""The estimators of `sqhn.estimators.sklearn`."""
+"""scikit-learn estimators; see `sqhn.estimators.sklearn`."""
 
 from sqhn.estimators.sklearn import SQHNClassifier, SQHNDetector, SQHNImputer
 

@@ -1,4 +1,4 @@
-"""Ctrl-C takes effect between chunks: every level has then learned the same samples."""
+"""Ctrl-C takes effect between chunks, when every level has learned the same samples."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def test_ctrl_c_in_the_middle_of_a_chunk(pictures: NDArray[np.float32], monkeypa
     assert fingerprint(memory) == fingerprint(whole)
 
 
-def test_the_handler_is_put_back() -> None:
+def test_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGINT)
     with deferred():
         assert signal.getsignal(signal.SIGINT) != before
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_other_threads_are_left_alone() -> None:
+def test_other_threads_have_nothing_to_defer() -> None:
     ran = []
 
     def work() -> None:

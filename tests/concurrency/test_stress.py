@@ -1,4 +1,4 @@
-"""Threads that learn, recall, recognize, save, copy and reset at once: a replay gives the same memory."""
+"""Many threads use one memory at once; a replay in the reference gives the same memory (`tests/stress.py`)."""
 
 from __future__ import annotations
 

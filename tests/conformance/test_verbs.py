@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from sqhn import SQHN, EmptyMemoryError, Level, Memory, Recalled, Recognized, Written
-from sqhn.inputs import answers, as_floats, as_samples
+from sqhn.inputs import as_answers, as_floats, as_samples
 from sqhn.paper.baselines import (
     GPCN,
     MHN,
@@ -84,7 +84,7 @@ class Reference:
     def learn(self, x: ArrayLike) -> Written:
         samples, single, _ = as_samples(x, self.shape)
         done = [self.memory.learn(sample) for sample in as_floats(samples)]
-        return Written(*answers(single, *map(np.stack, zip(*done))))
+        return Written(*as_answers(single, *map(np.stack, zip(*done))))
 
     def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
         samples, single, seen = as_samples(x, self.shape, observed, holes=True)
@@ -92,12 +92,12 @@ class Reference:
             raise EmptyMemoryError("this memory is empty")
         masks = [None] * len(samples) if seen is None else seen
         done = [self.memory.recall(sample, mask)[:3] for sample, mask in zip(as_floats(samples), masks)]
-        return Recalled(*answers(single, *map(np.stack, zip(*done))))
+        return Recalled(*as_answers(single, *map(np.stack, zip(*done))))
 
     def recognize(self, x: ArrayLike) -> Recognized:
         samples, single, _ = as_samples(x, self.shape)
         done = [self.memory.recognize(sample) for sample in as_floats(samples)]
-        return Recognized(*answers(single, *map(np.stack, zip(*done))))
+        return Recognized(*as_answers(single, *map(np.stack, zip(*done))))
 
 
 DOOR = "the reference has no door: it takes what it is given for floats of the right shape"
@@ -276,7 +276,7 @@ class Forgetful(Plain):
 
     def learn(self, x: ArrayLike) -> Written:
         written = super().learn(x)
-        self._store.rows[1:2] = 0.5
+        self.store.rows[1:2] = 0.5
         return written
 
 
@@ -383,7 +383,7 @@ class Borrower(Plain):
     def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
         index, row = getattr(self, "last", (0, None))
         if row is not None:
-            self._store.rows[index] = row.ravel()
+            self.store.rows[index] = row.ravel()
         return super().recall(x, observed)
 
 
@@ -393,7 +393,7 @@ class Lender(Plain):
     def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
         found = super().recall(x, observed)
         one = isinstance(found.index, int)
-        return found._replace(x=self._store.rows[found.index].reshape(SHAPE)) if one else found
+        return found._replace(x=self.store.rows[found.index].reshape(SHAPE)) if one else found
 
 
 class AnyShape(Plain):
@@ -463,7 +463,7 @@ class Remembering(Plain):
     past = 0
 
     def reset(self) -> None:
-        self.past = self._store.met
+        self.past = self.store.count
         super().reset()
 
     def learn(self, x: ArrayLike) -> Written:
@@ -484,7 +484,7 @@ class Lossy(Plain):
 
     def __deepcopy__(self, memo: object) -> Lossy:
         other = Lossy()
-        other.learn(self._store.rows.reshape(-1, *SHAPE))
+        other.learn(self.store.rows.reshape(-1, *SHAPE))
         return other
 
 

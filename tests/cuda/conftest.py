@@ -1,4 +1,4 @@
-"""Where these tests run: on a GPU, or without one in Triton's interpreter (TRITON_INTERPRET=1, Triton installed)."""
+"""These tests run on a GPU, or without one in Triton's interpreter (TRITON_INTERPRET=1, with Triton installed)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 def device(monkeypatch: pytest.MonkeyPatch) -> str:
     torch = pytest.importorskip("torch")
     if os.environ.get("TRITON_INTERPRET") == "1":
-        from sqhn.banks.cuda.device import Cuda
+        from sqhn.banks.cuda.gpu import Cuda
         from sqhn.banks.devices import device_of
 
         def interpreted(name: str, shards: int | None = None) -> Any:

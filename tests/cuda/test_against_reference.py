@@ -1,4 +1,4 @@
-"""On a GPU as by the reference: decision for decision, value for value. (Not by the CPU: that would need Numba.)"""
+"""A GPU takes the decisions of the reference. (The CPU is no comparison here: it would need Numba.)"""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def stream(shape: tuple[int, ...], kind: str, count: int, seed: int = 0) -> NDArray[np.float32]:
-    """Samples that differ, repeat, almost repeat, have few values, or are almost the centre."""
+    """Samples that differ, repeat, almost repeat, have few values, or are close to the centre."""
     rng = np.random.default_rng(seed)
     some = rng.random((5, *shape))[rng.integers(0, 5, count)]
     x = {
@@ -52,20 +52,20 @@ def stream(shape: tuple[int, ...], kind: str, count: int, seed: int = 0) -> NDAr
         "repeated": some,
         "almost repeated": some + rng.normal(0, 1e-6, some.shape),
         "of few values": rng.integers(0, 3, (count, *shape)) / 2,
-        "almost the centre": 0.5 + rng.integers(-1, 2, (count, *shape)) * 2e-4,
+        "close to the centre": 0.5 + rng.integers(-1, 2, (count, *shape)) * 2e-4,
     }[kind]
     if kind == "of few values":
-        x[::4, : shape[0] // 2] = 0  # patches without length, for plain cosines
+        x[::4, : shape[0] // 2] = 0  # patches without length, for cosines
     return x.astype(np.float32)
 
 
-KINDS = ("different", "repeated", "almost repeated", "of few values", "almost the centre")
+KINDS = ("different", "repeated", "almost repeated", "of few values", "close to the centre")
 
 
-def taught(
+def learned_by_both(
     shape: tuple[int, ...], levels: list[Level], x: NDArray[np.float32], device: str, chunk: int = 256, **options: Any
 ) -> tuple[SQHN, ReferenceSQHN]:
-    """A memory and a reference that learned the same, and said the same about it."""
+    """A memory and a reference that learned the same samples, with the same results."""
     memory, reference = SQHN(shape, levels, device=device, **options), ReferenceSQHN(shape, levels, Options(**options))
     set_chunk(memory, chunk)
     written = memory.learn(x)
@@ -83,22 +83,22 @@ def test_learns_and_answers_as_the_reference(tree: str, options: str, device: st
     shape, levels = TREES[tree]
     for seed, kind in enumerate(KINDS):
         x = stream(shape, kind, 30, seed)
-        memory, reference = taught(shape, levels, x, device, chunk=12, **OPTIONS[options])
+        memory, reference = learned_by_both(shape, levels, x, device, chunk=12, **OPTIONS[options])
         assert_same_answers(memory, reference, np.concatenate([x[:3], stream(shape, "different", 3, 9)]))
 
 
 @pytest.mark.parametrize("tree", ["three levels", "overwrite"])
 @pytest.mark.parametrize("chunk", [1, 5, 64])
-def test_chunks_do_not_show(tree: str, chunk: int, device: str) -> None:
+def test_the_chunk_size_changes_nothing(tree: str, chunk: int, device: str) -> None:
     shape, levels = TREES[tree]
-    taught(shape, levels, np.concatenate([stream(shape, kind, 15) for kind in KINDS]), device, chunk)
+    learned_by_both(shape, levels, np.concatenate([stream(shape, kind, 15) for kind in KINDS]), device, chunk)
 
 
 @pytest.mark.parametrize("shape", [(12,), (16, 20), (20, 10, 3)])
 @pytest.mark.parametrize("alpha", [np.inf, 1e7])
 def test_near_ties(shape: tuple[int, ...], alpha: float, device: str) -> None:
     x = scaled_copies(shape, 0)
-    memory, reference = taught(shape, [Level(capacity=50, alpha=alpha)], x, device)
+    memory, reference = learned_by_both(shape, [Level(capacity=50, alpha=alpha)], x, device)
     rng = np.random.default_rng(1)
     queries = x[:20] + rng.normal(0, 1e-4, (20, *shape)).astype(np.float32)
     observed = rng.random(queries.shape) < 0.6
@@ -107,14 +107,14 @@ def test_near_ties(shape: tuple[int, ...], alpha: float, device: str) -> None:
     assert list(masked.index) == [reference.recall(q, o).index for q, o in zip(queries, observed)]
 
 
-def test_what_float32_loses_decides_nothing(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neurons that move in steps as small as their own rounding: products alone would put them elsewhere."""
+def test_rounding_errors_of_float32_decide_nothing(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neurons move in steps as small as their rounding errors: products alone would put them elsewhere."""
     from sqhn.banks.cuda import prototypes
 
     monkeypatch.setattr(prototypes, "exact_products", lambda _: True)
-    monkeypatch.setattr(prototypes, "PLAIN", 0)
+    monkeypatch.setattr(prototypes, "FLOAT32_SIZE", 0)
     first = (0.6 + 0.3 * np.random.default_rng(0).random((2, 12))).astype(np.float32)
-    memory, reference = taught((12,), [Level(capacity=2)], first, device)
+    memory, reference = learned_by_both((12,), [Level(capacity=2)], first, device)
     node = reference.levels[0][0]
     model_of(memory).tree.root.neurons.c[:] = node.c[:] = node.known[:] = 1 << 20
     x = [first[0] + np.float32(0.4) * (first[1] - first[0])] * 450
@@ -132,24 +132,24 @@ def test_tiny_and_huge_values(device: str) -> None:
     for scale in (1e-44, 1e-38, 1e-20, 1e14):
         x = (rng.random((14, 5)) * scale).astype(np.float32)
         x[::3], x[1::4] = 0, rng.random((len(x[1::4]), 5))
-        taught((5,), [Level(capacity=6)], x, device, chunk=7, similarity="cosine")
+        learned_by_both((5,), [Level(capacity=6)], x, device, chunk=7, similarity="cosine")
 
 
-@pytest.mark.parametrize("widest", [16, 4096])
-def test_more_than_a_program_or_a_cache_holds(widest: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("block", [16, 4096])
+def test_more_neurons_than_a_program_or_a_cache_holds(block: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from sqhn.banks.cuda import counts, prototypes
 
     for module in (prototypes, counts):
-        monkeypatch.setattr(module, "WIDEST", widest)
-    monkeypatch.setattr(prototypes, "CACHED", 0)
+        monkeypatch.setattr(module, "LARGEST_BLOCK", block)
+    monkeypatch.setattr(prototypes, "CACHED_PRODUCTS", 0)
     shape = (4, 6)
     for levels in ([Level(capacity=45)], [Level(2, 40), Level(capacity=45, when_full="overwrite")]):
         x = np.concatenate([stream(shape, "different", 60), stream(shape, "of few values", 20)])
-        memory, reference = taught(shape, levels, x, device, chunk=32)
+        memory, reference = learned_by_both(shape, levels, x, device, chunk=32)
         assert_same_answers(memory, reference, x[-3:])
 
 
-def test_so_many_values_that_entries_need_more_bits(device: str) -> None:
+def test_entries_of_many_possible_values_are_int64(device: str) -> None:
     x = np.concatenate([stream((8, 8), "of few values", 30), stream((8, 8), "different", 20)])
     few, many = (
         SQHN((8, 8), [Level(4, values), Level(capacity=9, when_full="overwrite")], device=device)
@@ -159,7 +159,7 @@ def test_so_many_values_that_entries_need_more_bits(device: str) -> None:
         set_chunk(memory, 16)
         memory.learn(x)
     banks: list[Any] = [few.banks[1], many.banks[1]]
-    assert [bank.old.key.dtype.itemsize for bank in banks] == [4, 8]
+    assert [bank.large.key.dtype.itemsize for bank in banks] == [4, 8]
     assert fingerprint(few) == fingerprint(many)
     np.testing.assert_array_equal(few.recall(x).x, many.recall(x).x)
 
@@ -175,10 +175,10 @@ def test_any_tree_any_stream(data: st.DataObject, device: str) -> None:
     top = Level(capacity=data.draw(st.integers(1, 8)), alpha=data.draw(alpha), when_full=data.draw(policy))
     words = data.draw(st.sampled_from(list(OPTIONS.values())))
     x = stream((8, 8), data.draw(st.sampled_from(KINDS)), data.draw(st.integers(1, 16)), data.draw(st.integers(0, 99)))
-    taught((8, 8), [*below, top], x, device, data.draw(st.sampled_from([1, 4, 256])), **words)
+    learned_by_both((8, 8), [*below, top], x, device, data.draw(st.sampled_from([1, 4, 256])), **words)
 
 
-def test_samples_of_one_thing_a_batch_at_once_and_the_root_alone(device: str) -> None:
+def test_hold_memorize_and_root_only(device: str) -> None:
     shape, levels = TREES["three levels"]
     x = stream(shape, "different", 8)
     memory, reference = SQHN(shape, levels, device=device), ReferenceSQHN(shape, levels)
@@ -217,7 +217,7 @@ def test_an_interrupt_waits_for_the_end_of_a_chunk(tree: str, device: str, monke
     assert_same_state(memory, reference)
 
 
-def test_files_and_devices(device: str, tmp_path: Path) -> None:
+def test_saved_here_and_loaded_there(device: str, tmp_path: Path) -> None:
     pytest.importorskip("numba")
     shape, levels = TREES["three levels"]
     x = stream(shape, "different", 30)
@@ -240,7 +240,7 @@ def test_files_and_devices(device: str, tmp_path: Path) -> None:
         assert_same_state(memory, reference)
 
 
-def test_tensors_for_tensors_arrays_for_arrays(device: str) -> None:
+def test_tensors_return_tensors_and_arrays_return_arrays(device: str) -> None:
     import torch
 
     shape, levels = TREES["two levels"]
@@ -269,32 +269,32 @@ def test_tensors_for_tensors_arrays_for_arrays(device: str) -> None:
 
 @pytest.mark.parametrize("similarity", ["shifted_cosine", "cosine"])
 @pytest.mark.parametrize("levels", [[Level(capacity=9)], [Level(capacity=2)], [Level(3, 6), Level(capacity=9)]])
-def test_what_has_no_length(levels: list[Level], similarity: str, device: str) -> None:
-    """Flat samples and flat neurons, many of them, and neurons that averaging has left without length."""
+def test_vectors_without_length(levels: list[Level], similarity: str, device: str) -> None:
+    """Flat samples, flat neurons, and neurons that averaging has left without length."""
     rng = np.random.default_rng(4)
     x = rng.random((40, 6, 6)).astype(np.float32)
     x[rng.random(40) < 0.4] = 0.5 if similarity == "shifted_cosine" else 0.0
     x[::5, :3] = 0.5 if similarity == "shifted_cosine" else 0.0
     x[7::9] = np.sign(x[7::9] - 0.3)
     x[8::9] = (1 if similarity == "shifted_cosine" else 0) - x[7::9]
-    memory, reference = taught((6, 6), levels, x, device, chunk=16, similarity=similarity)
+    memory, reference = learned_by_both((6, 6), levels, x, device, chunk=16, similarity=similarity)
     assert_same_answers(memory, reference, x[:8])
 
 
-def test_a_dead_sensor_and_a_faint_one(device: str) -> None:
+def test_repeated_flat_and_faint_samples_use_one_neuron(device: str) -> None:
     for x in (np.full((60, 8, 8), 0.5), 0.5 + 1e-3 * (np.random.default_rng(0).random((1, 8, 8)) - 0.5).repeat(60, 0)):
-        memory, _ = taught((8, 8), [Level(capacity=20)], x.astype(np.float32), device, chunk=16)
+        memory, _ = learned_by_both((8, 8), [Level(capacity=20)], x.astype(np.float32), device, chunk=16)
         assert len(memory) == 1
         assert memory.recognize(x).old.all()
 
 
-def test_overwriting_takes_turns(device: str) -> None:
+def test_overwriting_replaces_the_oldest(device: str) -> None:
     memory = SQHN((6, 6), [Level(capacity=4, when_full="overwrite")], device=device)
     assert list(memory.learn(stream((6, 6), "different", 10)).index) == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
 
 
 @pytest.mark.parametrize("rule", ["paper", "feedforward", "exact"])
-def test_ties_do_not_reach_from_one_to_the_next(rule: str, device: str) -> None:
+def test_a_tie_of_a_tie_is_no_tie(rule: str, device: str) -> None:
     stored, question = ties_in_a_row()
     levels = [Level(4, 3), Level(capacity=3)]
     memory = SQHN((8,), levels, similarity="cosine", device=device)

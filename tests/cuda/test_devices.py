@@ -1,9 +1,11 @@
-"""What a memory says where there is no GPU for it, or not enough of one."""
+"""Errors where there is no GPU, or where its memory runs out."""
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +46,7 @@ def test_without_triton_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_gpu_does_not_need_numba() -> None:
-    """Where Numba is missing, what is missing for a GPU is only the GPU."""
+    """Without Numba, device="cuda" fails for want of a GPU at most."""
     program = (
         "import sys; sys.modules['numba'] = None\n"
         "from sqhn import SQHN\n"
@@ -55,26 +57,40 @@ def test_the_gpu_does_not_need_numba() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_out_of_memory_leaves_the_memory_as_it_was(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("allocation", [3, 9, None])
+def test_out_of_memory_leaves_the_memory_as_it_was(
+    allocation: int | None, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may run out while arrays are enlarged, one after another, or afterwards (None), where more is reserved."""
     import torch
 
+    from sqhn.banks.cuda import arrays
     from tests.helpers import fingerprint
 
-    x = np.random.default_rng(0).random((40, 8, 8), np.float32)
-    memory = SQHN((8, 8), [Level(2, 9), Level(capacity=12)], device=device)
-    memory.learn(x[:20])
-    before = fingerprint(memory)
-    real = torch.empty
+    x = np.random.default_rng(0).random((9, 4, 4), np.float32)
+    observed = np.ones(x.shape, bool)
+    observed[0, 0, 0] = False
+    memory = SQHN((4, 4), [Level(2, 9), Level(capacity=9)], device=device)
+    memory.learn(x[:3], observed=observed[:3])
+    before, scores = fingerprint(memory), memory.recall(x[:3]).score
+    enlarge, empty, calls = arrays.enlarge, torch.empty, itertools.count()
 
-    def full(*size: object, **how: object) -> object:
-        if how.get("dtype") == torch.uint8:
+    def full(*size: Any, **how: Any) -> Any:
+        if allocation is None and how.get("dtype") == torch.uint8:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 99.00 GiB.")
-        return real(*size, **how)  # type: ignore[call-overload]
+        return empty(*size, **how)
+
+    def enlarge_some(array: Any, room: int) -> Any:
+        if next(calls) == allocation:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 99.00 GiB.")
+        return enlarge(array, room)
 
     monkeypatch.setattr(torch, "empty", full)
+    monkeypatch.setattr(arrays, "enlarge", enlarge_some)
     with pytest.raises(
         MemoryError, match=r"is out of memory, and nothing was changed.*a smaller capacity.*device='cpu'"
     ):
-        memory.learn(x[20:])
+        memory.learn(x[3:])
     monkeypatch.undo()
     assert fingerprint(memory) == before
+    np.testing.assert_array_equal(memory.recall(x[:3]).score, scores)

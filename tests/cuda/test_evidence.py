@@ -52,7 +52,7 @@ def test_odd_samples(kind: str, levels: list[Level], device: str) -> None:
     assert_possible(memory, x)
 
 
-def test_many_neurons_and_questions_are_looked_at_in_parts(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neurons_and_questions_in_parts(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from sqhn.banks.cuda import evidence
 
     x = np.random.default_rng(2).random((40, 4, 4), np.float32)
@@ -61,7 +61,7 @@ def test_many_neurons_and_questions_are_looked_at_in_parts(device: str, monkeypa
         memory.learn(x)
         whole = memory.recall(x[:7], inference="evidence")
         with monkeypatch.context() as patch:
-            for name, size in (("SCRATCH", 320), ("TILE", 16), ("FEW", 16)):
+            for name, size in (("PRODUCTS_AT_ONCE", 320), ("NEURONS_PER_LOOK", 16), ("NEURONS_PER_GATHER", 16)):
                 patch.setattr(evidence, name, size)
             in_parts = memory.recall(x[:7], inference="evidence")
         np.testing.assert_array_equal(in_parts.index, whole.index)

@@ -1,7 +1,5 @@
-"""What becomes of a sample, on a GPU: the same table."""
+"""The decision table of `banks.rule` on a GPU."""
 
-# Triton reads these functions as its own language.
-# mypy: ignore-errors
 from __future__ import annotations
 
 import pytest
@@ -18,10 +16,10 @@ from sqhn.banks.cuda.kernels.neurons import written_to  # noqa: E402
 
 
 @triton.jit
-def one(below, c, written, out, capacity, when_full: tl.constexpr, gaps: tl.constexpr):
-    """Where a sample goes that resembles neuron 2 of 5 most, and what becomes of it."""
+def one(below, c, written, out, capacity, when_full: tl.constexpr, any_free: tl.constexpr):
+    """`written_to` for a sample whose best match is neuron 2 of 5."""
     j, free = tl.load(out), tl.load(out + 1)
-    to, kind = written_to(tl.load(below) != 0, j, j + 3, free, c, written, capacity, when_full, gaps, 8)
+    to, kind = written_to(tl.load(below) != 0, j, j + 3, free, c, written, capacity, when_full, any_free, 8)
     tl.store(out, to)
     tl.store(out + 1, kind)
 
@@ -31,7 +29,7 @@ def on_a_gpu(below: bool, c: list[int], capacity: int, when_full: int, device: s
     out = torch.tensor([2, c.count(0)], dtype=torch.int32, device=where)
     flag = torch.tensor([int(below)], device=where, dtype=torch.int32)
     counts, steps = (torch.tensor(values, device=where, dtype=torch.int64) for values in (c, WRITTEN))
-    one[(1,)](flag, counts, steps, out, capacity, when_full=when_full, gaps=0 in c)
+    one[(1,)](flag, counts, steps, out, capacity, when_full=when_full, any_free=0 in c)
     return tuple(out.tolist())
 
 
@@ -43,6 +41,6 @@ def test_the_table(below: bool, full: bool, when_full: int, expected: int, devic
 
 @pytest.mark.parametrize("capacity", [5, 6])
 @pytest.mark.parametrize("when_full", [AVERAGE, FREEZE, OVERWRITE, OLDEST])
-def test_the_lowest_free_place_comes_first(capacity: int, when_full: int, device: str) -> None:
+def test_the_lowest_free_slot_comes_first(capacity: int, when_full: int, device: str) -> None:
     assert on_a_gpu(True, FREED, capacity, when_full, device) == (1, GREW)
     assert on_a_gpu(False, FREED, capacity, when_full, device) == (2, AVERAGED)

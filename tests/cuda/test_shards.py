@@ -1,4 +1,4 @@
-"""Trees whose nodes are in several places, each on a GPU: what they are in one."""
+"""Trees whose nodes are on several shards, each on a GPU, are the same as in one place."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_shards_that_are_lost(name: str, device: str, local: Local, monkeypatch:
 
 @pytest.mark.parametrize("name", TREES)
 @pytest.mark.parametrize("inference", ["evidence", "exact", "feedforward"])
-def test_rules(inference: Any, name: str, device: str, local: Local) -> None:
+def test_rules_of_recall(inference: Any, name: str, device: str, local: Local) -> None:
     local(2)
     as_in_one_place(*story(name, "shifted_cosine", "average", f"ray:{device}"), inference, NEAR)
 
@@ -57,7 +57,7 @@ def on_ray() -> Iterator[Any]:
 
 
 def test_shards_that_are_killed(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two on one GPU, or each on its own: bit for bit as if nothing had happened, and as in one place."""
+    """Two shards on one GPU, or each on its own: the same bits as if nothing had happened, and as in one place."""
     monkeypatch.setattr("sqhn.banks.ray.shards.SNAPSHOT_BYTES", 50_000)
     one, many = SQHN(SHAPE, TREE), SQHN(SHAPE, TREE, device="ray:cuda", shards=2)
     x, rng = stream(300), np.random.default_rng(0)
@@ -81,7 +81,7 @@ def test_shards_that_are_killed(on_ray: Any, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def assert_alike(memory: SQHN, other: SQHN) -> None:
-    """The same but for the last bits of mean activities, which are of other sums on a GPU."""
+    """The same, except for the last bits of mean activities, which a GPU adds up in another order."""
     for bank, its in zip(memory.banks, other.banks):
         states = [one.neurons.state() | one.state() for one in (bank, its)]
         assert states[0].keys() == states[1].keys()
@@ -89,15 +89,15 @@ def assert_alike(memory: SQHN, other: SQHN) -> None:
             np.testing.assert_allclose(array, states[1][name], rtol=0, atol=1e-9 if name == "mu" else 0)
 
 
-def test_what_fails_in_a_shard_changes_nothing(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another takes its place, on the same GPU if there is no other."""
+def test_an_error_in_a_shard_changes_nothing(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new shard replaces the failed one, on the same GPU if there is no other."""
     memory, one = SQHN(SHAPE, TREE, device="ray:cuda", shards=1), SQHN(SHAPE, TREE)
     fail_in_the_last_shard(memory, one, monkeypatch)
     assert_alike(memory, one)
 
 
-def test_gpus_that_others_have(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a memory that is gone are free again, at some time; those of one that is there are not."""
+def test_gpus_in_use_by_another_memory(on_ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUs of a deleted memory are free again after a while; those of a live one are not."""
     gpus = int(on_ray.cluster_resources()["GPU"])
     memory = SQHN(SHAPE, TREE, device="ray:cuda", shards=gpus)
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Samples with holes, neurons that are forgotten, every similarity, on a GPU: as the reference does it."""
+"""Random sequences of operations on a GPU: missing values, forgotten neurons, every similarity."""
 
 from __future__ import annotations
 

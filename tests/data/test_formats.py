@@ -1,4 +1,4 @@
-"""Every format from tiny files that the tests write; what is expected is what was written."""
+"""Every format, read from tiny files that the tests write."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from sqhn.data.formats import (
     cifar_sheets,
     class_json,
     idx,
+    image_folders,
     mat,
     npz,
-    picture_folders,
 )
 
 Bytes = NDArray[np.uint8]
@@ -38,7 +38,7 @@ def quiet(step: str, done: int, total: int) -> None:
     assert 0 < done <= total, step
 
 
-def pictures(*shape: int) -> Bytes:
+def images(*shape: int) -> Bytes:
     return rng.integers(0, 256, shape, np.uint8)
 
 
@@ -52,7 +52,7 @@ def cifar_bytes(x: Bytes, *labels: Bytes) -> bytes:
     return np.concatenate([np.stack(labels, 1), planes], 1).astype(np.uint8).tobytes()
 
 
-def picture_bytes(x: Bytes, form: str = "PNG") -> bytes:
+def image_bytes(x: Bytes, form: str = "PNG") -> bytes:
     stream = io.BytesIO()
     Image.fromarray(x).save(stream, form)
     return stream.getvalue()
@@ -98,7 +98,7 @@ SHAPES = {"train": (3, 4, 5), "test": (2, 4, 5)}
 
 
 def idx_set() -> tuple[dict[str, bytes], Bytes, Bytes]:
-    x = pictures(5, 4, 5)
+    x = images(5, 4, 5)
     y = np.array([7, 0, 255, 1, 2], np.uint8)
     parts = {"a": x[:3], "b": y[:3], "c": x[3:], "d": y[3:]}
     return {name: idx_bytes(part) for name, part in parts.items()}, x, y
@@ -135,7 +135,7 @@ def test_idx_transposed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (lambda a: a[:-1], "a: bytes of values: 59, expected 60"),
         (lambda a: a + b"0", "a: bytes of values: 61, expected 60"),
@@ -147,10 +147,10 @@ def test_idx_transposed(tmp_path: Path) -> None:
         (lambda a: b"\x1f\x8b" + a, "a: damaged or cut short"),
     ],
 )
-def test_damaged_idx(tmp_path: Path, damage: Callable[[bytes], bytes], said: str) -> None:
+def test_damaged_idx(tmp_path: Path, damage: Callable[[bytes], bytes], message: str) -> None:
     files, _, _ = idx_set()
     files["a"] = damage(files["a"])
-    with pytest.raises(DataFileError, match=said):
+    with pytest.raises(DataFileError, match=message):
         idx(write_files(tmp_path, files), SHAPES, quiet, names=NAMES)
 
 
@@ -162,19 +162,19 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 def test_cifar_binary_one_label(tmp_path: Path) -> None:
-    x, y = pictures(5, 32, 32, 3), np.array([3, 9, 0, 1, 2], np.uint8)
+    x, y = images(5, 32, 32, 3), np.array([3, 9, 0, 1, 2], np.uint8)
     parts = {"s/1.bin": (0, 2), "s/2.bin": (2, 4), "s/t.bin": (4, 5)}
     path = write_tar(tmp_path / "c.tar.gz", {n: cifar_bytes(x[i:j], y[i:j]) for n, (i, j) in parts.items()})
     names = {"train": ["s/1.bin", "s/2.bin"], "test": ["s/t.bin"]}
     splits = cifar_binary([path], {"train": (4, 32, 32, 3), "test": (1, 32, 32, 3)}, quiet, names=names)
     same(splits["train"], x[:4], y[:4])
     same(splits["test"], x[4:], y[4:])
-    with pytest.raises(DataFileError, match=r"s/1.bin, s/2.bin: pictures: 4, expected 5"):
+    with pytest.raises(DataFileError, match=r"s/1.bin, s/2.bin: images: 4, expected 5"):
         cifar_binary([path], {"train": (5, 32, 32, 3), "test": (1, 32, 32, 3)}, quiet, names=names)
 
 
 def test_cifar_binary_fine_labels(tmp_path: Path) -> None:
-    x, coarse, fine = pictures(2, 32, 32, 3), np.array([1, 2], np.uint8), np.array([99, 7], np.uint8)
+    x, coarse, fine = images(2, 32, 32, 3), np.array([1, 2], np.uint8), np.array([99, 7], np.uint8)
     content = cifar_bytes(x, coarse, fine)
     path = write_tar(tmp_path / "c.tar.gz", {"train.bin": content})
     shapes, names = {"train": (2, 32, 32, 3)}, {"train": ["train.bin"]}
@@ -185,9 +185,7 @@ def test_cifar_binary_fine_labels(tmp_path: Path) -> None:
 
 
 def sheet_set(x: Bytes, labels: object) -> dict[str, bytes]:
-    sheets = {
-        f"{i}.png": picture_bytes(part.reshape(len(part), -1, 3)) for i, part in enumerate((x[:2], x[2:3], x[3:]))
-    }
+    sheets = {f"{i}.png": image_bytes(part.reshape(len(part), -1, 3)) for i, part in enumerate((x[:2], x[2:3], x[3:]))}
     return sheets | {"train.json": json.dumps(labels).encode(), "test.json": b"[4]"}
 
 
@@ -199,34 +197,34 @@ SHEET_SHAPES = {"train": (3, 32, 32, 3), "test": (1, 32, 32, 3)}
 
 
 def test_cifar_sheets(tmp_path: Path) -> None:
-    x = pictures(4, 32, 32, 3)
+    x = images(4, 32, 32, 3)
     splits = cifar_sheets([write_tar(tmp_path / "s.tgz", sheet_set(x, [6, 9, 9]))], SHEET_SHAPES, quiet, **SHEETS)
     same(splits["train"], x[:3], [6, 9, 9])
     same(splits["test"], x[3:], [4])
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"train.json": b"[1, 2]"}, r"train.json: has shape \(2,\), expected \(3,\)"),
         ({"train.json": b"[1, 2"}, "train.json: damaged or cut short"),
-        ({"train.json": b'["a", "b", "c"]'}, "train.json: expected whole numbers"),
-        ({"train.json": b"[1, -2, 3]"}, "train.json: expected whole numbers of 0 or more"),
+        ({"train.json": b'["a", "b", "c"]'}, "train.json: expected integers"),
+        ({"train.json": b"[1, -2, 3]"}, "train.json: expected integers of at least 0"),
         ({"train.json": b"[1, [2], 3]"}, "train.json: expected numbers of shape"),
-        ({"1.png": picture_bytes(pictures(2, 1024, 3))}, "pictures: 4, expected 3"),
-        ({"1.png": picture_bytes(pictures(1, 1023, 3))}, r"1.png: is a sheet of width and channels \(1023, 3\)"),
-        ({"1.png": picture_bytes(pictures(1, 1024, 3))[:-900]}, "1.png: not a picture, or cut short"),
-        ({"1.png": b"GIF?"}, "1.png: not a picture, or cut short"),
+        ({"1.png": image_bytes(images(2, 1024, 3))}, "images: 4, expected 3"),
+        ({"1.png": image_bytes(images(1, 1023, 3))}, r"1.png: is a sheet of width and channels \(1023, 3\)"),
+        ({"1.png": image_bytes(images(1, 1024, 3))[:-900]}, "1.png: not an image, or cut short"),
+        ({"1.png": b"GIF?"}, "1.png: not an image, or cut short"),
     ],
 )
-def test_damaged_sheets(tmp_path: Path, change: dict[str, bytes], said: str) -> None:
-    path = write_tar(tmp_path / "s.tgz", sheet_set(pictures(4, 32, 32, 3), [6, 9, 9]) | change)
-    with pytest.raises(DataFileError, match=said):
+def test_damaged_sheets(tmp_path: Path, change: dict[str, bytes], message: str) -> None:
+    path = write_tar(tmp_path / "s.tgz", sheet_set(images(4, 32, 32, 3), [6, 9, 9]) | change)
+    with pytest.raises(DataFileError, match=message):
         cifar_sheets([path], SHEET_SHAPES, quiet, **SHEETS)
 
 
 def class_files(x: Bytes) -> dict[str, bytes]:
-    """Two classes of three; one has empty pictures in between."""
+    """Two classes of three; one has empty images in between."""
     rows = [[*part.reshape(3, -1).tolist()] for part in (x[:3], x[3:])]
     rows[0].insert(1, [])
     rows[0].append([])
@@ -234,7 +232,7 @@ def class_files(x: Bytes) -> dict[str, bytes]:
 
 
 def test_class_json(tmp_path: Path) -> None:
-    x = pictures(6, 4, 4)
+    x = images(6, 4, 4)
     shapes = {"train": (4, 4, 4), "test": (2, 4, 4)}
     path = write_tar(tmp_path / "f.tgz", class_files(x))
     splits = class_json([path], shapes, quiet, names=["0.json", "1.json"])
@@ -246,42 +244,42 @@ def test_class_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b'{"data": [[1]]}', "0.json: has shape"),
         (b'{"data": 3}', "0.json: expected"),
         (b"[]", "0.json: expected"),
         (b'{"data": [[1', "0.json: damaged or cut short"),
         (json.dumps({"data": [[256] * 16] * 3}).encode(), "0.json: values beyond 255: 48"),
-        (json.dumps({"data": [[0.5] * 16] * 3}).encode(), "0.json: expected whole numbers"),
+        (json.dumps({"data": [[0.5] * 16] * 3}).encode(), "0.json: expected integers"),
     ],
 )
-def test_damaged_class_json(tmp_path: Path, content: bytes, said: str) -> None:
-    path = write_tar(tmp_path / "f.tgz", class_files(pictures(6, 4, 4)) | {"0.json": content})
-    with pytest.raises(DataFileError, match=said):
+def test_damaged_class_json(tmp_path: Path, content: bytes, message: str) -> None:
+    path = write_tar(tmp_path / "f.tgz", class_files(images(6, 4, 4)) | {"0.json": content})
+    with pytest.raises(DataFileError, match=message):
         class_json([path], {"train": (4, 4, 4), "test": (2, 4, 4)}, quiet, names=["0.json", "1.json"])
 
 
 def test_mat(tmp_path: Path) -> None:
-    x, y = pictures(3, 32, 32, 3), np.array([[10], [1], [9]], np.uint8)
+    x, y = images(3, 32, 32, 3), np.array([[10], [1], [9]], np.uint8)
     paths = write_files(tmp_path, {"a.mat": mat_bytes(X=x.transpose(1, 2, 3, 0), y=y)})
     same(mat(paths, {"train": (3, 32, 32, 3)}, quiet, names={"train": "a.mat"}, zero=10)["train"], x, [0, 1, 9])
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
-        (mat_bytes(X=pictures(32, 32, 3, 2), y=pictures(2, 1)), r"a.mat: X has type and shape .*\(32, 32, 3, 2\)"),
-        (mat_bytes(X=pictures(32, 32, 3, 3), y=pictures(2, 1)), r"a.mat: has shape \(2,\), expected \(3,\)"),
-        (mat_bytes(X=pictures(32, 32, 3, 3)), "a.mat: array y is missing"),
-        (mat_bytes(X=pictures(32, 32, 3, 3), y=pictures(3, 1))[:-2000], "a.mat: "),
+        (mat_bytes(X=images(32, 32, 3, 2), y=images(2, 1)), r"a.mat: X has type and shape .*\(32, 32, 3, 2\)"),
+        (mat_bytes(X=images(32, 32, 3, 3), y=images(2, 1)), r"a.mat: has shape \(2,\), expected \(3,\)"),
+        (mat_bytes(X=images(32, 32, 3, 3)), "a.mat: array y is missing"),
+        (mat_bytes(X=images(32, 32, 3, 3), y=images(3, 1))[:-2000], "a.mat: "),
         (b"no matlab", "a.mat: "),
         (b"", "a.mat: "),
     ],
 )
-def test_damaged_mat(tmp_path: Path, content: bytes, said: str) -> None:
+def test_damaged_mat(tmp_path: Path, content: bytes, message: str) -> None:
     paths = write_files(tmp_path, {"a.mat": content})
-    with pytest.raises(DataFileError, match=said):
+    with pytest.raises(DataFileError, match=message):
         mat(paths, {"train": (3, 32, 32, 3)}, quiet, names={"train": "a.mat"}, zero=10)
 
 
@@ -292,49 +290,49 @@ TINY: dict[str, Any] = {
 
 
 def tiny_set() -> tuple[dict[str, bytes], Bytes]:
-    x = pictures(4, 6, 6, 3)
-    grey = pictures(6, 6)
-    x[1] = grey[..., None]
+    x = images(4, 6, 6, 3)
+    gray = images(6, 6)
+    x[1] = gray[..., None]
     files = {
         "t/words.txt": b"not read",
-        "t/train/n2/images/n2_0.png": picture_bytes(x[0]),
+        "t/train/n2/images/n2_0.png": image_bytes(x[0]),
         "t/train/n2/boxes.txt": b"not read",
-        "t/train/n1/images/n1_0.png": picture_bytes(grey),
+        "t/train/n1/images/n1_0.png": image_bytes(gray),
         "t/val/notes.txt": b"v1.png\tn2\t0\t0\t5\t5\nv0.png\tn1\t0\t0\t5\t5\n",
-        "t/val/images/v0.png": picture_bytes(x[2]),
-        "t/val/images/v1.png": picture_bytes(x[3]),
+        "t/val/images/v0.png": image_bytes(x[2]),
+        "t/val/images/v1.png": image_bytes(x[3]),
     }
     return files, x
 
 
-def test_picture_folders_with_annotations(tmp_path: Path) -> None:
+def test_image_folders_with_annotations(tmp_path: Path) -> None:
     files, x = tiny_set()
     shapes = {"train": (2, 6, 6, 3), "val": (2, 6, 6, 3)}
     for path in (write_zip(tmp_path / "t.zip", files), write_tar(tmp_path / "t.tar", files)):
-        splits = picture_folders([path], shapes, quiet, **TINY)
+        splits = image_folders([path], shapes, quiet, **TINY)
         same(splits["train"], x[:2], [1, 0])  # n2, n1: numbered as sorted
         same(splits["val"], x[2:], [0, 1])
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        ({"t/val/notes.txt": b"v1.png\tn2\n"}, "t.zip: a picture of val has no class: 'v0.png'"),
-        ({"t/val/notes.txt": b"v1.png\tn2\nv0.png\tn7\n"}, "t.zip: a picture of val has no class: 'n7'"),
-        ({"t/train/n1/images/n1_0.png": b"no"}, "t.zip: t/train/n1/images/n1_0.png: not a picture"),
-        ({"t/train/n1/images/n1_1.png": picture_bytes(pictures(6, 6, 3))}, "t.zip: pictures for train: 3, expected 2"),
+        ({"t/val/notes.txt": b"v1.png\tn2\n"}, "t.zip: an image of val has no class: 'v0.png'"),
+        ({"t/val/notes.txt": b"v1.png\tn2\nv0.png\tn7\n"}, "t.zip: an image of val has no class: 'n7'"),
+        ({"t/train/n1/images/n1_0.png": b"no"}, "t.zip: t/train/n1/images/n1_0.png: not an image"),
+        ({"t/train/n1/images/n1_1.png": image_bytes(images(6, 6, 3))}, "t.zip: images for train: 3, expected 2"),
     ],
 )
-def test_damaged_picture_folders(tmp_path: Path, change: dict[str, bytes], said: str) -> None:
+def test_damaged_image_folders(tmp_path: Path, change: dict[str, bytes], message: str) -> None:
     path = write_zip(tmp_path / "t.zip", tiny_set()[0] | change)
-    with pytest.raises(DataFileError, match=said):
-        picture_folders([path], {"train": (2, 6, 6, 3), "val": (2, 6, 6, 3)}, quiet, **TINY)
+    with pytest.raises(DataFileError, match=message):
+        image_folders([path], {"train": (2, 6, 6, 3), "val": (2, 6, 6, 3)}, quiet, **TINY)
 
 
-def test_pictures_are_cut_or_bordered(tmp_path: Path) -> None:
-    large, wide, small = pictures(7, 9, 3), pictures(2, 8, 3), pictures(3, 1, 3)
-    files = {f"o/00{i}.a/p.png": picture_bytes(x) for i, x in enumerate((large, wide, small), 1)}
-    x, y = picture_folders(
+def test_images_are_cropped_or_padded(tmp_path: Path) -> None:
+    large, wide, small = images(7, 9, 3), images(2, 8, 3), images(3, 1, 3)
+    files = {f"o/00{i}.a/p.png": image_bytes(x) for i, x in enumerate((large, wide, small), 1)}
+    x, y = image_folders(
         [write_tar(tmp_path / "o.tar", files)],
         {"train": (3, 4, 4, 3)},
         quiet,
@@ -402,9 +400,9 @@ def test_a_flipped_byte_in_a_zip(tmp_path: Path) -> None:
 
 
 GOOD: dict[str, Any] = {
-    "x_train": pictures(4, 6, 6),
+    "x_train": images(4, 6, 6),
     "y_train": np.arange(4, dtype=np.uint8),
-    "x_test": pictures(2, 6, 6),
+    "x_test": images(2, 6, 6),
     "y_test": np.arange(2),
 }
 
@@ -426,23 +424,23 @@ def test_npz_with_plain_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"y_test": None}, "s.npz: array y_test is missing; it has x_test, x_train, y_train"),
         ({"x_test": None, "y_test": None}, "s.npz: array x_test is missing"),
         ({"x_val": GOOD["x_test"]}, "s.npz: array y_val is missing"),
         ({"x_train": GOOD["x_train"] / 255}, r"s.npz: x_train is float64 \(4, 6, 6\), expected uint8"),
-        ({"x_train": pictures(4, 5, 6)}, r"s.npz: x_train is uint8 \(4, 5, 6\), expected uint8 \('n', 6, 6\)"),
-        ({"x_train": pictures(0, 6, 6), "y_train": pictures(0)}, r"s.npz: x_train is uint8 \(0, 6, 6\)"),
+        ({"x_train": images(4, 5, 6)}, r"s.npz: x_train is uint8 \(4, 5, 6\), expected uint8 \('n', 6, 6\)"),
+        ({"x_train": images(0, 6, 6), "y_train": images(0)}, r"s.npz: x_train is uint8 \(0, 6, 6\)"),
         ({"y_train": np.arange(3)}, r"s.npz: y_train: has shape \(3,\), expected \(4,\)"),
-        ({"y_train": np.arange(4.0)}, "s.npz: y_train: expected whole numbers of 0 or more, got float64"),
-        ({"y_train": -np.arange(4)}, "s.npz: y_train: expected whole numbers of 0 or more, got int64"),
+        ({"y_train": np.arange(4.0)}, "s.npz: y_train: expected integers of at least 0, got float64"),
+        ({"y_train": -np.arange(4)}, "s.npz: y_train: expected integers of at least 0, got int64"),
         ({"y_train": np.array([{}] * 4)}, "s.npz: not an .npz file of plain arrays"),
     ],
 )
-def test_bad_npz(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_bad_npz(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "s.npz", **{key: array for key, array in (GOOD | change).items() if array is not None})
-    with pytest.raises(DataFileError, match=said):
+    with pytest.raises(DataFileError, match=message):
         npz(tmp_path / "s.npz", (6, 6), ("train", "test"))
 
 

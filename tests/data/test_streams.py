@@ -1,4 +1,4 @@
-"""Streams: the right pictures in the right order."""
+"""Streams: the right images in the right order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqhn.data.streams import class_incremental, domain_incremental, iid, mixed_
 
 
 def numbered(count: int, start: int = 0) -> NDArray[np.uint8]:
-    """Pictures of one pixel that tells them apart."""
+    """Images of one pixel, all different."""
     return np.arange(start, start + count, dtype=np.uint8).reshape(-1, 1, 1)
 
 
@@ -22,7 +22,7 @@ def names(x: NDArray[np.float32]) -> list[int]:
     return [round(float(value) * 255) for value in x.ravel()]
 
 
-def test_iid_takes_none_twice() -> None:
+def test_iid_draws_without_replacement() -> None:
     drawn = names(iid(numbered(100), 60, generator()))
     assert len(set(drawn)) == 60
     assert drawn != sorted(drawn)
@@ -39,11 +39,11 @@ def test_class_after_class() -> None:
     assert len(few) == 2  # as many as the smallest class has
 
 
-def test_domains_are_blocks_of_different_pictures() -> None:
+def test_domains_are_blocks_of_different_images() -> None:
     sources = [numbered(50), numbered(50, 100)]
     arrived = domain_incremental(sources, ["plain", "flipped"], 80, generator())
-    x = arrived.turned(arrived.x)
-    assert names(arrived.turned(arrived.x[:25])) == names(x[:25])
+    x = arrived.transformed(arrived.x)
+    assert names(arrived.transformed(arrived.x[:25])) == names(x[:25])
     blocks = np.split(x, 4)
     first, second = names(blocks[0]), names(1 - blocks[1])
     assert sorted(first + second) == list(range(40))  # the first 40 of the source, each once
@@ -53,15 +53,15 @@ def test_domains_are_blocks_of_different_pictures() -> None:
 
 def test_dark_and_bright() -> None:
     arrived = domain_incremental([numbered(4, 200)], ["dark", "bright_flipped"], 4, generator())
-    x = arrived.turned(arrived.x)
+    x = arrived.transformed(arrived.x)
     assert x[:2].max() <= 0.5
     assert x[2:].min() >= 0.5
 
 
-def test_mixed_domains_are_the_same_pictures_shuffled() -> None:
+def test_mixed_domains_are_the_same_images_shuffled() -> None:
     sources = [numbered(20), numbered(20, 20)]
     arrived = mixed_domains(sources, ["plain", "flipped"], 40, generator())
-    x = arrived.turned(arrived.x)
+    x = arrived.transformed(arrived.x)
     plain = [n if n < 100 else 255 - n for n in names(x)]
     assert sorted(plain) == list(range(40))
     assert 5 < sum(n < 100 for n in names(x)) < 35

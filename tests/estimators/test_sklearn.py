@@ -1,4 +1,4 @@
-"""The estimators of scikit-learn: its own checks, and what its users do with estimators."""
+"""The scikit-learn estimators: its own checks, and typical uses."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from sqhn.sklearn import SQHNClassifier, SQHNDetector, SQHNImputer
 
 Floats = NDArray[np.float64]
 KNOWN = {
-    "check_outliers_train": "it wants some of the rows that were learned to be outliers, but what is stored is known",
-    "check_outliers_fit_predict": "it wants fit_predict to be fit and then predict, which knows what is stored",
+    "check_outliers_train": "it expects outliers among the learned rows, but stored rows are known",
+    "check_outliers_fit_predict": "it expects fit_predict to equal fit and predict, which knows stored rows",
 }
 
 
@@ -67,7 +67,7 @@ def same(one: Any, other: Any, x: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_batch_by_batch_is_the_same_as_at_once(estimator: Any) -> None:
+def test_batches_give_the_same_result_as_one_fit(estimator: Any) -> None:
     x = rows(200, 0, 0.2)
     whole, parts = fitted(estimator, x), clone(estimator)
     for start in range(0, 200, 33):
@@ -81,7 +81,7 @@ def test_batch_by_batch_is_the_same_as_at_once(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_pickles_and_fits_begin_anew(estimator: Any) -> None:
+def test_pickles_and_repeated_fits(estimator: Any) -> None:
     x = rows(100, 1, 0.2)
     one = fitted(estimator, x)
     same(one, pickle.loads(pickle.dumps(one)), x)
@@ -89,7 +89,7 @@ def test_pickles_and_fits_begin_anew(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_asking_changes_nothing(estimator: Any) -> None:
+def test_queries_change_nothing(estimator: Any) -> None:
     x = rows(100, 1, 0.2)
     one = fitted(estimator, x)
     before = pickle.dumps(one)
@@ -100,7 +100,7 @@ def test_asking_changes_nothing(estimator: Any) -> None:
 @pytest.mark.parametrize("estimator", ALL)
 @pytest.mark.parametrize("kind", ["nullable", "polars", "tensor", "bfloat16", "masked", "float32"])
 def test_many_kinds_of_tables(estimator: Any, kind: str) -> None:
-    whole = np.round(4 * rows(60, 3, 0.2))  # which all of them can say
+    whole = np.round(4 * rows(60, 3, 0.2))  # exact in all of them
     torch = pytest.importorskip("torch")
     listed = {name: [None if v != v else v for v in whole[:, j].tolist()] for j, name in enumerate("abcd")}
     kinds: dict[str, Any] = {
@@ -119,7 +119,7 @@ def test_many_kinds_of_tables(estimator: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_integers_are_numbers_not_shades(estimator: Any) -> None:
+def test_uint8_is_not_scaled(estimator: Any) -> None:
     x = np.random.default_rng(0).integers(0, 256, (40, 4)).astype(np.uint8)
     same(fitted(estimator, x), fitted(estimator, x.astype(float)), x)
 
@@ -149,7 +149,7 @@ def test_bad_tables_are_refused_and_change_nothing(estimator: Any, x: Any, words
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_what_fails_leaves_an_estimator_as_it_was(estimator: Any) -> None:
+def test_an_error_leaves_the_estimator_unchanged(estimator: Any) -> None:
     x = rows(50, 0)
     one = fitted(estimator, x)
     before = asked(one, x)
@@ -160,10 +160,10 @@ def test_what_fails_leaves_an_estimator_as_it_was(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_settings_that_were_changed_are_looked_at(estimator: Any) -> None:
+def test_changed_parameters_are_checked(estimator: Any) -> None:
     x = rows(50, 0, 0.2)
     one = fitted(estimator, x).set_params(capacity=7)
-    with pytest.raises(ValueError, match=r"made with capacity=50 .* fitted anew"):
+    with pytest.raises(ValueError, match=r"made with capacity=50 .* fitted again"):
         one.partial_fit(x, np.arange(50) % 3)
     if "weights" in one.get_params():
         for name, value in (("weights", "heavy"), ("n_neighbors", 0), ("n_neighbors", 2.5)):
@@ -173,18 +173,18 @@ def test_settings_that_were_changed_are_looked_at(estimator: Any) -> None:
 
 @pytest.mark.parametrize("estimator", ALL)
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("parameters", "words"),
     [({"capacity": 0}, "capacity"), ({"when_full": "burn"}, "when_full"), ({"weights": "heavy"}, "weights"),
      ({"n_neighbors": 1.5}, "n_neighbors"), ({"contamination": 0.9}, "contamination")],
 )  # fmt: skip
-def test_bad_settings_are_refused(estimator: Any, settings: dict[str, Any], words: str) -> None:
-    if not set(settings) <= set(estimator.get_params()):
-        pytest.skip("it has no such setting")
+def test_bad_parameters_are_refused(estimator: Any, parameters: dict[str, Any], words: str) -> None:
+    if not set(parameters) <= set(estimator.get_params()):
+        pytest.skip("it has no such parameter")
     with pytest.raises(ValueError, match=words):
-        fitted(clone(estimator).set_params(**settings), rows(9, 0))
+        fitted(clone(estimator).set_params(**parameters), rows(9, 0))
 
 
-def test_without_scikit_learn_it_says_what_to_install() -> None:
+def test_without_scikit_learn_the_error_names_the_extra() -> None:
     program = "import sys; sys.modules['sklearn'] = None; sys.modules['sklearn.base'] = None; import sqhn.sklearn"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "pip install 'sqhn[sklearn]'" in done.stderr
@@ -193,7 +193,7 @@ def test_without_scikit_learn_it_says_what_to_install() -> None:
 # -- the detector ------------------------------------------------------------------------------------------------------
 
 
-def test_scores_are_matches() -> None:
+def test_scores_follow_the_definition() -> None:
     x = rows(50, 0)
     detector = SQHNDetector().fit(x)
     y = rows(20, 1).astype(np.float32)
@@ -219,26 +219,26 @@ def test_the_threshold_comes_from_scores_before_learning() -> None:
 
 @pytest.mark.parametrize("capacity", [10_000, 100])
 @pytest.mark.parametrize("contamination", [0.02, 0.1])
-def test_false_alarms_are_as_many_as_asked_for(capacity: int, contamination: float) -> None:
+def test_the_share_of_false_alarms(capacity: int, contamination: float) -> None:
     rates = []
     for seed in range(8):
         detector = SQHNDetector(capacity, contamination=contamination).fit(rows(1000, seed))
         rates.append(np.mean(detector.predict(rows(1000, 100 + seed)) == -1))
-    # Later scores are a little better than those of the latest half, so rather fewer; and it is a random number: its
-    # deviation for 500 scores and 1,000 questions, over 8 seeds, four times.
+    # Queries score a little better than the rows before, so there may be fewer. Allow four standard deviations, for 500
+    # scores and 1,000 queries over 8 seeds.
     deviation = np.sqrt(contamination * (1 - contamination) * (1 / 500 + 1 / 1000) / 8)
     assert contamination / 2 - 4 * deviation < np.mean(rates) < contamination + 4 * deviation
 
 
 @pytest.mark.parametrize("missing", [0.01, 0.3])
-def test_rows_with_holes_do_not_make_it_blind(missing: float) -> None:
+def test_missing_values_do_not_hide_outliers(missing: float) -> None:
     detector = SQHNDetector().fit(rows(1000, 0, missing))
     strange = rows(200, 1) + np.array([40, 0, 0, 0])
     assert (detector.predict(strange) == -1).mean() > 0.99
     assert (detector.predict(rows(200, 2)) == -1).mean() < 0.1
 
 
-def test_one_row_says_nothing_about_others() -> None:
+def test_one_row_sets_no_threshold() -> None:
     detector = SQHNDetector().fit([[1.0, 2.0]])
     assert detector.predict([[1.0, 2.0], [50.0, 50.0]]).tolist() == [1, 1]
 
@@ -258,7 +258,7 @@ def test_a_window_forgets_what_was_normal() -> None:
     assert (detector.predict(x) == -1).all()
 
 
-def test_a_row_without_values_is_refused_by_name() -> None:
+def test_an_empty_row_is_refused() -> None:
     detector = SQHNDetector().fit(rows(20, 0))
     with pytest.raises(ValueError, match=r"row 1 of an array of shape \(2, 4\) has no value"):
         detector.predict([[1, 2, 3, 4], [np.nan] * 4])
@@ -267,8 +267,8 @@ def test_a_row_without_values_is_refused_by_name() -> None:
 # -- the imputer -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_there_stays_as_it_is() -> None:
-    x = rows(80, 0, 0.3) * 1e3 + 1 / 3  # float32 would not have these
+def test_known_values_stay_unchanged() -> None:
+    x = rows(80, 0, 0.3) * 1e3 + 1 / 3  # not exact in float32
     filled = SQHNImputer().fit_transform(x)
     there = ~np.isnan(x)
     np.testing.assert_array_equal(filled[there], x[there])
@@ -285,7 +285,7 @@ def test_columns_keep_their_names() -> None:
         SQHNImputer().fit(frame).transform(frame[[*"dcba"]])
 
 
-def test_a_column_of_which_nothing_was_seen() -> None:
+def test_a_column_without_known_values() -> None:
     imputer = SQHNImputer().fit([[1, np.nan], [2, np.nan]])
     with pytest.warns(UserWarning, match=r"columns \[1\]"):
         out = imputer.transform([[np.nan, np.nan]])
@@ -320,18 +320,18 @@ def test_classes_of_any_kind() -> None:
     np.testing.assert_allclose(classifier.predict_proba(x).sum(axis=1), 1)
 
 
-def test_a_row_without_values_has_the_shares_of_all() -> None:
+def test_an_empty_row_has_the_shares_of_all() -> None:
     classifier = SQHNClassifier().fit(rows(40, 0), [0] * 30 + [1] * 10)
     np.testing.assert_allclose(classifier.predict_proba([[np.nan] * 4]), [[0.75, 0.25]])
 
 
-def test_classes_must_be_told_and_stay() -> None:
+def test_classes_are_required_and_fixed() -> None:
     x = rows(6, 0)
-    with pytest.raises(ValueError, match="must be given to the first call"):
+    with pytest.raises(ValueError, match="first call of partial_fit needs classes"):
         SQHNClassifier().partial_fit(x, [0, 1] * 3)
     classifier = SQHNClassifier().partial_fit(x, [0, 1] * 3, classes=[0, 1, 2])
     assert classifier.predict_proba(x).shape == (6, 3)
-    with pytest.raises(ValueError, match="not those of the first call"):
+    with pytest.raises(ValueError, match="differ from those of the first call"):
         classifier.partial_fit(x, [0, 1] * 3, classes=[0, 1])
     with pytest.raises(ValueError, match="has 7, which is not among"):
         classifier.partial_fit(x, [0, 7] * 3)

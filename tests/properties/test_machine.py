@@ -1,7 +1,7 @@
-"""Everything a user can do with a memory, in any order and with anything, beside the reference.
+"""Random sequences of everything that a user can do with a memory, compared with the reference.
 
-Whatever is taken is taken as by the reference; whatever is refused leaves the memory as it was, bit for bit. How many
-stories are told is up to SQHN_FUZZ (`make fuzz` tells thousands, in processes of their own).
+Valid input has the same result as in the reference; invalid input is refused and leaves the memory as it was, bit for
+bit. SQHN_FUZZ sets the number of sequences (`make fuzz` runs thousands, in processes of their own).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ POOLS = {
     "huge": [1e15, -1e15, 3e14, 1.0],
     "mixed": [1e-44, 0.5, 1e15, -7.0, 0.0],
 }
-HALVES = {"few", "faint", "many"}  # values that halves can hold
+HALVES = {"few", "faint", "many"}  # pools that half precision can represent
 
 
 def unaligned(x: NDArray[Any]) -> NDArray[Any]:
@@ -71,8 +71,8 @@ LAYOUTS: dict[str, Any] = {
 HALF_TENSORS = {"half": torch.float16, "bfloat16": torch.bfloat16}
 
 
-def dressed(x: NDArray[np.float32], dtype: str, layout: str) -> tuple[Any, NDArray[np.float32]]:
-    """Samples as a user may have them, and what they mean."""
+def as_user_data(x: NDArray[np.float32], dtype: str, layout: str) -> tuple[Any, NDArray[np.float32]]:
+    """Samples as a user may have them, and their values as float32."""
     if dtype in HALF_TENSORS:
         tensor = torch.from_numpy(x).to(HALF_TENSORS[dtype])
         return tensor, tensor.float().numpy()
@@ -87,7 +87,7 @@ def dressed(x: NDArray[np.float32], dtype: str, layout: str) -> tuple[Any, NDArr
 
 
 class Machine(RuleBasedStateMachine):
-    """A memory and the reference, told the same."""
+    """A memory and the reference that learn the same samples."""
 
     @initialize(
         kernels=st.sampled_from(KERNELS),
@@ -139,7 +139,7 @@ class Machine(RuleBasedStateMachine):
             dtype = "float32"
         if self.pool in ("tiny", "mixed") and dtype == "bfloat16":
             dtype = "float64"
-        return dressed(x, dtype, layout)
+        return as_user_data(x, dtype, layout)
 
     DTYPES = ("float16", "float32", "float64", "longdouble", "uint8", "half", "bfloat16")
     FORMS: dict[str, Any] = {  # noqa: RUF012
@@ -149,55 +149,54 @@ class Machine(RuleBasedStateMachine):
         "layout": st.sampled_from(list(LAYOUTS)),
     }
 
-    # -- what is taken -------------------------------------------------------------------------------------------
+    # -- valid input --------------------------------------------------------------------------------------------
 
     @rule(**FORMS, single=st.booleans())
     def learn(self, seed: int, many: int, dtype: str, layout: str, single: bool) -> None:
-        given, meant = self.form(self.draw(seed, 1 if single else many), dtype, layout)
+        given, values = self.form(self.draw(seed, 1 if single else many), dtype, layout)
         before = self.memory.step
         written = self.memory.learn(given[0] if single else given)
-        expected = [self.reference.learn(sample) for sample in meant]
+        expected = [self.reference.learn(sample) for sample in values]
         for field, name in zip(written, ("index", "grew", "score", "step")):
-            told = np.atleast_1d(np.asarray(field))
-            np.testing.assert_allclose(told, [getattr(one, name) for one in expected], atol=1e-9)
-        assert self.memory.step == before + len(meant)
-        self.same()
+            np.testing.assert_allclose(np.atleast_1d(field), [getattr(one, name) for one in expected], atol=1e-9)
+        assert self.memory.step == before + len(values)
+        self.assert_same()
 
-    def holes(self, x: NDArray[np.float32], seed: int, share: float) -> NDArray[np.bool_]:
-        """What was seen of samples, of each at least one value; of some, nothing of whole nodes."""
+    def mask(self, x: NDArray[np.float32], seed: int, share: float) -> NDArray[np.bool_]:
+        """A mask with at least one value of every sample; of some samples, whole nodes observe nothing."""
         rng = np.random.default_rng(seed + 3)
-        seen = rng.random(x.shape) < share
-        seen[rng.random(len(x)) < 0.3, :2] = False
-        seen[:, -1, -1] = True
-        return seen
+        observed = rng.random(x.shape) < share
+        observed[rng.random(len(x)) < 0.3, :2] = False
+        observed[:, -1, -1] = True
+        return observed
 
     @rule(seed=st.integers(0, 2**32), many=st.integers(1, 5), holes=st.booleans())
     def hold(self, seed: int, many: int, holes: bool) -> None:
         x = self.draw(seed, many)
-        seen = self.holes(x, seed, 0.7) if holes else None
-        self.memory.learn(x, hold=True, observed=seen)
-        self.reference.learn_samples(x, seen)
-        self.same()
+        observed = self.mask(x, seed, 0.7) if holes else None
+        self.memory.learn(x, hold=True, observed=observed)
+        self.reference.learn_samples(x, observed)
+        self.assert_same()
 
     @rule(
         seed=st.integers(0, 2**32),
         many=st.integers(1, 8),
         share=st.sampled_from([0.2, 0.9]),
-        rubbish=st.sampled_from([np.nan, np.inf, 1e38]),
+        filler=st.sampled_from([np.nan, np.inf, 1e38]),
         masked=st.booleans(),
     )
-    def learn_with_holes(self, seed: int, many: int, share: float, rubbish: float, masked: bool) -> None:
+    def learn_missing(self, seed: int, many: int, share: float, filler: float, masked: bool) -> None:
         x = self.draw(seed, many)
-        seen = self.holes(x, seed, share)
-        given = np.where(seen, x, np.float32(rubbish))
+        observed = self.mask(x, seed, share)
+        given = np.where(observed, x, np.float32(filler))
         if masked:
-            written = self.memory.learn(np.ma.array(given, mask=~seen))
+            written = self.memory.learn(np.ma.array(given, mask=~observed))
         else:
-            written = self.memory.learn(given, observed=seen)
-        expected = [self.reference.learn(sample, observed=mask) for sample, mask in zip(x, seen)]
+            written = self.memory.learn(given, observed=observed)
+        expected = [self.reference.learn(sample, observed=mask) for sample, mask in zip(x, observed)]
         for field, name in zip(written, written._fields):
             np.testing.assert_allclose(field, [getattr(one, name) for one in expected], atol=1e-9)
-        self.same()
+        self.assert_same()
 
     @precondition(lambda self: len(self.memory) > 0)
     @rule(seed=st.integers(0, 2**32), many=st.integers(1, 8))
@@ -214,7 +213,7 @@ class Machine(RuleBasedStateMachine):
         with pytest.raises(TypeError):
             self.memory.forget(0.5)  # type: ignore[arg-type]
         assert fingerprint(self.memory) == before
-        self.same()
+        self.assert_same()
 
     @rule(seed=st.integers(0, 2**32), many=st.integers(1, 3))
     def memorize(self, seed: int, many: int) -> None:
@@ -226,13 +225,13 @@ class Machine(RuleBasedStateMachine):
         elif all(node.grown + many <= node.level.capacity for node in self.reference.nodes()):
             self.memory.memorize(x)
             self.reference.memorize(x)
-            self.same()
+            self.assert_same()
         else:
             with pytest.raises(ValueError, match="has room for"):
                 self.memory.memorize(x)
             assert fingerprint(self.memory) == before
 
-    def same(self) -> None:
+    def assert_same(self) -> None:
         assert_same_state(self.memory, self.reference)
 
     @precondition(lambda self: len(self.memory) > 0)
@@ -240,31 +239,31 @@ class Machine(RuleBasedStateMachine):
         **FORMS,
         mask=st.sampled_from(["none", "each", "one", "masked", "nothing"]),
         inference=st.sampled_from(["paper", "exact", "feedforward"]),
-        rubbish=st.sampled_from([np.nan, np.inf, -np.inf, 1e38]),
+        filler=st.sampled_from([np.nan, np.inf, -np.inf, 1e38]),
     )
-    def recall(self, seed: int, many: int, dtype: str, layout: str, mask: str, inference: str, rubbish: float) -> None:
+    def recall(self, seed: int, many: int, dtype: str, layout: str, mask: str, inference: str, filler: float) -> None:
         x, before = self.draw(seed, many), fingerprint(self.memory)
-        seen = np.random.default_rng(seed + 1).random(SHAPE if mask == "one" else x.shape) < 0.6
+        observed = np.random.default_rng(seed + 1).random(SHAPE if mask == "one" else x.shape) < 0.6
         if mask == "nothing":
-            seen[:] = False
+            observed[:] = False
         if mask == "none":
-            given, meant = self.form(x, dtype, layout)
-            found, masks = self.memory.recall(given, inference=inference), [None] * many
+            given, values = self.form(x, dtype, layout)
+            found, each_mask = self.memory.recall(given, inference=inference), [None] * many
         else:
-            each = np.broadcast_to(seen, x.shape)
+            each = np.broadcast_to(observed, x.shape)
             kind = dtype if dtype in ("float16", "float32", "float64") and self.pool in HALVES else "float32"
             with np.errstate(over="ignore"):
-                given = np.where(each, x, np.float32(rubbish)).astype(kind)
-            meant, masks = np.where(each, given, x).astype(np.float32), list(each)
+                given = np.where(each, x, np.float32(filler)).astype(kind)
+            values, each_mask = np.where(each, given, x).astype(np.float32), list(each)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
                 found = (
                     self.memory.recall(np.ma.array(given, mask=~each), inference=inference)
                     if mask == "masked"
-                    else self.memory.recall(given, observed=seen, inference=inference)
+                    else self.memory.recall(given, observed=observed, inference=inference)
                 )
-        for i, (sample, one) in enumerate(zip(meant, masks)):
-            self.agree(found, i, self.reference.recall(sample, one, inference))
+        for i, (sample, one) in enumerate(zip(values, each_mask)):
+            self.assert_agrees(found, i, self.reference.recall(sample, one, inference))
         assert fingerprint(self.memory) == before
 
     @precondition(lambda self: len(self.memory) > 0)
@@ -275,14 +274,14 @@ class Machine(RuleBasedStateMachine):
         masked=st.booleans(),
         inference=st.sampled_from(["paper", "exact", "feedforward"]),
     )
-    def rank(self, seed: int, many: int, k: int, masked: bool, inference: str) -> None:
+    def recall_k(self, seed: int, many: int, k: int, masked: bool, inference: str) -> None:
         x, before = self.draw(seed, many), fingerprint(self.memory)
-        seen = np.random.default_rng(seed + 2).random(x.shape) < 0.9 if masked else None
-        assert_same_ranking(self.memory, self.reference, x, seen, min(k, len(self.memory)), inference)
+        observed = np.random.default_rng(seed + 2).random(x.shape) < 0.9 if masked else None
+        assert_same_ranking(self.memory, self.reference, x, observed, min(k, len(self.memory)), inference)
         assert fingerprint(self.memory) == before
 
     @staticmethod
-    def agree(found: Recalled, i: int, expected: Recalled) -> None:
+    def assert_agrees(found: Recalled, i: int, expected: Recalled) -> None:
         np.testing.assert_array_equal(np.asarray(found.x)[i], expected.x)
         assert int(found.index[i]) == expected.index
         assert found.known is None or (np.asarray(found.known)[i] == expected.known).all()
@@ -291,43 +290,43 @@ class Machine(RuleBasedStateMachine):
     @rule(**FORMS)
     def recognize(self, seed: int, many: int, dtype: str, layout: str) -> None:
         before = fingerprint(self.memory)
-        given, meant = self.form(self.draw(seed, many), dtype, layout)
+        given, values = self.form(self.draw(seed, many), dtype, layout)
         judged = self.memory.recognize(given)
-        for i, sample in enumerate(meant):
+        for i, sample in enumerate(values):
             expected = self.reference.recognize(sample)
             assert bool(judged.old[i]) == expected.old
             assert float(judged.score[i]) == pytest.approx(expected.score, abs=1e-9)
         if len(self.memory):
             energy = self.memory.energy(given)
-            assert [float(e) for e in energy] == pytest.approx([self.reference.energy(s) for s in meant], abs=1e-9)
-            seen = self.holes(meant, seed, 0.5)
-            partly = self.memory.recognize(meant, seen)
-            expected_of = [self.reference.recognize(*pair) for pair in zip(meant, seen)]
+            assert [float(e) for e in energy] == pytest.approx([self.reference.energy(s) for s in values], abs=1e-9)
+            observed = self.mask(values, seed, 0.5)
+            partly = self.memory.recognize(values, observed)
+            expected_of = [self.reference.recognize(*pair) for pair in zip(values, observed)]
             assert partly.old.tolist() == [one.old for one in expected_of]
-            assert self.memory.energy(meant, seen).tolist() == pytest.approx(
-                [self.reference.energy(sample, observed=mask) for sample, mask in zip(meant, seen)], abs=1e-9
+            assert self.memory.energy(values, observed).tolist() == pytest.approx(
+                [self.reference.energy(sample, observed=mask) for sample, mask in zip(values, observed)], abs=1e-9
             )
         else:
             with pytest.raises(EmptyMemoryError):
                 self.memory.energy(given)
         assert fingerprint(self.memory) == before
 
-    @rule(way=st.sampled_from(["file", "pickle", "copy", "deepcopy"]))
-    def again(self, way: str) -> None:
+    @rule(by=st.sampled_from(["file", "pickle", "copy", "deepcopy"]))
+    def restore(self, by: str) -> None:
         before = fingerprint(self.memory)
-        if way == "file":
+        if by == "file":
             with tempfile.TemporaryDirectory() as folder:
                 self.memory.save(Path(folder) / "m.sqhn")
                 self.memory = SQHN.load(Path(folder) / "m.sqhn")
-        elif way == "pickle":
+        elif by == "pickle":
             self.memory = pickle.loads(pickle.dumps(self.memory))
         else:
-            self.memory = getattr(copy, way)(self.memory)
+            self.memory = getattr(copy, by)(self.memory)
         set_chunk(self.memory, self.chunk)
         assert fingerprint(self.memory) == before
 
     @rule(rho=st.one_of(st.none(), st.floats(0, 2)))
-    def judge(self, rho: float | None) -> None:
+    def set_rho(self, rho: float | None) -> None:
         self.memory.rho = rho
         one_level = 0.99999 if len(self.levels) == 1 else 0.999
         assert self.memory.rho == self.memory.options.rho == rho or (rho is None and self.memory.rho == one_level)
@@ -339,9 +338,9 @@ class Machine(RuleBasedStateMachine):
         rho = self.reference.rho
         self.reference = ReferenceSQHN(SHAPE, self.levels, self.options)
         self.reference.rho = rho
-        self.same()
+        self.assert_same()
 
-    # -- what is refused -----------------------------------------------------------------------------------------
+    # -- invalid input -------------------------------------------------------------------------------------------
 
     @rule(
         seed=st.integers(0, 2**32),
@@ -375,7 +374,7 @@ class Machine(RuleBasedStateMachine):
         if wrong in ("nan", "inf", "-inf", "beyond", "half inf", "half nan", "bfloat16 inf"):
             bad[spot] = value
         if verb != "memorize" and wrong == "masked":
-            return  # which they take
+            return  # a missing value, which these verbs take
         before = fingerprint(self.memory)
         call: Any = getattr(self.memory, "learn" if verb == "hold" else verb)
         more = {"hold": True} if verb == "hold" else {}

@@ -1,4 +1,4 @@
-"""Properties that hold for any data, on generated data that likes ties, flat patches and repetitions."""
+"""Properties that hold for any data, on generated data full of ties, flat patches and repetitions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SOME = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChe
 
 @st.composite
 def streams(draw: st.DrawFn, most: int = 30) -> NDArray[np.float32]:
-    """Pictures from few values, some repeated, some scaled around one half: full of exact and near ties."""
+    """Images from few values, some repeated, some scaled around one half: full of exact and near ties."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     values = np.array(draw(st.sampled_from(VALUES)))
     x = rng.choice(values, (draw(st.integers(1, most)), *SHAPE)).astype(np.float32)
@@ -75,7 +75,7 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
 def test_equals_the_reference(
     small: int, tree: list[Level], choices: dict[str, Any], x: NDArray[np.float32], seed: int
 ) -> None:
-    """On both paths of the pattern bank: decisions, states and answers."""
+    """Decisions, states and answers, with small and with large nodes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prototypes, "SMALL", small)
         reference, memory = ReferenceSQHN(SHAPE, tree, Options(**choices)), SQHN(SHAPE, tree, **choices)
@@ -114,22 +114,6 @@ def test_a_batch_is_the_loop_over_it(tree: list[Level], x: NDArray[np.float32], 
 
 @given(tree=trees(), x=streams())
 @SOME
-def test_reading_does_not_write(tree: list[Level], x: NDArray[np.float32]) -> None:
-    memory = SQHN(SHAPE, tree)
-    memory.learn(x)
-    before = fingerprint(memory)
-    given_before = x.copy()
-    memory.recall(x)
-    memory.recall(x, np.arange(8) < 4 + 0 * x)
-    memory.recall(x, inference="exact")
-    memory.recognize(x)
-    memory.energy(x)
-    assert fingerprint(memory) == before
-    np.testing.assert_array_equal(x, given_before)
-
-
-@given(tree=trees(), x=streams())
-@SOME
 def test_a_full_mask_is_no_mask(tree: list[Level], x: NDArray[np.float32]) -> None:
     memory = SQHN(SHAPE, tree)
     memory.learn(x)
@@ -142,7 +126,7 @@ def test_a_full_mask_is_no_mask(tree: list[Level], x: NDArray[np.float32]) -> No
 @given(seed=st.integers(0, 10**6), count=st.integers(2, 20))
 @SOME
 def test_permuting_the_stream_permutes_the_prototypes(seed: int, count: int) -> None:
-    """Below capacity, for samples that are not alike."""
+    """Below capacity, for distinct samples."""
     rng = np.random.default_rng(seed)
     x = rng.random((count, *SHAPE)).astype(np.float32)
     order = rng.permutation(count)

@@ -206,7 +206,7 @@ def test_features_that_are_not_known(saved: Path) -> None:
     save(saved, {**header, "features": ["telepathy", "time travel"]}, tensors)
     for look in (SQHN.load, describe):
         with pytest.raises(
-            MemoryFileError, match=r"uses what this version .* does not know \(telepathy, time travel\)"
+            MemoryFileError, match=r"uses features that this version .* does not know \(telepathy, time travel\)"
         ):
             look(saved)
 

@@ -1,14 +1,18 @@
-"""Memories that outlive their process."""
+"""Memories kept in a folder: every change is durable, damage is noticed, and one process at a time has the folder."""
 
 from __future__ import annotations
 
+import copy
 import errno
+import json
 import os
 import pickle
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,15 +20,22 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from safetensors.numpy import save as serialize
 
 from sqhn import SQHN, Level, MemoryFileError
+from sqhn.banks.devices import device_of
 from sqhn.level import Options
-from sqhn.storage import journal
-from sqhn.storage.journal import HEAD, MEMORY, PREFIX
-from tests.helpers import fingerprint, set_chunk
+from sqhn.model.model import Model
+from sqhn.storage import files, journal, log
+from sqhn.storage.changes import Change, Forget, Hold, Learn, Memorize, Reset, Resize, SetRho, encode
+from sqhn.storage.files import Header, Tensors, header_of
+from sqhn.storage.journal import JOURNAL, MEMORY, Journal
+from sqhn.storage.log import Log
+from tests.helpers import fingerprint, model_of, set_chunk
 
 SHAPE = (6, 6)
 TREE = [Level(3, capacity=9), Level(capacity=12)]
+WAL, CONFIRMED = f"{JOURNAL}-wal", f"{JOURNAL}.confirmed"
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no signals of this kind, no fork")
 
 
@@ -34,37 +45,53 @@ def stream(count: int = 60) -> NDArray[np.float32]:
     return things[rng.integers(15, size=count)] + rng.normal(0, 0.05, (count, *SHAPE)).astype(np.float32)
 
 
-def journal_in(folder: Path) -> Path:
-    (found,) = folder.glob(f"{PREFIX}*")
+X = stream()
+OBSERVED = np.random.default_rng(1).random(X[:9].shape) < 0.8
+
+
+def state(memory: SQHN) -> tuple[Any, ...]:
+    """All that a memory holds."""
+    model = model_of(memory)
+    labels = memory.values(list(range(len(memory.counts))))
+    return fingerprint(memory), memory.levels, memory.options, model.calibration, model.evidence_calibration, labels
+
+
+def crashed(folder: Path, name: str = "crashed") -> SQHN:
+    """The memory that another process would find if this one were killed now."""
+    place = folder.parent / f"{folder.name}-{name}"
+    shutil.rmtree(place, ignore_errors=True)
+    return SQHN.load(shutil.copytree(folder, place))
+
+
+def kept(folder: Path, count: int = 20) -> Path:
+    """A folder with a memory that learned some samples, one by one; its process was killed."""
+    memory = SQHN(SHAPE, capacity=30, folder=folder / "live")
+    for x in X[:count]:
+        memory.learn(x)
+    return Path(shutil.copytree(folder / "live", folder / "k"))
+
+
+def records(folder: Path) -> list[tuple[Any, ...]]:
+    """The records in a folder that no memory has open."""
+    with sqlite3.connect(folder / JOURNAL) as connection:
+        found = connection.execute("SELECT number, more, sha256, content FROM record ORDER BY number").fetchall()
+    connection.close()
     return found
 
 
-def again(memory: SQHN) -> SQHN:
-    """The same memory, from its folder: nobody else has it any more."""
-    folder = memory.folder
-    assert folder is not None
-    memory._journal = None
-    return SQHN.load(folder)
+# -- every change ------------------------------------------------------------------------------------------------------
 
-
-def everything(memory: SQHN) -> tuple[Any, ...]:
-    said = memory.values(list(range(int(memory.banks[-1].grown[0]))))
-    return fingerprint(memory), memory.levels, memory.options, memory.calibration, memory._shown, said
-
-
-X = stream()
-SEEN = np.random.default_rng(1).random(X[:9].shape) < 0.8
-CHANGES: dict[str, Callable[[SQHN], object]] = {
+CALLS: dict[str, Callable[[SQHN], object]] = {
     "learn": lambda memory: memory.learn(X[:30]),
     "one": lambda memory: memory.learn(X[30]),
     "bytes": lambda memory: memory.learn((255 * X[:3].clip(0, 1)).astype(np.uint8)),
-    "other order of bytes": lambda memory: memory.learn(X[4:6].astype(">f8")),
+    "other byte order": lambda memory: memory.learn(X[4:6].astype(">f8")),
     "strides": lambda memory: memory.learn(X[::-1, ::-1, ::-1][:4]),
-    "holes": lambda memory: memory.learn(X[:9], observed=SEEN),
+    "missing values": lambda memory: memory.learn(X[:9], observed=OBSERVED),
     "hold": lambda memory: memory.learn(X[40:44], hold=True),
-    "values": lambda memory: memory.learn(X[:2], value=["é", {"a": [1, None]}]),
+    "labels": lambda memory: memory.learn(X[:2], value=["é", {"a": [1, None]}]),
     "forget": lambda memory: memory.forget([0, 2]),
-    "into what is free": lambda memory: memory.learn(X[31:40]),
+    "into free slots": lambda memory: memory.learn(X[31:40]),
     "rho": lambda memory: setattr(memory, "rho", 0.25),
     "calibrate": lambda memory: memory.calibrate(new=X[44:], error=0.2),
     "calibrate evidence": lambda memory: memory.calibrate(new=X[44:], error=0.2, inference="evidence"),
@@ -79,70 +106,83 @@ CHANGES: dict[str, Callable[[SQHN], object]] = {
 @pytest.mark.parametrize("enough", [1, 5000, 1 << 26])
 @pytest.mark.parametrize("levels", [[Level(capacity=12, when_full="overwrite")], TREE], ids=["one level", "tree"])
 def test_every_change(levels: list[Level], enough: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each of them the folder has what the memory is, and what comes of both is the same."""
+    """After each change, a crash and a normal end leave the memory in the folder, and it continues the same."""
     monkeypatch.setattr(journal, "ENOUGH", enough)
-    kept, free = SQHN(SHAPE, levels, folder=tmp_path / "a" / "b"), SQHN(SHAPE, levels)
-    set_chunk(kept, 7)
-    set_chunk(free, 7)
-    for change in CHANGES.values():
-        change(kept)
-        change(free)
-        assert everything(kept) == everything(free)
-        kept = again(kept)
-        assert everything(kept) == everything(free)
-        assert kept.folder == tmp_path / "a" / "b"
-        assert len(list(kept.folder.glob(f"{PREFIX}*"))) == 1
+    monkeypatch.setattr(log, "ROW", 700)  # bytes: large changes take several rows
+    folder = tmp_path / "a" / "b"
+    durable, free = SQHN(SHAPE, levels, folder=folder), SQHN(SHAPE, levels)
+    for call in CALLS.values():
+        set_chunk(durable, 7)
+        set_chunk(free, 7)
+        call(durable)
+        call(free)
+        expected = state(free)
+        assert state(durable) == expected
+        assert state(crashed(folder)) == expected
+        del durable
+        durable = SQHN.load(folder)
+        assert state(durable) == expected
+        assert durable.folder == folder
+    del durable
+    assert {path.name for path in folder.iterdir()} == {MEMORY, JOURNAL, CONFIRMED}
 
 
-def test_copies_are_not_kept(tmp_path: Path) -> None:
-    memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
+def test_copies_have_no_folder(tmp_path: Path) -> None:
+    memory = SQHN(SHAPE, capacity=9, folder=tmp_path / "k")
     memory.learn(X[:5])
     memory.save(tmp_path / "other")
-    for copy in (pickle.loads(pickle.dumps(memory)), SQHN.load(tmp_path / "other")):
-        assert copy.folder is None
-        copy.learn(X[5:])
-    assert again(memory).step == 5
+    for other in (pickle.loads(pickle.dumps(memory)), copy.deepcopy(memory), SQHN.load(tmp_path / "other")):
+        assert other.folder is None
+        other.learn(X[5:])
+    assert crashed(tmp_path / "k").step == 5
 
 
-def test_one_at_a_time(tmp_path: Path) -> None:
-    memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
-    with pytest.raises(BlockingIOError, match=f"in use by process {os.getpid()}"):
-        SQHN.load(tmp_path)
+def test_the_caller_may_change_a_sample_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, x, append = SQHN(SHAPE, capacity=9, folder=tmp_path / "k"), X[:5].copy(), Log.append
+
+    def append_and_change(self: Log, content: bytes) -> None:
+        append(self, content)
+        x[:] = 0.25
+
+    monkeypatch.setattr(Log, "append", append_and_change)
+    memory.learn(x)
+    np.testing.assert_array_equal(memory.prototypes, X[:5])
+    assert state(crashed(tmp_path / "k")) == state(memory)
+
+
+def test_a_change_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    memory = SQHN(SHAPE, capacity=9, folder=tmp_path / "k")
     memory.learn(X[:5])
-    del memory
-    with pytest.raises(FileExistsError, match=r"has a memory already: SQHN\.load"):
-        SQHN(SHAPE, capacity=9, folder=tmp_path)
-    assert SQHN.load(tmp_path).step == 5
+    before = state(memory)
+    with pytest.raises(IndexError, match="not one of 5"):
+        memory.forget(7)
+    assert state(memory) == before
+    other = crashed(tmp_path / "k")
+    assert state(other) == before
+    del other
+    assert len(records(tmp_path / "k-crashed")) == 1
+    memory.learn(X[5])
+    assert crashed(tmp_path / "k").step == 6
 
 
-@posix
-def test_a_child_has_a_copy(tmp_path: Path) -> None:
-    """It does not write, nor does it give up the lock when it ends."""
-    program = """
-import os, sys, numpy as np
-from sqhn import SQHN
-memory = SQHN((6, 6), capacity=9, folder=sys.argv[1])
-memory.learn(np.random.default_rng(0).random((5, 6, 6)))
-if os.fork():
-    assert os.wait()[1] == 0
-    try:
-        SQHN.load(sys.argv[1])
-    except BlockingIOError:
-        memory.learn(np.random.default_rng(1).random((2, 6, 6)))
-else:
-    try:
-        memory.learn(np.random.default_rng(1).random((6, 6)))
-    except RuntimeError as error:
-        sys.exit(0 if "has a copy" in str(error) else 1)
-"""
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
-    assert SQHN.load(tmp_path).step == 7
+def test_threads(tmp_path: Path) -> None:
+    memory = SQHN(SHAPE, capacity=60, folder=tmp_path / "k")
+    threads = [threading.Thread(target=memory.learn, args=(X[i::6],)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert memory.step == 60
+    assert state(crashed(tmp_path / "k")) == state(memory)
+
+
+# -- crashes -----------------------------------------------------------------------------------------------------------
 
 
 @posix
 @pytest.mark.parametrize("turn", range(4))
 def test_a_process_that_is_killed(turn: int, tmp_path: Path) -> None:
-    """All that a call returned from is there, and nothing but whole chunks."""
+    """All changes of calls that returned are there, and nothing but whole chunks."""
     program = """
 import sys, numpy as np
 from sqhn import SQHN
@@ -170,300 +210,296 @@ for i in range(0, 4000, 8):
     assert fingerprint(memory) == fingerprint(expected)
 
 
-def test_a_journal_that_ends_anywhere(tmp_path: Path) -> None:
-    """What was not written to its end was never returned from."""
-    memory, states, ends = SQHN(SHAPE, capacity=9, folder=tmp_path), [], []
-    for i in range(3):
-        states.append(everything(memory))
-        ends.append(journal_in(tmp_path).stat().st_size)
+def test_a_power_cut_at_any_byte(tmp_path: Path) -> None:
+    """The journal may end anywhere after the last confirmed change: what follows was never returned from."""
+    memory, states, ends = SQHN(SHAPE, capacity=9, folder=tmp_path / "k"), [], []
+    folder, confirmed = tmp_path / "k", []
+    for i in range(4):
+        states.append(state(memory))
+        ends.append((folder / WAL).stat().st_size)
+        confirmed.append((folder / CONFIRMED).read_bytes())
         memory.learn(X[i])
-    content = journal_in(tmp_path).read_bytes()
-    memory._journal = None
-    for cut in [*range(0, len(content), 7), *ends, *(end + HEAD for end in ends), len(content) - 1]:
-        journal_in(tmp_path).write_bytes(content[:cut])
-        found = SQHN.load(tmp_path)
-        assert everything(found) == states[sum(end <= cut for end in ends) - 1]
-        found.learn(X[7])
-        assert again(found).step == found.step
+    content = (folder / WAL).read_bytes()
+    for done in range(4):
+        for cut in [*range(ends[done], len(content), 701), ends[done] + 1, len(content) - 1]:
+            shutil.rmtree(tmp_path / "cut", ignore_errors=True)
+            shutil.copytree(folder, tmp_path / "cut")
+            (tmp_path / "cut" / WAL).write_bytes(content[:cut])
+            (tmp_path / "cut" / CONFIRMED).write_bytes(confirmed[done])
+            found = SQHN.load(tmp_path / "cut")
+            assert state(found) in states[done:]
+            found.learn(X[7])
+            step = found.step
+            del found
+            assert SQHN.load(tmp_path / "cut").step == step
 
 
-def test_damage_is_found(tmp_path: Path) -> None:
-    memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
-    for i in range(3):
-        memory.learn(X[i])
-    memory._journal = None
-    place = journal_in(tmp_path)
-    content = bytearray(place.read_bytes())
-    content[HEAD + 9] ^= 1
-    place.write_bytes(content)
-    with pytest.raises(MemoryFileError, match="is damaged, at byte 0 of"):
-        SQHN.load(tmp_path)
-    place.unlink()
-    with pytest.raises(MemoryFileError, match=f"{PREFIX}.* belongs to .*, and is not there"):
-        SQHN.load(tmp_path)
-    SQHN(SHAPE, capacity=9).save(tmp_path / MEMORY)
-    with pytest.raises(MemoryFileError, match="was not kept in a folder"):
-        SQHN.load(tmp_path)
-    assert SQHN.load(tmp_path / MEMORY).step == 0
-
-
-def test_what_fails_is_taken_back(tmp_path: Path) -> None:
+def test_a_crash_before_a_failed_change_is_removed(tmp_path: Path) -> None:
     memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
     memory.learn(X[:5])
-    before = everything(memory), journal_in(tmp_path).read_bytes()
-    with pytest.raises(IndexError, match="not one of 5"):
-        memory.forget(7)
-    assert (everything(memory), journal_in(tmp_path).read_bytes()) == before
-    memory = again(memory)
-    assert everything(memory) == before[0]
-
-
-def test_a_process_that_ends_before_it_takes_back_what_fails(tmp_path: Path) -> None:
-    memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
-    memory.learn(X[:5])
-    state = everything(memory)
-    journal_in(tmp_path).open("ab").write(journal._record("_forget", ([7],)))
-    memory = again(memory)
-    assert everything(memory) == state
+    before = state(memory)
+    del memory
+    append(tmp_path, encode(Forget([7])), confirm=False)
+    with pytest.warns(UserWarning, match=r"change 2 cannot be made: .*not one of 5.* never confirmed, and is left out"):
+        memory = SQHN.load(tmp_path)
+    assert state(memory) == before
     memory.learn(X[5])
-    assert again(memory).step == 6
+    assert crashed(tmp_path).step == 6
 
 
-class Full:
-    """A file on a disk that becomes full."""
-
-    def __init__(self, file: Any, room: int) -> None:
-        self.file, self.room = file, room
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.file, name)
-
-    def write(self, content: bytes) -> int:
-        if self.room == 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return int(self.file.write(content[: self.room]))
+def test_a_crash_between_checkpoint_and_removal_of_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "ENOUGH", 0)
+    memory = SQHN(SHAPE, capacity=1, folder=tmp_path / "k")
+    monkeypatch.setattr(Log, "clear", lambda _: None)
+    for _ in range(3):
+        memory.learn(X)
+    assert header_of(tmp_path / "k" / MEMORY)["journal"]["change"] == 3
+    other = crashed(tmp_path / "k")
+    assert state(other) == state(memory)
+    other.learn(X[3])
+    assert crashed(tmp_path / "k-crashed").step == 181
 
 
-@pytest.mark.parametrize("room", [0, 50])
-def test_a_full_disk(room: int, tmp_path: Path) -> None:
-    """Nothing is learned that cannot be kept."""
-    memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
-    memory.learn(X[:5])
-    state, kept = everything(memory), memory._journal
-    assert kept is not None
-    whole = kept.file
-    kept.file = Full(whole, room)
-    with pytest.raises(OSError, match=f"{PREFIX}") as caught:
-        memory.learn(X[5:])
-    assert caught.value.errno == errno.ENOSPC
-    assert everything(memory) == state
-    kept.file = whole
-    del kept, caught
-    memory.learn(X[5])
-    state = everything(memory)
-    assert everything(again(memory)) == state
+# -- full disks, signals, and other trouble ----------------------------------------------------------------------------
 
 
-def test_a_memory_that_cannot_be_saved_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(tmp_path: Path) -> None:
+    """Nothing is learned that cannot be kept, and the memory goes on when there is room."""
+    model = Model(SHAPE, [Level(capacity=9)], Options(), device_of("cpu"))
+    keeper = Journal.create(tmp_path / "k", model)
+    keeper.apply(Learn(X[:5]), model)
+    ((pages,),) = keeper.log.connection.execute("PRAGMA page_count")
+    keeper.log.connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(OSError, match=JOURNAL) as caught:
+        keeper.apply(Learn(np.concatenate([X] * 9)), model)
+    assert (caught.value.errno, model.tree.step) == (errno.ENOSPC, 5)
+    keeper.log.connection.execute("PRAGMA max_page_count = 1000000")
+    keeper.apply(Learn(X[5:8]), model)
+    assert crashed(tmp_path / "k").step == model.tree.step == 8
+
+
+@posix
+def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
+    """The same, with writes that really fail, at any place."""
+    program = """
+import resource, signal, sys, warnings
+from sqhn import SQHN
+from sqhn.storage import journal
+from tests.storage.test_journal import X, crashed, state
+from pathlib import Path
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+folder = Path(sys.argv[1])
+memory = SQHN((6, 6), capacity=9, folder=folder)
+for x in X[:5]:
+    memory.learn(x)
+size = (folder / "journal.sqlite-wal").stat().st_size
+for more in (1, 30, 4000, 5000, 9000):
+    before = state(memory)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + more, resource.RLIM_INFINITY))
+    try:
+        memory.learn(X)
+    except OSError as error:
+        assert "journal.sqlite" in str(error), error
+    else:
+        raise AssertionError("learned without room")
+    assert state(memory) == before
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert state(crashed(folder)) == before
+    memory.learn(X[6])
+    assert state(crashed(folder)) == state(memory)
+    size = (folder / "journal.sqlite-wal").stat().st_size
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "k")], check=True)
+
+
+def fail_to_save(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[Path]:
+    """Let saving a checkpoint fail; the list gets the paths that were tried."""
+    tried: list[Path] = []
+
+    def fail(path: Path, header: Header, tensors: Tensors) -> None:
+        tried.append(path)
+        raise error
+
+    monkeypatch.setattr(journal, "save", fail)
+    return tried
+
+
+def test_a_checkpoint_that_cannot_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Changes are kept for longer, and it is tried again later."""
     monkeypatch.setattr(journal, "ENOUGH", 2000)
     memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
-    first, save, tried = journal_in(tmp_path), SQHN._save, []
-
-    def fail(*args: Any) -> None:
-        tried.append(args)
-        raise OSError(errno.ENOSPC, "no room")
-
-    monkeypatch.setattr(SQHN, "_save", fail)
-    with pytest.warns(UserWarning, match="cannot be saved now"):
-        memory.learn(X[:30])
-    memory.learn(X[30])
-    assert len(tried) == 1
-    assert journal_in(tmp_path) == first
-    monkeypatch.setattr(SQHN, "_save", save)
-    memory = again(memory)
-    assert memory.step == 31
+    first = (tmp_path / MEMORY).read_bytes()
+    with monkeypatch.context() as context:
+        tried = fail_to_save(context, OSError(errno.ENOSPC, "no room"))
+        with pytest.warns(UserWarning, match="cannot be saved now, and changes are kept for longer: .*no room"):
+            memory.learn(X[:30])
+        memory.learn(X[30])
+        assert len(tried) == 1
+    assert (tmp_path / MEMORY).read_bytes() == first
+    assert crashed(tmp_path).step == 31
     memory.learn(X[31:])
-    assert journal_in(tmp_path) != first
-    assert again(memory).step == 60
+    assert header_of(tmp_path / MEMORY)["journal"]["change"] == 3
+    assert crashed(tmp_path).step == 60
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), sqlite3.OperationalError("no room")])
+def test_a_change_is_made_whatever_happens_to_the_checkpoint(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "ENOUGH", 0)
+    memory = SQHN(SHAPE, capacity=1, folder=tmp_path)
+    fail_to_save(monkeypatch, error)
+    with pytest.warns(UserWarning, match="no room"):
+        memory.learn(np.concatenate([X] * 20))
+    assert crashed(tmp_path).step == 1200
+
+
+def test_errors_after_the_checkpoint_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "ENOUGH", 0)
+    memory, save = SQHN(SHAPE, capacity=1, folder=tmp_path), files.save
+
+    def save_and_fail(*args: Any) -> None:
+        save(*args)
+        raise OSError(errno.EMFILE, "too many")
+
+    monkeypatch.setattr(journal, "save", save_and_fail)
+    for number in (1, 2):
+        with pytest.warns(UserWarning, match="too many"):
+            memory.learn(X)
+        assert header_of(tmp_path / MEMORY)["journal"]["change"] == number
+    assert state(crashed(tmp_path)) == state(memory)
 
 
 @posix
-def test_a_signal_while_the_memory_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "ENOUGH", 100)
-    memory, save = SQHN(SHAPE, capacity=9, folder=tmp_path), SQHN._save
+def test_a_signal_during_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits until the change is made."""
+    memory, append = SQHN(SHAPE, capacity=9, folder=tmp_path), Log.append
 
-    def interrupted(self: SQHN, *args: Any) -> None:
+    def interrupted(self: Log, content: bytes) -> None:
         signal.raise_signal(signal.SIGINT)
-        save(self, *args)
+        append(self, content)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(SQHN, "_save", interrupted)
+    monkeypatch.setattr(Log, "append", interrupted)
     set_chunk(memory, 4)
     with pytest.raises(KeyboardInterrupt):
         memory.learn(X)
-    assert (step := memory.step) in (4, 8, 12)
-    journal_in(tmp_path)
-    assert again(memory).step == step
+    monkeypatch.undo()
+    assert memory.step in (4, 8)
+    assert state(crashed(tmp_path)) == state(memory)
 
 
-# -- what users and others do ------------------------------------------------------------------------------------------
+@posix
+def test_a_signal_during_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "ENOUGH", 100)
+    memory, save = SQHN(SHAPE, capacity=9, folder=tmp_path), files.save
+
+    def interrupted(*args: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        save(*args)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(journal, "save", interrupted)
+    set_chunk(memory, 4)
+    with pytest.raises(KeyboardInterrupt):
+        memory.learn(X)
+    monkeypatch.undo()
+    assert memory.step in (4, 8, 12, 16)
+    assert state(crashed(tmp_path)) == state(memory)
 
 
-def kept(folder: Path, count: int = 20) -> Path:
-    """A folder that a memory was kept in, and its journal."""
-    memory = SQHN(SHAPE, capacity=30, folder=folder)
-    for x in X[:count]:
-        memory.learn(x)
+# -- other processes ---------------------------------------------------------------------------------------------------
+
+
+def test_one_memory_at_a_time(tmp_path: Path) -> None:
+    memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
+    with pytest.raises(BlockingIOError, match=rf"{MEMORY} is in use by process {os.getpid()} on .* since [-\d :]+$"):
+        SQHN.load(tmp_path)
+    memory.learn(X[:5])
     del memory
-    return journal_in(folder)
-
-
-def test_files_of_others_stay(tmp_path: Path) -> None:
-    for name in ("journal-2026.md", "notes", ".memory.sqhn.tmp"):
-        (tmp_path / name).write_text("mine")
-    (tmp_path / ".memory.sqhn.0123abcd.tmp").write_text("of one that died")
-    SQHN(SHAPE, capacity=9, folder=tmp_path)
-    assert {"journal-2026.md", "notes", ".memory.sqhn.tmp"} < {path.name for path in tmp_path.iterdir()}
-    assert not (tmp_path / ".memory.sqhn.0123abcd.tmp").exists()
-
-
-@pytest.mark.parametrize("byte", [0, 4, 7, 9, 13, 20])
-def test_any_bit_of_a_change_that_is_not_the_last(byte: int, tmp_path: Path) -> None:
-    """Nothing is taken for an unfinished end that is none, and what is there stays."""
-    place = kept(tmp_path)
-    content = bytearray(place.read_bytes())
-    content[byte] ^= 1
-    place.write_bytes(content)
-    with pytest.raises(MemoryFileError, match="is damaged, at byte 0"):
-        SQHN.load(tmp_path)
-    assert place.read_bytes() == content
-
-
-@pytest.mark.parametrize("zeros", [1, 15, 16, 600])
-def test_blocks_that_nothing_was_written_to(zeros: int, tmp_path: Path) -> None:
-    place = kept(tmp_path)
-    place.write_bytes(place.read_bytes() + bytes(zeros))
-    memory = SQHN.load(tmp_path)
-    assert memory.step == 20
-    memory.learn(X[20])
-    assert again(memory).step == 21
-
-
-def test_a_process_that_goes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "ENOUGH", 2000)
-    (tmp_path / "b" / "k").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    memory = SQHN(SHAPE, capacity=30, folder="k")
-    monkeypatch.chdir(tmp_path / "b")
-    for x in X:
-        memory.learn(x)
-    assert again(memory).step == len(X)
-    assert not list((tmp_path / "b" / "k").iterdir())
-
-
-def test_where_it_is_kept_it_is_not_saved(tmp_path: Path) -> None:
-    memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
-    memory.learn(X[:3])
-    with pytest.raises(ValueError, match="is where this memory is kept"):
-        memory.save(tmp_path / "." / MEMORY)
-    memory.learn(X[3])
-    assert again(memory).step == 4
-    with pytest.warns(UserWarning, match="its folder has all since then"):
-        assert SQHN.load(tmp_path / MEMORY).step == 0
-
-
-@posix
-def test_links_are_not_followed(tmp_path: Path) -> None:
-    place, victim = kept(tmp_path / "k"), tmp_path / "victim"
-    victim.write_text("thesis")
-    place.unlink()
-    place.symlink_to(victim)
-    with pytest.raises(MemoryFileError, match="is not there"):
-        SQHN.load(tmp_path / "k")
-    assert victim.read_text() == "thesis"
-
-
-def test_what_comes_after_the_memory_is_saved_may_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The journal that it names is the one that is written to."""
-    memory, save = SQHN(SHAPE, capacity=9, folder=tmp_path), SQHN._save
-    memory.learn(X[:3])
-
-    def fail(self: SQHN, *args: Any) -> None:
-        save(self, *args)
-        raise OSError(errno.EMFILE, "too many")
-
-    monkeypatch.setattr(SQHN, "_save", fail)
-    assert memory._journal is not None
-    memory._journal.next = 0
-    memory.learn(X[3:6])
-    memory.learn(X[6:9])
-    assert again(memory).step == 9
-
-
-def test_what_is_learned_is_learned_whatever_happens_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> None:
-        raise MemoryError("no room")
-
-    memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
-    monkeypatch.setattr(SQHN, "_save", fail)
-    assert memory._journal is not None
-    memory._journal.next = 0
-    with pytest.warns(UserWarning, match="no room"):
-        memory.learn(X[:3])
-    assert again(memory).step == 3
-
-
-def test_who_fails_does_not_keep_the_lock(tmp_path: Path) -> None:
-    """Even if the error is kept, as interpreters do."""
-    place = kept(tmp_path)
-    with pytest.raises(FileExistsError) as first:
+    with pytest.raises(FileExistsError, match=r"has a memory already: SQHN\.load"):
         SQHN(SHAPE, capacity=9, folder=tmp_path)
-    content = place.read_bytes()
-    place.write_bytes(b"x" * 50)
+    assert SQHN.load(tmp_path).step == 5
+
+
+def test_a_memory_that_nobody_uses_does_not_keep_its_folder(tmp_path: Path) -> None:
+    class Remembering(SQHN):
+        pass
+
+    memory = Remembering(SHAPE, capacity=9, folder=tmp_path)
+    memory.itself = memory  # type: ignore[attr-defined]
+    memory.learn(X[:5])
+    del memory
+    assert SQHN.load(tmp_path).step == 5
+
+
+def test_an_error_that_is_kept_does_not_keep_the_folder(tmp_path: Path) -> None:
+    """Interpreters keep the last error, with all that it refers to."""
+    folder = kept(tmp_path)
+    with pytest.raises(FileExistsError) as first:
+        SQHN(SHAPE, capacity=9, folder=folder)
+    content = (folder / MEMORY).read_bytes()
+    (folder / MEMORY).write_bytes(b"x" * 50)
     with pytest.raises(MemoryFileError) as second:
-        SQHN.load(tmp_path)
-    place.write_bytes(content)
-    assert SQHN.load(tmp_path).step == 20
+        SQHN.load(folder)
+    (folder / MEMORY).write_bytes(content)
+    memory = SQHN.load(folder)
+    memory.learn(X[20])
     assert first.tb is not second.tb
-
-
-def test_what_is_noted_is_what_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody else writes into the sample meanwhile."""
-    memory, x, write = SQHN(SHAPE, capacity=9, folder=tmp_path), X[:5].copy(), journal.Journal._write
-
-    def write_and_change(self: journal.Journal, record: bytes) -> None:
-        write(self, record)
-        x[:] = 0.25
-
-    monkeypatch.setattr(journal.Journal, "_write", write_and_change)
-    memory.learn(x)
-    np.testing.assert_array_equal(memory.prototypes, X[:5])
-    state = everything(memory)
-    assert everything(again(memory)) == state
+    del first, second
+    assert crashed(folder).step == 21
 
 
 @posix
-def test_a_folder_that_is_removed(tmp_path: Path) -> None:
-    memory = SQHN(SHAPE, capacity=9, folder=tmp_path / "k")
-    memory.learn(X[:3])
-    shutil.rmtree(tmp_path / "k")
-    with pytest.raises(OSError, match="the journal was removed"):
-        memory.learn(X[3])
-    assert memory.step == 3
+@pytest.mark.parametrize("end", ["sys.exit()", "os._exit(0)", "del memory; import gc; gc.collect(); os._exit(0)"])
+def test_a_forked_child_has_a_copy(end: str, tmp_path: Path) -> None:
+    """It cannot write, and its end leaves the journal and the lock to its parent."""
+    program = f"""
+import os, sys, numpy as np
+from pathlib import Path
+from sqhn import SQHN
+memory = SQHN((6, 6), capacity=9, folder=sys.argv[1])
+memory.learn(np.random.default_rng(0).random((5, 6, 6)))
+wal = Path(sys.argv[1], "journal.sqlite-wal").read_bytes()
+if os.fork():
+    assert os.wait()[1] == 0
+    assert Path(sys.argv[1], "journal.sqlite-wal").read_bytes() == wal
+    try:
+        SQHN.load(sys.argv[1])
+    except BlockingIOError:
+        memory.learn(np.random.default_rng(1).random((2, 6, 6)))
+        os.kill(os.getpid(), 9)
+else:
+    assert memory.step == 5
+    try:
+        memory.learn(np.random.default_rng(1).random((6, 6)))
+    except RuntimeError as error:
+        assert "has a copy" in str(error)
+        {end}
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert SQHN.load(tmp_path).step == 7
 
 
 @posix
-def test_a_child_that_outlives_its_parent(tmp_path: Path) -> None:
-    """The lock is the parent's."""
+def test_a_forked_child_outlives_its_parent(tmp_path: Path) -> None:
+    """Others can use the folder then, the child itself as well."""
     program = """
 import os, sys, time, numpy as np
 from sqhn import SQHN
 memory = SQHN((6, 6), capacity=9, folder=sys.argv[1])
 memory.learn(np.random.default_rng(0).random((5, 6, 6)))
+parent = os.getpid()
 if child := os.fork():
     print(child, flush=True)
-    os.kill(os.getpid(), 9)
+    os.kill(parent, 9)
+while os.getppid() == parent:
+    time.sleep(0.01)
+again = SQHN.load(sys.argv[1])
+again.learn(np.random.default_rng(0).random((3, 6, 6)))
+del again
+print("done", flush=True)
 time.sleep(60)
 """
     words = [sys.executable, "-c", program, str(tmp_path)]
@@ -472,32 +508,321 @@ time.sleep(60)
         child = int(process.stdout.readline())
         try:
             process.wait()
-            assert SQHN.load(tmp_path).step == 5
+            assert process.stdout.readline() == "done\n"
+            assert SQHN.load(tmp_path).step == 8
         finally:
             os.kill(child, signal.SIGKILL)
 
 
+@posix
+def test_two_processes_that_open_at_once(tmp_path: Path) -> None:
+    """One of them has the folder, the other is refused at once."""
+    folder = kept(tmp_path)
+    program = """
+import sys, time
+from sqhn import SQHN
+try:
+    memory = SQHN.load(sys.argv[1])
+except BlockingIOError as error:
+    print("refused" if "in use by" in str(error) else error, flush=True)
+else:
+    print("opened", flush=True)
+    time.sleep(60)
+"""
+    words = [sys.executable, "-c", program, str(folder)]
+    processes = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    try:
+        said = sorted(process.stdout.readline() for process in processes if process.stdout)
+        assert said == ["opened\n", "refused\n", "refused\n"]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert SQHN.load(folder).step == 20
+
+
+# -- files that were removed, replaced or damaged ----------------------------------------------------------------------
+
+
+def test_files_of_others_stay(tmp_path: Path) -> None:
+    for name in ("journal-2026.md", "notes", ".memory.sqhn.tmp"):
+        (tmp_path / name).write_text("mine")
+    (tmp_path / ".memory.sqhn.0123abcd.tmp").write_text("left by a crash")
+    SQHN(SHAPE, capacity=9, folder=tmp_path)
+    assert {"journal-2026.md", "notes", ".memory.sqhn.tmp"} < {path.name for path in tmp_path.iterdir()}
+    assert not (tmp_path / ".memory.sqhn.0123abcd.tmp").exists()
+
+
+def test_a_process_that_changes_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "ENOUGH", 2000)
+    (tmp_path / "b" / "k").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    memory = SQHN(SHAPE, capacity=30, folder="k")
+    monkeypatch.chdir(tmp_path / "b")
+    for x in X:
+        memory.learn(x)
+    assert crashed(tmp_path / "k").step == len(X)
+    assert not list((tmp_path / "b" / "k").iterdir())
+
+
+@posix
+def test_a_folder_reached_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    memory = SQHN(SHAPE, capacity=30, folder=tmp_path / "link" / "k ?#%20é")
+    (tmp_path / "link").unlink()
+    memory.learn(X)
+    with pytest.raises(BlockingIOError, match="in use"):
+        SQHN.load(tmp_path / "real" / "k ?#%20é")
+    del memory
+    assert SQHN.load(tmp_path / "real" / "k ?#%20é").step == len(X)
+
+
+def test_the_checkpoint_is_not_overwritten(tmp_path: Path) -> None:
+    memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
+    memory.learn(X[:3])
+    with pytest.raises(ValueError, match="is kept up to date by this memory"):
+        memory.save(tmp_path / "." / MEMORY)
+    memory.learn(X[3])
+    assert crashed(tmp_path).step == 4
+    with pytest.warns(UserWarning, match="is a checkpoint, without the latest changes"):
+        assert SQHN.load(tmp_path / MEMORY).step == 0
+
+
+@posix
+@pytest.mark.parametrize("name", [None, JOURNAL, WAL])
+def test_a_folder_that_is_removed_in_use(name: str | None, tmp_path: Path) -> None:
+    memory = SQHN(SHAPE, capacity=9, folder=tmp_path / "k")
+    memory.learn(X[:3])
+    if name is None:
+        shutil.rmtree(tmp_path / "k")
+    else:
+        (tmp_path / "k" / name).unlink()
+        (tmp_path / "k" / name).write_bytes(b"something else")
+    with pytest.raises(OSError, match=f"the journal was removed or replaced.*{JOURNAL}"):
+        memory.learn(X[3])
+    assert (memory.step, len(memory.recall(X[:3]).x)) == (3, 3)
+
+
+@posix
+def test_another_memory_in_the_place_of_a_removed_one(tmp_path: Path) -> None:
+    """When the first one ends, it leaves the files of the other alone."""
+    first = SQHN(SHAPE, capacity=9, folder=tmp_path / "k")
+    first.learn(X[:3])
+    shutil.rmtree(tmp_path / "k")
+    second = SQHN(SHAPE, capacity=9, folder=tmp_path / "k")
+    second.learn(X[:5])
+    del first
+    second.learn(X[5])
+    with pytest.raises(BlockingIOError, match="in use"):
+        SQHN.load(tmp_path / "k")
+    assert state(crashed(tmp_path / "k")) == state(second)
+
+
+@posix
+@pytest.mark.parametrize("name", [JOURNAL, WAL, CONFIRMED])
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_links_and_folders_are_not_followed(name: str, kind: str, tmp_path: Path) -> None:
+    folder, victim = kept(tmp_path), tmp_path / "victim"
+    victim.write_text("thesis")
+    (folder / name).unlink()
+    if kind == "link":
+        (folder / name).symlink_to(victim)
+    else:
+        (folder / name).mkdir()
+    with pytest.raises(MemoryFileError, match=f"{name} is a link or a folder"):
+        SQHN.load(folder)
+    assert victim.read_text() == "thesis"
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("name", "problem"),
     [
-        ("_learn_chunk", (np.full((2, *SHAPE), np.nan, np.float32), None, "all", True, None)),
-        ("_learn_chunk", (np.zeros((2, 5), np.float32), None, "all", True, None)),
-        ("_learn_chunk", (X[:2], np.ones((2, 5), bool), "all", True, None)),
-        ("_learn_chunk", (None, None)),
-        ("_learn_chunk", (X[:2], None, "all", True, ["{", None])),
-        ("_learn_chunk", (X[:2], None, "all", True, [3, None])),
-        ("_forget", ([0, 0],)),
-        ("_set_options", (None,)),
-        ("_set_options", (Options(similarity="cosine"), None)),
-        ("_set_shown", (5,)),
-        ("_reset", (1, 2)),
-        ("__init__", ((6, 6),)),
+        (JOURNAL, "journal.sqlite has the latest changes of a memory, and is missing or truncated"),
+        (WAL, "journal.sqlite: changes 1 to 20 are missing, or damaged in journal.sqlite-wal"),
     ],
 )
-def test_changes_that_nobody_made(change: tuple[str, tuple[Any, ...]], tmp_path: Path) -> None:
-    place = kept(tmp_path)
-    with place.open("ab") as file:
-        file.write(journal._record(*change))
-        file.write(journal._record("_reset", ()))
-    with pytest.raises(MemoryFileError, match="cannot be"):
+def test_files_that_are_missing(name: str, problem: str, tmp_path: Path) -> None:
+    """What is put back is found again: a refused folder is not changed."""
+    folder = kept(tmp_path)
+    (folder / name).rename(tmp_path / name)
+    for _ in range(2):
+        with pytest.raises(MemoryFileError, match=problem):
+            SQHN.load(folder)
+    (tmp_path / name).replace(folder / name)
+    assert SQHN.load(folder).step == 20
+
+
+def test_a_memory_that_was_not_kept_in_a_folder(tmp_path: Path) -> None:
+    SQHN(SHAPE, capacity=9).save(tmp_path / MEMORY)
+    with pytest.raises(MemoryFileError, match="was not kept in a folder"):
         SQHN.load(tmp_path)
+    assert SQHN.load(tmp_path / MEMORY).step == 0
+
+
+@pytest.mark.parametrize("place", ["log", "database"])
+@pytest.mark.parametrize("part", np.linspace(0, 0.999, 23))
+def test_any_damaged_byte_is_noticed_or_harmless(part: float, place: str, tmp_path: Path) -> None:
+    """No confirmed change is ever lost silently; a folder that is refused is not changed."""
+    folder = kept(tmp_path)
+    expected = state(SQHN.load(shutil.copytree(folder, tmp_path / "whole")))
+    if place == "database":
+        folder = tmp_path / "whole"
+    file = folder / (WAL if place == "log" else JOURNAL)
+    content = bytearray(file.read_bytes())
+    content[int(part * len(content))] ^= 1 << (int(part * 1000) % 8)
+    file.write_bytes(content)
+    try:
+        memory = SQHN.load(folder)
+    except MemoryFileError as error:
+        assert JOURNAL in str(error)  # noqa: PT017
+        assert file.read_bytes() == content
+    else:
+        assert state(memory) == expected
+
+
+@pytest.mark.parametrize("name", [JOURNAL, WAL, CONFIRMED, MEMORY])
+@pytest.mark.parametrize("content", [b"", b"x", b"nonsense " * 1000, bytes(5000)], ids=["none", "x", "text", "zeros"])
+def test_other_content(content: bytes, name: str, tmp_path: Path) -> None:
+    folder = kept(tmp_path)
+    (folder / name).write_bytes(content)
+    if name == CONFIRMED or (name == JOURNAL and len(content) > 1):  # all is in SQLite's log
+        assert SQHN.load(folder).step == 20
+        return
+    for _ in range(2):
+        with pytest.raises(MemoryFileError, match=name.removesuffix("-wal")):
+            SQHN.load(folder)
+    assert (folder / name).read_bytes() == content
+
+
+def edited(folder: Path, *statements: str) -> Path:
+    """A folder whose journal was changed with SQL."""
+    connection = sqlite3.connect(folder / JOURNAL)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("DELETE FROM record WHERE number = 7", "change 7 is missing: 8 comes next"),
+        ("DELETE FROM record WHERE number = 1", "change 1 is missing: 2 comes next"),
+        ("DELETE FROM record WHERE number > 17", "changes 18 to 20 are missing"),
+        ("DELETE FROM record", "changes 1 to 20 are missing"),
+        ("UPDATE record SET number = -number", "changes 1 to 20 are missing"),
+        ("UPDATE record SET more = 1 WHERE number = 20", "changes 20 to 20 are missing"),
+        ("UPDATE record SET content = zeroblob(9) WHERE number = 5", "change 5 is damaged"),
+        ("UPDATE record SET content = 'text' WHERE number = 5", "change 5 is damaged"),
+        ("UPDATE record SET content = NULL WHERE number = 5", "change 5 is damaged"),
+        ("UPDATE record SET sha256 = 3 WHERE number = 20", "change 20 is damaged"),
+        (
+            "UPDATE record SET content = (SELECT content FROM record WHERE number = 4) WHERE number = 5",
+            "change 5 is damaged, or is not of this memory",
+        ),
+        ("DROP TABLE record", "damaged: no such table"),
+        ("ALTER TABLE record DROP COLUMN more", "damaged: no such column"),
+    ],
+)
+def test_changes_that_are_missing_repeated_or_damaged(statement: str, problem: str, tmp_path: Path) -> None:
+    folder = edited(kept(tmp_path), statement)
+    with pytest.raises(MemoryFileError, match=f"{JOURNAL}.*{problem}"):
+        SQHN.load(folder)
+
+
+def test_a_journal_of_another_memory(tmp_path: Path) -> None:
+    for name in "ab":
+        memory = SQHN(SHAPE, capacity=9, folder=tmp_path / name)
+        memory.learn(X[:5])
+        del memory
+    shutil.copy(tmp_path / "a" / JOURNAL, tmp_path / "b" / JOURNAL)
+    with pytest.raises(MemoryFileError, match="change 1 is damaged, or is not of this memory"):
+        SQHN.load(tmp_path / "b")
+
+
+def test_an_earlier_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its changes were removed since."""
+    memory = SQHN(SHAPE, capacity=9, folder=tmp_path / "k")
+    first = (tmp_path / "k" / MEMORY).read_bytes()
+    memory.learn(X[:5])
+    monkeypatch.setattr(journal, "ENOUGH", 0)
+    del memory
+    memory = SQHN.load(tmp_path / "k")
+    memory.learn(X[5:])
+    memory.learn(X[5:])
+    del memory
+    (tmp_path / "k" / MEMORY).write_bytes(first)
+    with pytest.raises(MemoryFileError, match="changes 1 to 3 are missing"):
+        SQHN.load(tmp_path / "k")
+
+
+# -- changes that no memory has made -----------------------------------------------------------------------------------
+
+
+def append(folder: Path, *contents: bytes, confirm: bool = True) -> None:
+    """Append records to a journal, as a memory would that has no checks."""
+    entry = header_of(folder / MEMORY)["journal"]
+    records = Log(folder / JOURNAL, entry["change"], entry["sha256"])
+    for _ in records.records():
+        pass
+    for content in contents:
+        records.append(content)
+        if confirm:
+            records.confirm()
+    records.close()
+
+
+def raw(name: str, values: dict[str, Any], version: int = 1) -> bytes:
+    return serialize({}, {"change": json.dumps({"change": name, "version": version, "values": values})})
+
+
+NONE: Any = None
+BAD: dict[str, tuple[Change | bytes, str]] = {
+    "NaN": (Learn(np.full((2, *SHAPE), np.nan, np.float32)), "nan"),
+    "shape": (Learn(np.zeros((2, 5), np.float32)), r"expected .* \(6, 6\).*; got shape \(2, 5\)"),
+    "one sample": (Learn(X[0]), r"a change has a batch of samples; got one, of shape \(6, 6\)"),
+    "mask": (Learn(X[:2], np.ones((2, 5), bool)), r"observed.*\(2, 5\)"),
+    "no samples": (Learn(NONE), "samples must be floats"),
+    "part": (Learn(X[:2], part="root"), "part='root' in a memory of 1 levels"),
+    "last": (Learn(X[:2], last=NONE), "last=None is neither true nor false"),
+    "label": (Learn(X[:2], texts=["{", None]), "Expecting property name"),
+    "label that is no text": (Learn(X[:2], texts=[3, None]), "'int' object has no attribute 'count'"),  # type: ignore[list-item]
+    "labels": (Hold(X[:2], texts=["3"]), r"a batch of 2 samples needs as many labels; got \['3'\]"),
+    "memorize": (Memorize(np.zeros((2, 5), np.float32)), r"expected .* got shape \(2, 5\)"),
+    "memorize too many": (Memorize(X), "level 1 has room for 10 more neurons; got 60 samples"),
+    "forget twice": (Forget([0, 0]), r"index has a neuron twice: \[0, 0\]"),
+    "forget what is not there": (Forget([99]), "neuron 99 is not one of 20"),
+    "forget a word": (Forget(["all"]), "index must be a list of neurons"),  # type: ignore[list-item]
+    "resize": (Resize(3), "resize can only enlarge: the capacity is 30; got 3"),
+    "resize by a half": (Resize(40.5), "capacity must be an int; got 40.5"),  # type: ignore[arg-type]
+    "rho": (SetRho(-1.0), "rho must be a number of at least 0, or None; got -1.0"),
+    "calibration": (raw("calibrate", {"calibration": 5}), "calibration must be that of new or old samples; got 5"),
+    "calibration of nothing": (
+        raw("calibrate", {"calibration": {"kind": "new", "error": 0.1, "samples": 3, "step": 5}}),
+        "either rho or a threshold of evidence; got None and None",
+    ),
+    "more fields": (raw("reset", {"when": "now"}), "not a change: .*unexpected keyword argument 'when'"),
+    "fewer fields": (raw("forget", {}), "not a change: .*missing 1 required positional argument: 'index'"),
+    "name": (raw("__init__", {}), "a change '__init__' of version 1, which this version of sqhn does not know"),
+    "version": (raw("reset", {}, 2), "a change 'reset' of version 2, which this version of sqhn does not know"),
+    "no change": (serialize({}, {"x": "y"}), "not a change: 'change'"),
+    "nonsense": (b"nonsense", "not a change: "),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_changes_that_no_memory_has_made(name: str, tmp_path: Path) -> None:
+    """They are refused, each for its reason, and the changes before them are not lost."""
+    memory = SQHN(SHAPE, capacity=30, folder=tmp_path)
+    memory.memorize(X[:20])
+    del memory
+    bad, problem = BAD[name]
+    append(tmp_path, bad if isinstance(bad, bytes) else encode(bad), encode(Reset()))
+    with pytest.raises(MemoryFileError, match=f"{JOURNAL}: change 2 cannot be made: .*{problem}"):
+        SQHN.load(tmp_path)
+    assert len(records(tmp_path)) == 3
+    edited(tmp_path, "DELETE FROM record WHERE number > 1")
+    (tmp_path / CONFIRMED).unlink()
+    assert len(SQHN.load(tmp_path)) == 20

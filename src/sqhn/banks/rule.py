@@ -42,13 +42,14 @@ def outcome(below: bool, full: bool, when_full: int) -> int:
     It becomes a neuron in the lowest place that was freed, else in the next one. It replaces the one that was written
     longest ago, with "overwrite" of those that were averaged into least often.
     """
+    found = AVERAGED  # one return at the end: Triton compiles this too
     if below and not full:
-        return GREW
-    if below and when_full >= OVERWRITE:
-        return REPLACED
-    if full and when_full == FREEZE:
-        return SKIPPED
-    return AVERAGED
+        found = GREW
+    elif below and when_full >= OVERWRITE:
+        found = REPLACED
+    elif full and when_full == FREEZE:
+        found = SKIPPED
+    return found
 
 
 class Rules(NamedTuple):

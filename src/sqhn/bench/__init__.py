@@ -1,8 +1,8 @@
-"""How fast, against what: throughput of the standard cases with their comparators in the same run.
+"""Benchmarks: speed and size in the standard cases, with comparators in the same run.
 
-Ratios are the result; seconds are not. The pictures are crops of photographs and handwritten digits (built-in data).
-Every time is the best of several runs, taking turns with its comparator; a few in a row and without the first, since
-the threads of whatever came before go on waiting for work for a while.
+Ratios are the result; seconds are not. The images are crops of photographs and handwritten digits (built-in data). Each
+time is the shortest of several runs that take turns with those of the comparator, a few in a row and without the first:
+the threads of the previous call keep waiting for work for a while.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def cases(device: str) -> dict[str, Callable[[], Result]]:
         from sqhn.bench import shards
 
         return shards.CASES
-    device_of(device)  # says what is missing, if anything is
+    device_of(device)  # raises an error if it is missing
     from sqhn.bench import cuda
 
     return cuda.CASES
 
 
 def run(names: list[str], report: Callable[[str], None], device: str = "cpu") -> str:
-    """The named cases as one JSON document; `report` is told of each case as it starts."""
+    """The results of the named cases as one JSON document; `report` gets a line as each case starts."""
     results = {}
     table = cases(device)
     for name in names:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from sqhn.banks.cuda.arrays import full_precision
-from sqhn.banks.cuda.device import CHUNK
-from sqhn.bench.cpu import COLOUR, TREE, Result, fastest, pictures
+from sqhn.banks.cuda.gpu import SAMPLES_PER_CHUNK
+from sqhn.bench.cpu import COLOUR, TREE, Result, fastest, images
 from sqhn.level import Level
 from sqhn.memory import SQHN
 
@@ -24,7 +24,7 @@ MANY = 20_000
 
 def crops(count: int) -> Tensor:
     """Crops of photographs on the device."""
-    return torch.from_numpy(pictures(count)).cuda()
+    return torch.from_numpy(images(count)).cuda()
 
 
 def timed(*calls: Callable[[], object]) -> list[float]:
@@ -47,7 +47,7 @@ def products(y: Tensor, neurons: int, among: bool) -> Callable[[], None]:
 
     def run() -> None:
         with full_precision():
-            for chunk in torch.split(flat, CHUNK):
+            for chunk in torch.split(flat, SAMPLES_PER_CHUNK):
                 chunk @ W.T
                 if among:
                     chunk @ chunk.T
@@ -61,22 +61,22 @@ def learning(x: Tensor, floor: float, **tree: Any) -> Result:
 
 
 def learn_1000() -> Result:
-    """One level, 3,072 inputs, 1,000 neurons, 20,000 pictures."""
+    """One level, 3,072 inputs, 1,000 neurons, 20,000 images."""
     return learning(crops(MANY), 400_000, capacity=1000)
 
 
 def learn_3300() -> Result:
-    """One level, 3,072 inputs, 3,300 neurons, 20,000 pictures."""
+    """One level, 3,072 inputs, 3,300 neurons, 20,000 images."""
     return learning(crops(MANY), 300_000, capacity=3300)
 
 
 def learn_100000() -> Result:
-    """One level, 3,072 inputs, 100,000 neurons that are all in use, 4,096 more pictures."""
+    """One level, 3,072 inputs, 100,000 neurons that are all in use, 4,096 more images."""
     x = crops(MANY)
     memory = SQHN(COLOUR, capacity=100_000, device="cuda")
     for seed in range(5):  # as many that differ: the same, each under its own noise
         memory.memorize((x + 0.05 * torch.randn_like(x)).clamp(0, 1) if seed else x)
-    new = torch.from_numpy(pictures(MANY + 4096)[MANY:]).cuda()
+    new = torch.from_numpy(images(MANY + 4096)[MANY:]).cuda()
     own, bare = timed(lambda: memory.learn(new), products(new, 100_000, among=True))
     return {
         "images_per_s": len(new) / own,
@@ -87,17 +87,17 @@ def learn_100000() -> Result:
 
 
 def learn_two_levels() -> Result:
-    """Two levels (4, 8), 600 neurons per node, 20,000 pictures."""
+    """Two levels (4, 8), 600 neurons per node, 20,000 images."""
     return learning(crops(MANY), 150_000, levels=[Level(kernel=4, capacity=600), Level(capacity=600)])
 
 
 def learn_three_levels() -> Result:
-    """Three levels (2, 4, 4), 600 neurons per node, 20,000 pictures."""
+    """Three levels (2, 4, 4), 600 neurons per node, 20,000 images."""
     return learning(crops(MANY), 80_000, levels=TREE)
 
 
 def recall_three_levels() -> Result:
-    """Recall of batches of 1,024 noisy pictures from that net."""
+    """Recall of batches of 1,024 noisy images from that net."""
     x = crops(MANY)
     memory = SQHN(COLOUR, TREE, device="cuda")
     memory.learn(x)
@@ -107,7 +107,7 @@ def recall_three_levels() -> Result:
 
 
 def recall_one_level() -> Result:
-    """Recall of batches of 1,024 noisy pictures, 3,072 inputs, 3,300 neurons."""
+    """Recall of batches of 1,024 noisy images, 3,072 inputs, 3,300 neurons."""
     x = crops(4096)
     memory = SQHN(COLOUR, capacity=3300, device="cuda")
     memory.learn(x)
@@ -141,7 +141,7 @@ def by_evidence(levels: list[Level]) -> Result:
 
 
 def evidence_one_level() -> Result:
-    """Recall of 1,000 noisy pictures by evidence, 3,072 inputs, 1,000 neurons."""
+    """Recall of 1,000 noisy images by evidence, 3,072 inputs, 1,000 neurons."""
     return by_evidence([Level(capacity=1000)])
 
 
@@ -151,7 +151,7 @@ def evidence_three_levels() -> Result:
 
 
 def memory_of_a_tree() -> Result:
-    """Device memory of three levels, 1,000 neurons per node, after 2,000 pictures: what it keeps, and the most."""
+    """Device memory of three levels, 1,000 neurons per node, after 2,000 images: what it keeps, and the most."""
     levels = [Level(kernel=2, capacity=1000), Level(kernel=4, capacity=1000), Level(capacity=1000)]
     x = crops(2000)
     torch.cuda.synchronize()

@@ -1,6 +1,6 @@
-"""How fast on shards, against one bank in the same run: everything on the cores of this machine.
+"""Benchmarks on shards, against one bank in the same run, with all processes on the cores of this machine.
 
-And how fast on more machines than are here: `Costs`.
+`Costs` extrapolates to more machines.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from numpy.typing import NDArray
 from sqhn.banks.devices import device_of
 from sqhn.banks.ray.neighbours import NAME
 from sqhn.banks.ray.prototypes import PART
-from sqhn.bench.cpu import COLOUR, TREE, Result, pictures
+from sqhn.bench.cpu import COLOUR, TREE, Result, images, noisy
 from sqhn.memory import SQHN
 
 __all__ = ["CASES", "Costs"]
 
-Phases = dict[str, Callable[[SQHN], int]]
-NEURONS, MORE = 20_000, 3072
-MILLION, EDGE = 1_000_000, 28
+Phases = dict[str, Callable[[SQHN], int]]  # each returns how many samples it processed
+NEURONS, EXTRA = 20_000, 3072
+MILLION = 1_000_000
 LARGE, MACHINES = 10_000_000, (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a sample costs: seconds of a core in all shards together, and in the program; bytes to and from each shard.
+    """The costs of a sample: core seconds in all shards together and in the program, and bytes to and from each shard.
 
-    On one machine all share its cores, and a thread of a shard has one. On several, the shards of one look at samples
-    while the program learns the last ones and sends the next: the slowest of the three sets the pace. Of every part of
-    samples an answer is waited for. `messages` to each shard for a part keep the program busy too.
+    On one machine all processes share its cores, and each shard runs one thread per core that it gets. On several
+    machines, the shards search for some samples while the program learns the previous ones and sends the next; the
+    slowest of the three sets the pace. The program waits for one answer per part of a batch, and sends `messages`
+    messages to each shard for it, which cost it `message` seconds each.
     """
 
     shards: float
@@ -46,191 +47,176 @@ class Costs:
     messages: float = 3.0
 
     def here(self, shards: int, cores: int) -> float:
-        """Samples a second on one machine."""
-        look, program = self.shards / shards, self._program(shards)
+        """Samples per second on one machine."""
+        search, program = self.shards / shards, self._program(shards)
         threads = max(1, cores // shards)
-        return 1 / max(look / threads, program, (self.shards + program) / cores)
+        return 1 / max(search / threads, program, (self.shards + program) / cores)
 
     def there(self, shards: int, cores: int, latency: float, bandwidth: float) -> float:
-        """Samples a second on machines of their own, which have so many cores each; seconds, and bytes a second."""
-        look = self.shards / shards / cores + 2 * latency / PART
-        return 1 / max(look, self._program(shards), shards * self.bytes / bandwidth)
+        """Samples per second with one machine of `cores` cores per shard; in seconds and bytes per second."""
+        search = self.shards / shards / cores + 2 * latency / PART
+        return 1 / max(search, self._program(shards), shards * self.bytes / bandwidth)
 
     def _program(self, shards: int) -> float:
-        """The costs are those of one shard; each other one takes as many messages again."""
+        """Measured with one shard; each further shard takes as many messages again."""
         return self.program + (shards - 1) * self.messages * self.message / PART
 
 
-def used(shards: Any) -> float:
-    """For how long shards have kept cores busy."""
+def core_seconds(shards: Any) -> float:
+    """Processor time of all shards so far."""
     import ray
 
     return float(sum(ray.get([shard.seconds.remote() for shard in shards.shards]))) if shards else 0.0
 
 
 def rates(memory: SQHN, phases: Phases) -> dict[str, Result]:
-    """How many samples a second in each phase; on shards also what was sent and received, and the share of waiting."""
+    """Samples per second in each phase; on shards also the bytes per sample, and the share of time spent waiting."""
     shards: Any = getattr(memory.banks[0], "shards", None)
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     for name, phase in phases.items():
         sent, received, waited = (shards.sent, shards.received, shards.waited) if shards else (0, 0, 0.0)
-        busy, start, own = used(shards), time.perf_counter(), time.process_time()
+        busy, start, own = core_seconds(shards), time.perf_counter(), time.process_time()
         count = phase(memory)
         seconds, own = time.perf_counter() - start, time.process_time() - own
-        found[name] = {"samples_per_second": count / seconds}
+        results[name] = {"samples_per_second": count / seconds}
         if shards:
-            found[name] |= {
+            results[name] |= {
                 "bytes_sent_per_sample": (shards.sent - sent) / count,
                 "bytes_received_per_sample": (shards.received - received) / count,
                 "share_of_time_waiting": (shards.waited - waited) / seconds,
-                "core_seconds_per_sample": {"program": own / count, "shards": (used(shards) - busy) / count},
+                "core_seconds_per_sample": {
+                    "program": own / count,
+                    "shards": (core_seconds(shards) - busy) / count,
+                },
             }
-    return found
+    return results
 
 
-def message() -> float:
-    """Seconds of the program for a message to a shard."""
-    shards: Any = SQHN((2, 2), capacity=1, device="ray", shards=1).banks[0].shards  # type: ignore[attr-defined]
-    start, many = time.process_time(), 300
-    for _ in range(many):
+def seconds_per_message() -> float:
+    """Processor time of the program for a message to a shard."""
+    memory = SQHN((2, 2), capacity=1, device="ray", shards=1)
+    shards: Any = memory.banks[0].shards  # type: ignore[attr-defined]
+    start, count = time.process_time(), 300
+    for _ in range(count):
         shards.query({0: (NAME, "fetch", np.zeros(0, np.int64))})
-    return (time.process_time() - start) / many
+    return (time.process_time() - start) / count
 
 
 def formula() -> Result:
-    """What one shard costs, what follows from that for 2 and 4 on this machine, and what was measured; and beyond.
+    """The costs of one shard, the rates that they predict for 2 and 4 shards here, the measured rates, and beyond.
 
-    Beyond: machines of four cores at 10 Gbit/s and half a millisecond, one shard each, and ten million neurons.
+    Beyond: ten million neurons on machines of four cores, one shard each, with 10 Gbit/s and half a millisecond.
     """
-    found: Result = {}
-    measured = {many: beside(COLOUR, NEURONS, many, crops()) for many in (1, 2, 4)}
-    cores, one = os.cpu_count() or 1, message()
+    measured = {count: compare(count) for count in (1, 2, 4)}
+    cores, message = os.cpu_count() or 1, seconds_per_message()
+    results: Result = {}
     for phase in ("grow", "full", "recall"):
-        told = {many: result["shards"][phase] for many, result in measured.items()}
-        busy = told[1]["core_seconds_per_sample"]
-        sent = told[1]["bytes_sent_per_sample"] + told[1]["bytes_received_per_sample"]
-        costs = Costs(busy["shards"], busy["program"], sent, one)
+        by_count = {count: result["shards"][phase] for count, result in measured.items()}
+        one = by_count[1]
+        busy, traffic = one["core_seconds_per_sample"], one["bytes_sent_per_sample"] + one["bytes_received_per_sample"]
+        costs = Costs(busy["shards"], busy["program"], traffic, message)
         large = replace(costs, shards=costs.shards * LARGE / NEURONS)
-        found[phase] = {
+        results[phase] = {
             "costs": asdict(costs),
             "here": {
-                many: {"expected": costs.here(many, cores), "measured": result["samples_per_second"]}
-                for many, result in told.items()
+                count: {"expected": costs.here(count, cores), "measured": result["samples_per_second"]}
+                for count, result in by_count.items()
             },
-            f"{LARGE:,} neurons": {many: large.there(many, 4, 5e-4, 1.25e9) for many in MACHINES},
+            f"{LARGE:,} neurons": {count: large.there(count, 4, 5e-4, 1.25e9) for count in MACHINES},
         }
-    return found
+    return results
 
 
-def beside(shape: tuple[int, ...], capacity: int, many: int, phases: Phases) -> Result:
-    """One bank and so many shards, one after the other, phase by phase; the second time counts, of both."""
-    memory = partial(SQHN, shape, capacity=capacity)
-    ways = {"one bank": memory, "shards": partial(memory, device="ray", shards=many)}
-    _, found = ({name: rates(make(), phases) for name, make in ways.items()} for _ in range(2))
+def compare(shards: int) -> Result:
+    """One bank and some shards, 20,000 neurons x 3,072 values; all phases run twice, and the second time counts."""
+    memory, phases = partial(SQHN, COLOUR, capacity=NEURONS), crops()
+    makers = {"one bank": memory, "shards": partial(memory, device="ray", shards=shards)}
+    _, results = ({name: rates(make(), phases) for name, make in makers.items()} for _ in range(2))
     ratios = {
-        phase: one["samples_per_second"] / found["one bank"][phase]["samples_per_second"]
-        for phase, one in found["shards"].items()
+        phase: result["samples_per_second"] / results["one bank"][phase]["samples_per_second"]
+        for phase, result in results["shards"].items()
     }
-    return {**found, "ratio": ratios}
+    return {**results, "ratio": ratios}
+
+
+def crops() -> Phases:
+    """The second half of the neurons grows, then samples are averaged, then they are recalled from noise."""
+    x = images(NEURONS + EXTRA)
+    damaged, half = noisy(x[:EXTRA], 0.1), NEURONS // 2
+
+    def memorize(memory: SQHN) -> int:
+        memory.memorize(x[:half])
+        return half
+
+    return {
+        "memorize": memorize,
+        "grow": lambda memory: len(memory.learn(x[half:NEURONS]).grew),
+        "full": lambda memory: len(memory.learn(x[NEURONS:]).grew),
+        "recall": lambda memory: len(memory.recall(damaged).x),
+    }
 
 
 def tree() -> Result:
-    """Three levels (2, 4, 4), 600 neurons per node: 4,096 pictures learned, 1,024 recalled from noise, four times.
+    """Three levels (2, 4, 4), 600 neurons per node: 4,096 images learned, 1,024 recalled from noise, four times.
 
     In one place and on shards, and the same on GPUs where there are any.
     """
-    x, ways = pictures(4096), {"cpu": ("cpu", None), "ray, one shard": ("ray", 1), "ray, two": ("ray", 2)}
-    noisy = np.clip(x[:1024] + np.random.default_rng(0).normal(0, 0.1, (1024, *COLOUR)), 0, 1).astype(np.float32)
+    x = images(4096)
+    damaged = noisy(x[:1024], 0.1)
+    places = {"cpu": ("cpu", None), "ray, one shard": ("ray", 1), "ray, two": ("ray", 2)}
     with suppress(ImportError, RuntimeError):
         device_of("cuda")
-        ways |= {"cuda": ("cuda", None), "ray:cuda, one shard": ("ray:cuda", 1), "ray:cuda, two": ("ray:cuda", 2)}
+        places |= {"cuda": ("cuda", None), "ray:cuda, one shard": ("ray:cuda", 1), "ray:cuda, two": ("ray:cuda", 2)}
     phases: Phases = {
         "learn": lambda memory: len(memory.learn(x).grew),
-        "recall": lambda memory: sum(len(memory.recall(noisy).x) for _ in range(4)),
+        "recall": lambda memory: sum(len(memory.recall(damaged).x) for _ in range(4)),
     }
 
-    def ready(device: str, shards: int | None) -> SQHN:
-        """With all kernels compiled, wherever it is."""
+    def compiled(device: str, shards: int | None) -> SQHN:
+        """A new memory, with all kernels compiled wherever it is."""
         memory = SQHN(COLOUR, TREE, device=device, shards=shards)
         for phase in phases.values():
             phase(memory)
         memory.reset()
         return memory
 
-    return {name: rates(ready(*way), phases) for name, way in ways.items()}
-
-
-def crops() -> Phases:
-    """20,000 neurons x 3,072 values: the second half grows, then averaging, then recall from noise."""
-    x = pictures(NEURONS + MORE)
-    noise = np.random.default_rng(0).normal(0, 0.1, (MORE, *COLOUR))
-    noisy = np.clip(x[:MORE] + noise, 0, 1).astype(np.float32)
-    first = NEURONS // 2
-
-    def memorize(memory: SQHN) -> int:
-        memory.memorize(x[:first])
-        return first
-
-    return {
-        "memorize": memorize,
-        "grow": lambda memory: len(memory.learn(x[first:NEURONS]).grew),
-        "full": lambda memory: len(memory.learn(x[NEURONS:]).grew),
-        "recall": lambda memory: len(memory.recall(noisy).x),
-    }
-
-
-def shards(many: int) -> Result:
-    """So many beside one bank."""
-    return beside(COLOUR, NEURONS, many, crops())
+    return {name: rates(compiled(*place), phases) for name, place in places.items()}
 
 
 def smooth(count: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Random pictures of 28 x 28 in which neighbours resemble each other."""
+    """Random images of 28 x 28 in which neighboring pixels resemble each other."""
     small = rng.random((count, 8, 8), np.float32)
-    rows = np.linspace(0, 6.999, EDGE)
+    rows = np.linspace(0, 6.999, 28)
     low, part = rows.astype(int), (rows % 1).astype(np.float32)
     wide = small[:, low] * (1 - part)[:, None] + small[:, low + 1] * part[:, None]
     return np.asarray(wide[:, :, low] * (1 - part) + wide[:, :, low + 1] * part, np.float32)
 
 
-def holding(x: NDArray[np.float32], capacity: int, how: dict[str, Any]) -> SQHN:
-    """A memory that has these samples, each in a neuron: as it would be after learning all of them, in no time."""
-    memory = SQHN(x.shape[1:], capacity=capacity)
-    state, count = memory.__getstate__(), len(x)
-    state["header"]["steps"] = [count]
-    state["tensors"] = {
-        "level1.grown": np.array([count]),
-        "level1.c": np.ones(count, np.int64),
-        "level1.mu": np.ones(count),
-        "level1.written": np.arange(count) + 1,
-        "level1.prototypes": x.reshape(count, -1),
-    }
-    memory.__setstate__({**state, **how})
-    return memory
-
-
 def million() -> Result:
-    """A million neurons x 784 values on four shards: the last few thousand are learned, a few thousand recalled."""
+    """A million neurons x 784 values on four shards: the last 4,096 are learned, and as many recalled from noise."""
     rng = np.random.default_rng(0)
-    more = 4096
-    x, last = smooth(MILLION - more, rng), smooth(more, rng)
-    noisy = np.clip(x[:more] + rng.normal(0, 0.1, (more, EDGE, EDGE)), 0, 1).astype(np.float32)
+    new = 4096
+    x, last = smooth(MILLION - new, rng), smooth(new, rng)
+    damaged = noisy(x[:new], 0.1)
     right = []
 
     def recall(memory: SQHN) -> int:
-        right.append(float((memory.recall(noisy).index == np.arange(more)).mean()))
-        return more
+        right.append(float((memory.recall(damaged).index == np.arange(new)).mean()))
+        return new
+
+    def full(**place: Any) -> SQHN:
+        memory = SQHN(x.shape[1:], capacity=MILLION, **place)
+        memory.memorize(x)
+        return memory
 
     phases: Phases = {"grow": lambda memory: len(memory.learn(last).grew), "recall": recall}
-    found = {
-        name: rates(holding(x, MILLION, how), phases)
-        for name, how in (("one bank", {}), ("shards", {"device": "ray", "shards": 4}))
-    }
-    return {**found, "recalled": right}
+    places: dict[str, dict[str, Any]] = {"one bank": {}, "shards": {"device": "ray", "shards": 4}}
+    results = {name: rates(full(**place), phases) for name, place in places.items()}
+    return {**results, "recalled": right}
 
 
 CASES: dict[str, Callable[[], Result]] = {
-    **{f"shards-{many}": partial(shards, many) for many in (1, 2, 4)},
+    **{f"shards-{count}": partial(compare, count) for count in (1, 2, 4)},
     "tree": tree,
     "million": million,
     "formula": formula,

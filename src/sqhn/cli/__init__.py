@@ -1,4 +1,4 @@
-"""The `sqhn` command: what each part of it does is in the module of that name."""
+"""The `sqhn` command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sqhn import __version__
-from sqhn.cli import bench, data, inside, own, reproduction
+from sqhn.cli import bench, data, learn, manage, query, reproduction
 
 __all__ = ["app"]
 
@@ -31,17 +31,15 @@ def options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """What comes before the name of a command; done when a command is called."""
+    """Options before the name of a command."""
 
 
 app.command()(bench.bench)
 app.command(cls=reproduction.NamesExperiments)(reproduction.reproduce)
 app.command()(reproduction.report)
-app.command()(own.learn)
-app.command()(own.recall)
-app.command()(own.recognize)
-app.command()(own.info)
-app.command()(inside.show)
-app.command()(inside.forget)
-app.command()(inside.calibrate)
+app.command()(learn.learn)
+app.command()(query.recall)
+app.command()(query.recognize)
+for command in (manage.info, manage.show, manage.forget, manage.calibrate):
+    app.command()(command)
 app.add_typer(data.app, name="data")

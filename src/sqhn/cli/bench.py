@@ -12,7 +12,7 @@ __all__ = ["bench"]
 
 
 def bench(
-    cases: Annotated[list[str] | None, typer.Argument(help="Which cases to run; all of them if none is named.")] = None,
+    cases: Annotated[list[str] | None, typer.Argument(help="Cases to run; all by default.")] = None,
     device: Annotated[str, typer.Option(help="Where to measure: cpu, cuda or ray.")] = "cpu",
 ) -> None:
     """Measure speed and size against comparators in the same run; prints JSON."""

@@ -1,4 +1,4 @@
-"""`sqhn data`: which data sets there are, and getting them."""
+"""`sqhn data`: list and download data sets."""
 
 from __future__ import annotations
 
@@ -13,61 +13,64 @@ from sqhn.cli.common import failing, progress
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Data sets: which there are, and getting them.")
+app = typer.Typer(no_args_is_help=True, help="List and download data sets.")
 
 
 @app.command("list")
 def data_list() -> None:
-    """Which data sets there are, which of them are here, and how to get the others."""
+    """List the data sets, where they are on this machine, and their sources."""
     from rich.table import Table
 
-    from sqhn.data.builtin import BUILT_IN, BuiltIn
-    from sqhn.data.catalogue import CATALOGUE, Entry
-    from sqhn.data.dataset import where
+    from sqhn.data.builtin import BUILT_IN
+    from sqhn.data.catalogue import CATALOGUE
+    from sqhn.data.dataset import NAMES, location
 
-    table = Table(box=None, caption="sqhn data get NAME gets it from the first source that works", pad_edge=False)
+    table = Table(box=None, caption="sqhn data get NAME downloads it from the first source that works", pad_edge=False)
     table.add_column("name", no_wrap=True)
-    for heading in ("what it is", "pictures", "here?", "sources"):
+    for heading in ("contents", "images", "here?", "sources"):
         table.add_column(heading)
-    known: dict[str, BuiltIn | Entry] = {**BUILT_IN, **CATALOGUE}
-    for name, entry in known.items():
-        shape = "x".join(map(str, entry.picture))
-        pictures = f"{sum(entry.counts.values()):,} of {shape}, {entry.classes} classes"
-        sources = CATALOGUE[name].sources if name in CATALOGUE else ()
-        ways = [f"{way.title}, {way.size / 1e6:,.0f} MB" if way.size else way.title for way in sources]
-        table.add_row(name, entry.what, pictures, where(name) or "missing", "; ".join(ways))
+    for name in NAMES:
+        entry = BUILT_IN.get(name) or CATALOGUE[name]
+        contents = entry.contents
+        shape = "x".join(map(str, contents.shape))
+        images = f"{sum(contents.counts.values()):,} of {shape}, {contents.classes} classes"
+        sources = [
+            f"{source.title}, {source.size / 1e6:,.0f} MB" if source.size else source.title
+            for source in getattr(entry, "sources", ())
+        ]
+        table.add_row(name, contents.title, images, location(name) or "missing", "; ".join(sources))
     Console().print(table)
 
 
 @app.command("get")
-def data_get(names: Annotated[list[str], typer.Argument(help="Which data sets; `sqhn data list` lists them.")]) -> None:
+def data_get(names: Annotated[list[str], typer.Argument(help="Data sets; `sqhn data list` lists them.")]) -> None:
     """Download data sets, check them, and store them for this user (extra packages: experiments)."""
-    from sqhn.data.dataset import NAMES, where
+    from sqhn.data.dataset import NAMES, location
     from sqhn.data.fetch import FetchError, get
 
     for name in names:
         if name not in NAMES:
             raise typer.BadParameter(f"unknown data set {name!r}; there are {', '.join(NAMES)}")
     for name in names:
-        if here := where(name):
-            print(f"{name} is already here: {here}")
+        if found := location(name):
+            print(f"{name} is already here: {found}")
             continue
-        with failing(ImportError), bars(name) as bar, failing(FetchError, OSError):
-            source = get(name, bar)
+        with failing(ImportError), progress_bars(name) as report, failing(FetchError, OSError):
+            source = get(name, report)
         print(f"{name}: stored, from {source}")
 
 
 @contextmanager
-def bars(title: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on stderr for each step of a job that tells (step, done, total)."""
+def progress_bars(title: str) -> Iterator[Callable[[str, int, int], None]]:
+    """One progress bar on stderr for each step of a job that reports (step, done, total)."""
     from rich.progress import Progress, TaskID
 
-    with Progress(console=progress) as shown:
-        steps: dict[str, TaskID] = {}
+    with Progress(console=progress) as bars:
+        tasks: dict[str, TaskID] = {}
 
-        def bar(step: str, done: int, total: int) -> None:
-            if step not in steps:
-                steps[step] = shown.add_task(f"{title}: {step}")
-            shown.update(steps[step], completed=done, total=total)
+        def report(step: str, done: int, total: int) -> None:
+            if step not in tasks:
+                tasks[step] = bars.add_task(f"{title}: {step}")
+            bars.update(tasks[step], completed=done, total=total)
 
-        yield bar
+        yield report

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = ["parse_levels", "spell_kernel", "spell_levels"]
 
-PIECE = r"([0-9]+(?:x[0-9]+)*)(?::([0-9]+))?"
+LEVEL = r"([0-9]+(?:x[0-9]+)*)(?::([0-9]+))?"
 
 
 def parse_levels(text: str | None, capacity: int | None) -> list[Level] | None:
-    """The levels that --levels and --capacity describe together; None if neither is given."""
+    """The levels described by --levels and --capacity; None if neither is given."""
     from sqhn.level import Level
 
     try:
@@ -27,30 +27,30 @@ def parse_levels(text: str | None, capacity: int | None) -> list[Level] | None:
     if text is None:
         return node or None
     levels = []
-    pieces = text.split(",")
-    for number, piece in enumerate(pieces, start=1):
+    parts = text.split(",")
+    for number, part in enumerate(parts, start=1):
         try:
-            levels.append(_parse_piece(piece.strip(), capacity, last=number == len(pieces)))
+            levels.append(_parse_level(part.strip(), capacity, last=number == len(parts)))
         except ValueError as error:
-            raise typer.BadParameter(f"{piece!r}: {error}", param_hint="--levels") from error
+            raise typer.BadParameter(f"{part!r}: {error}", param_hint="--levels") from error
     return levels + node
 
 
-def _parse_piece(piece: str, capacity: int | None, last: bool) -> Level:
+def _parse_level(text: str, capacity: int | None, last: bool) -> Level:
     from sqhn.level import Level
 
-    match = re.fullmatch(PIECE, piece)
+    match = re.fullmatch(LEVEL, text)
     if match is None:
         raise ValueError("a level is KERNEL:CAPACITY, such as 2:600 or 4x2:600")
     sides = tuple(map(int, match[1].split("x")))
     if match[2] and capacity is not None:
-        raise ValueError("it has a capacity, and --capacity is one for all: give one of them")
-    own = int(match[2]) if match[2] else capacity
-    if own is not None:
-        return Level(sides if len(sides) > 1 else sides[0], own)
+        raise ValueError("it has a capacity, but --capacity applies to all levels: give only one of them")
+    size = int(match[2]) if match[2] else capacity
+    if size is not None:
+        return Level(sides if len(sides) > 1 else sides[0], size)
     if last and len(sides) == 1:
         return Level(capacity=sides[0])  # the memory node
-    raise ValueError(f"it has no capacity: write {piece}:N, or give --capacity for all levels")
+    raise ValueError(f"it has no capacity: write {text}:N, or give --capacity for all levels")
 
 
 def spell_levels(levels: Sequence[Level]) -> str:

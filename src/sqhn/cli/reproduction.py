@@ -1,4 +1,4 @@
-"""`sqhn reproduce` and `sqhn report`."""
+"""The commands `sqhn reproduce` and `sqhn report`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Backend = Literal["loky", "ray", "dask"]
 
 
 class NamesExperiments(TyperCommand):
-    """A command whose help names the experiments; they are looked up only when somebody asks for it."""
+    """A command whose help lists the experiments, which are imported only to print it."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         from sqhn.paper.experiments.catalogue import EXPERIMENTS
@@ -38,26 +38,26 @@ class NamesExperiments(TyperCommand):
 def reproduce(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ID", help="Which experiments: {experiments}, or all, which is the default."),
+        typer.Argument(metavar="ID", help="Experiments to run: {experiments}, or all (the default)."),
     ] = None,
     data: Annotated[Data, typer.Option(help="The built-in data sets, or those of the paper.")] = "builtin",
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds; each experiment's own by default.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="How many jobs at once; default: one for each core.")] = None,
-    backend: Annotated[Backend, typer.Option(help="What runs them.")] = "loky",
-    device: Annotated[str, typer.Option(help="Where memories that use torch live, cpu or cuda.")] = "cpu",
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default each experiment's own.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Number of parallel jobs; by default one per core.")] = None,
+    backend: Annotated[Backend, typer.Option(help="Backend that runs the jobs.")] = "loky",
+    device: Annotated[str, typer.Option(help="Device for models that use torch, cpu or cuda.")] = "cpu",
     reading: Annotated[
         Reading | None,
-        typer.Option(help="The paper's text (default), its published code, or both; a quick run has the text alone."),
+        typer.Option(help="Follow the paper's text (default), its published code, or both, as full runs do."),
     ] = None,
-    heavy: Annotated[bool, typer.Option("--heavy", help="Also GPCN and BayesPCN: many hours without a GPU.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, two seeds: minutes, not hours.")] = False,
-    out: Annotated[Path, typer.Option(help="Where records and the report go; what is there is not run again.")] = Path(
-        "out"
-    ),
+    heavy: Annotated[
+        bool, typer.Option("--heavy", help="Also run GPCN and BayesPCN: many hours without a GPU.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes and two seeds: minutes, not hours.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for records and report; recorded jobs are skipped.")] = Path("out"),
 ) -> None:
-    """Run the paper's experiments and say claim by claim what was reproduced (extra packages: experiments).
+    """Run the paper's experiments and judge every claim (extra packages: experiments).
 
-    Ctrl-C keeps what is done; the same command goes on from there.
+    Ctrl-C keeps finished jobs; the same command continues from there.
     """
     from sqhn.data import DataFileError
 
@@ -80,7 +80,7 @@ def reproduce(
         todo = [job for name in wanted for job in jobs_of(EXPERIMENTS[name], readings, heavy=heavy, **sized)]
         out.mkdir(parents=True, exist_ok=True)
         outcome = run(todo, out, jobs or os.cpu_count() or 1, backend, progress, device, quick)
-        _tell(outcome, out)
+        _show_problems(outcome, out)
         if outcome.interrupted:
             raise typer.Exit(130)
         _report(out)
@@ -94,39 +94,39 @@ def _check_device(device: str) -> None:
     from sqhn.paper.baselines.training import load_torch
 
     if not device.startswith("cuda") or not load_torch().cuda.is_available():
-        raise typer.BadParameter(f"{device!r} is not to be had here: say cpu, or cuda where torch sees a GPU")
+        raise typer.BadParameter(f"{device!r} is not available: use cpu, or cuda where torch finds a GPU")
 
 
 def _check_folder(out: Path, sized: dict[str, Any]) -> None:
-    """Records of a folder must be of the kind of run that is going to add to them."""
+    """Exit if the folder has records of another kind of run."""
     from sqhn.paper.experiments.case import jobs_of
     from sqhn.paper.experiments.catalogue import EXPERIMENTS
     from sqhn.paper.experiments.runner import other_runs
 
     declared = {name: list(jobs_of(one, heavy=True, **sized)) for name, one in EXPERIMENTS.items()}
-    if strange := other_runs(out, declared):
+    if other := other_runs(out, declared):
         show(
-            f"{out} has records of {strange} with other settings (a quick run, an older version or other data?): "
-            "a report is of one kind of run, so name another --out"
+            f"{out} has records of {other} with other settings (a quick run, an older version or other data?): "
+            "a report covers one kind of run, so choose another --out"
         )
         raise typer.Exit(1)
 
 
-def _tell(outcome: Outcome, out: Path) -> None:
+def _show_problems(outcome: Outcome, out: Path) -> None:
     if outcome.failed:
         failures = out / "failures.txt"
         failures.write_text("\n".join(f"{label}\n{text}" for label, text in outcome.failed.items()))
-        show(f"{len(outcome.failed)} jobs failed; what went wrong is in {failures}")
-    for what, experiments in outcome.missing.items():
-        show(f"{', '.join(experiments)}: {what}")
+        show(f"{len(outcome.failed)} jobs failed; their errors are in {failures}")
+    for remedy, experiments in outcome.missing.items():
+        show(f"{', '.join(experiments)}: {remedy}")
     if outcome.interrupted:
-        show("stopped; all that is done is kept, and the same command goes on from here")
+        show("stopped; finished jobs are kept, and the same command continues from here")
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of records, the --out of `sqhn reproduce`.")],
+    folder: Annotated[Path, typer.Argument(help="The folder with the records, --out of `sqhn reproduce`.")],
 ) -> None:
-    """Judge every claim by the records of a folder; write the page, the figures and a summary there."""
+    """Judge every claim from the records of a folder; write the page, the figures and a summary there."""
     from sqhn.data import DataFileError
 
     with failing(ImportError, OSError, DataFileError):
@@ -144,28 +144,28 @@ def _report(folder: Path) -> None:
 
     found = Results(records.read(folder).values())
     if not len(found):
-        show(f"there are no records in {folder}: `sqhn reproduce --out {folder}` makes some")
+        show(f"there are no records in {folder}: create some with `sqhn reproduce --out {folder}`")
         raise typer.Exit(1)
-    verdicts, page = publish(found, folder, progress)
+    judged, page = publish(found, folder, progress)
     readings = found.readings
     known = published()
-    beside = bool(known) and (found.quick or not found.paper_data)
-    table = Table("claim", *readings, *(["published"] if beside else []), "measured", "paper", box=box.SIMPLE_HEAD)
-    for verdict in verdicts:
-        words = [verdict.word(reading) for reading in readings]
-        theirs = [known.get(verdict.claim.id, {}).get(readings[0], "-")] if beside else []
-        measured = str(verdict.findings.get(readings[0], ""))
-        name = verdict.claim.id + (" (beyond)" if verdict.claim.beyond else "")
-        table.add_row(name, *map(_styled, [*words, *theirs]), escape(measured), escape(verdict.claim.paper))
+    compare = bool(known) and (found.quick or not found.paper_data)
+    table = Table("claim", *readings, *(["published"] if compare else []), "measured", "paper", box=box.SIMPLE_HEAD)
+    for one in judged:
+        verdicts = [one.verdict(reading) for reading in readings]
+        theirs = [known.get(one.claim.id, {}).get(readings[0], "-")] if compare else []
+        measured = str(one.findings.get(readings[0], ""))
+        name = one.claim.id + (" (beyond)" if one.claim.beyond else "")
+        table.add_row(name, *map(_styled, [*verdicts, *theirs]), escape(measured), escape(one.claim.paper))
     Console().print(table)
     for reading in readings:
-        print(f"{reading}: {counts(verdicts, reading)}")
-    if beside:
-        same, decided = agreement(verdicts, readings[0])
-        print(f"{same} of {decided} verdicts agree with those published for the full size and the paper's data")
+        print(f"{reading}: {counts(judged, reading)}")
+    if compare:
+        same, decided = agreement(judged, readings[0])
+        print(f"{same} of {decided} verdicts agree with the published ones (full size, the paper's data)")
     print(f"report: {page}")
 
 
-def _styled(word: str) -> str:
-    style = {"PASS": "green", "FAIL": "bold red", "ERROR": "bold red"}.get(word, "dim")
-    return f"[{style}]{word}[/]"
+def _styled(verdict: str) -> str:
+    style = {"PASS": "green", "FAIL": "bold red", "ERROR": "bold red"}.get(verdict, "dim")
+    return f"[{style}]{verdict}[/]"

@@ -1,4 +1,4 @@
-"""Commands that a signal ends in good order."""
+"""Signals that end a command at a safe point."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from typing import Any
 
 __all__ = ["Stop", "stoppable"]
 
-ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 @dataclass
 class Stop:
-    """The function of the signals that end a command: while it is armed the first of them interrupts, no other does.
-
-    Before and after that they are noted: what is being done then is done to the end.
-    """
+    """A signal handler: while it is armed, the first signal raises KeyboardInterrupt; others are only recorded."""
 
     number: int | None = None
     armed: bool = False
@@ -32,32 +29,32 @@ class Stop:
             raise KeyboardInterrupt
 
     def arm(self) -> None:
-        """From now on a signal interrupts; if there was one already, at once."""
+        """Let a signal interrupt from now on; raise at once if there was one already."""
         self.armed = True
         if self.number is not None:
             self(self.number)
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Whether there was a signal."""
         return self.number is not None
 
     @property
     def status(self) -> int:
-        """The exit status of a command that a signal ended, as shells count."""
+        """The exit status of a command that was ended by a signal, as shells define it."""
         return 128 + (self.number or signal.SIGINT)
 
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """For the length of a block, Ctrl-C, SIGTERM and a closed terminal do the same; what is ignored stays so."""
+    """Handle Ctrl-C, SIGTERM and a closed terminal alike within a block; ignored signals stay ignored."""
     stop = Stop()
     before: dict[int, Any] = {}
     try:
-        if threading.current_thread() is threading.main_thread():  # others are never interrupted
-            for ending in ENDING:
-                if signal.getsignal(ending) not in (signal.SIG_IGN, None):
-                    before[ending] = signal.signal(ending, stop)
+        if threading.current_thread() is threading.main_thread():  # other threads are never interrupted
+            for number in SIGNALS:
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    before[number] = signal.signal(number, stop)
         yield stop
     finally:
         for number, handler in before.items():

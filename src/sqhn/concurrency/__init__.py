@@ -1,1 +1,1 @@
-"""Threads and signals."""
+"""Locks and signals."""

@@ -1,11 +1,11 @@
-"""Who may use a memory: any number of readers, or one writer.
+"""A lock for any number of readers or one writer.
 
-Every thread that reads has a lock of its own and holds it while it reads. A writer holds the locks of all of them for
-the length of a chunk, and the gate, where readers wait their turn; between two chunks it lets them in. A second writer
-waits for the first one's call to end.
+Every thread that reads has a lock of its own and holds it while it reads. A writer holds the locks of all readers
+during a chunk, and the gate, where new readers wait; between two chunks it lets them in. A second writer waits until
+the first one's call ends.
 
-Nothing but locks of the interpreter says who holds what, and nothing but `with` takes them: it takes and leaves such a
-lock in one step, so whatever a signal's function raises, and wherever, no lock stays behind.
+All state is in the interpreter's own locks, taken by `with` alone. `with` takes or releases such a lock in one step, so
+no lock stays held when a signal handler raises, wherever it interrupts.
 """
 
 from __future__ import annotations
@@ -23,146 +23,152 @@ __all__ = ["ReadWriteLock"]
 
 Answer = TypeVar("Answer")
 
-ARMFUL = 8  # locks taken by one call
-COURTESY = 0.1  # seconds to wait at most for a reader that said it would come: it may have been interrupted
-GLANCE = 2e-5
+LOCKS_PER_CALL = 8
+PATIENCE = 0.1  # seconds to wait at most for a reader that announced itself: it may have been interrupted
+POLL = 2e-5  # seconds
 
 
 class Reader:
-    """A thread that reads: its lock, and whether it is waiting for it."""
+    """A thread that reads: its lock, and whether it is waiting at the gate."""
 
     def __init__(self) -> None:
-        self.lock: Any = threading.RLock()  # Any: `_is_owned`, which every such lock has, is not in its type
+        self.lock: Any = threading.RLock()  # Any: the type lacks `_is_owned`, which every such lock has
         self.waits = False
 
 
 class ReadWriteLock:
-    """The turns of one memory.
+    """The lock of one memory.
 
-    >>> turns = ReadWriteLock()
-    >>> turns.write(lambda: turns.exclusive(max, 1, 2)), turns.read(max, 1, 2)
+    >>> lock = ReadWriteLock()
+    >>> lock.write(lambda: lock.exclusive(max, 1, 2)), lock.read(max, 1, 2)
     (2, 2)
     """
 
     def __init__(self) -> None:
         self.begin()
-        with _known:
+        with _adding:
             EVERY.add(self)
 
     def begin(self) -> None:
-        """Nobody reads, nobody writes."""
-        self._writer: Any = threading.RLock()  # held for a whole call that writes
-        self._gate: Any = threading.RLock()  # held for a chunk, and for a moment by each reader
+        """Forget all readers and writers: a new lock, or that of a forked process."""
+        self._writer: Any = threading.RLock()  # held during a whole call that writes
+        self._gate: Any = threading.RLock()  # held during a chunk, and for a moment by each reader
         self._thread = threading.local()
-        self._readers: list[weakref.ref[Reader]] = []  # of all threads; a thread that ends takes its own along
-        self._names = threading.RLock()  # held while that list grows
-        self._halfway = False
+        self._readers: list[weakref.ref[Reader]] = []  # of all threads; each thread keeps its own reader alive
+        self._registering = threading.RLock()  # held while that list changes
+        self._in_change = False
 
     def read(self, action: Callable[..., Answer], *args: Any) -> Answer:
         """Call `action` while nothing changes."""
-        if self._halfway and self._gate._is_owned():
-            raise RuntimeError("a memory was asked in the middle of a change that the same thread makes" + WHO)
-        me = self._me()
-        if not me.lock._is_owned():  # else a question within a question, which must not wait
+        if self._in_change and self._gate._is_owned():
+            raise RuntimeError("this thread asked a memory in the middle of a change that it makes itself" + CAUSES)
+        me = self._reader()
+        if not me.lock._is_owned():  # a read within a read must not wait
             me.waits = True
-            with self._gate:  # a writer that comes after this knows of this reader
+            with self._gate:  # a writer that comes after this sees this reader
                 pass
         with me.lock:
             me.waits = False
             return action(*args)
 
     def write(self, action: Callable[..., Answer], *args: Any) -> Answer:
-        """Call `action`, the only one that writes; it changes things only in calls of `alone`."""
-        me = self._me()
+        """Call `action` as the only writer; it makes its changes in calls of `exclusive` and `atomic`."""
+        me = self._reader()
         if self._writer._is_owned() or me.lock._is_owned():
-            raise RuntimeError("a memory was to be changed in the middle of another call by the same thread" + WHO)
+            raise RuntimeError("this thread tried to change a memory in the middle of another call to it" + CAUSES)
         me.waits = False
         with self._writer:
             return action(*args)
 
     def exclusive(self, action: Callable[..., Answer], *args: Any) -> Answer:
-        """Call `action` while nobody reads; those who wait to read go first. It must be right wherever it stops."""
+        """Call `action` while nobody reads, after the readers that wait. It must leave a valid state if interrupted."""
         readers = self._readers
         if len(readers) > 1:
             self._let_in([reader for one in readers if (reader := one()) is not None and reader.waits])
         with self._gate:
             return self._hold(self._readers, 0, action, args)
 
+    def atomic(self, action: Callable[..., Answer], *args: Any) -> Answer:
+        """As `exclusive`, for an action of several steps that must not be interrupted: signals are deferred."""
+        answer: Answer = self.exclusive(self._uninterrupted, action, args)
+        return answer
+
     def _hold(
         self, readers: list[weakref.ref[Reader]], first: int, action: Callable[..., Answer], args: tuple[Any, ...]
     ) -> Answer:
-        """Call `action` with the locks of all readers from a first one on."""
-        if len(readers) - first >= ARMFUL:  # there may be more of them than calls within calls
-            a, b, c, d, e, f, g, h = ((one() or Reader()).lock for one in readers[first : first + ARMFUL])
+        """Call `action` with the locks of all readers from `first` on."""
+        if len(readers) - first >= LOCKS_PER_CALL:  # one call for each would exceed the recursion limit
+            a, b, c, d, e, f, g, h = ((one() or Reader()).lock for one in readers[first : first + LOCKS_PER_CALL])
             with a, b, c, d, e, f, g, h:
-                return self._hold(readers, first + ARMFUL, action, args)
+                return self._hold(readers, first + LOCKS_PER_CALL, action, args)
         if first < len(readers):
             with (readers[first]() or Reader()).lock:
                 return self._hold(readers, first + 1, action, args)
         return action(*args)
 
-    def atomic(self, action: Callable[..., Answer], *args: Any) -> Answer:
-        """As `alone`, for an action in several steps that must all be taken: signals wait until they are."""
-        answer: Answer = self.exclusive(self._all_of, action, args)
-        return answer
-
-    def _all_of(self, action: Callable[..., Answer], args: tuple[Any, ...]) -> Answer:
+    def _uninterrupted(self, action: Callable[..., Answer], args: tuple[Any, ...]) -> Answer:
         with deferred():
-            self._halfway = True
+            self._in_change = True
             try:
                 return action(*args)
             finally:
-                self._halfway = False
+                self._in_change = False
 
     @staticmethod
     def _let_in(waiting: list[Reader]) -> None:
-        """Wait until those who wait have got in."""
-        last = time.monotonic() + COURTESY
+        """Wait until these readers have passed the gate."""
+        last = time.monotonic() + PATIENCE
         for reader in waiting:
             while reader.waits and time.monotonic() < last:
-                time.sleep(GLANCE)
+                time.sleep(POLL)
             reader.waits = False
 
-    def _me(self) -> Reader:
-        """The reader that this thread is."""
+    def reading(self) -> bool:
+        """Whether the current thread is inside `read`, or `exclusive`."""
+        reader: Reader | None = getattr(self._thread, "reader", None)
+        return reader is not None and bool(reader.lock._is_owned())
+
+    def _reader(self) -> Reader:
+        """The reader of the current thread."""
         try:
             reader: Reader = self._thread.reader
         except AttributeError:
             reader = Reader()
-            with self._names:
+            with self._registering:
                 self._readers = [*(one for one in self._readers if one() is not None), weakref.ref(reader)]
                 self._thread.reader = reader
         return reader
 
 
-WHO = ": by a signal handler, a finalizer or a rule of inference of your own?"
+CAUSES = ": from a signal handler, a finalizer or a custom rule of inference?"
 
 EVERY: weakref.WeakSet[ReadWriteLock] = weakref.WeakSet()
-_known = threading.RLock()  # held while it changes
-_shut: list[Any] = []
+_adding = threading.RLock()  # held while EVERY changes
+_held: list[Any] = []  # by the thread that forks
 
 
 def _before_fork() -> None:
-    """A child gets every memory between two samples: what happens in the middle of a chunk would not go on there."""
-    _known.acquire()
-    _shut.append(_known)
-    for turns in list(EVERY):
-        turns._gate.acquire()
-        _shut.append(turns._gate)
+    """Wait until no chunk is being learned: the child process could not finish it."""
+    _adding.acquire()
+    _held.append(_adding)
+    for lock in list(EVERY):
+        if not lock.reading():  # else a writer may hold the gate, and wait for this thread
+            lock._gate.acquire()
+            _held.append(lock._gate)
 
 
 def _after_fork() -> None:
-    while _shut:
-        _shut.pop().release()
+    while _held:
+        _held.pop().release()
 
 
 def _in_child() -> None:
-    """Of the threads only one lives on: nobody will ever release what the others hold."""
-    global _known
-    _known = threading.RLock()
-    _shut.clear()
-    for turns in list(EVERY):
-        turns.begin()
+    """Only the forking thread exists in the child, so nobody would release the locks of the others."""
+    global _adding
+    _adding = threading.RLock()
+    _held.clear()
+    for lock in list(EVERY):
+        lock.begin()
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # what `signal` is made of, without its search for names: it is slow
+import _signal  # type: ignore[import-not-found]  # `signal` without its enums, which are slow
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -15,10 +15,10 @@ get_handler, set_handler = _signal.getsignal, _signal.signal
 
 
 class deferred:  # noqa: N801
-    """Hold back signals for the length of a block that must not stop halfway (a chunk takes well under a second).
+    """Defer signals during a block that must not stop halfway (a chunk takes well under a second).
 
-    Ctrl-C, and every other signal for which the program has a function: it is called when the block is left. Python
-    calls such functions in the main thread alone, so elsewhere there is nothing to hold back.
+    This concerns Ctrl-C and every other signal with a Python handler; it is called when the block ends. Python calls
+    signal handlers in the main thread alone, so other threads have nothing to defer.
     """
 
     def __enter__(self) -> None:
@@ -32,7 +32,7 @@ class deferred:  # noqa: N801
                 if callable(handler):
                     self.handlers[number] = handler
                     set_handler(number, self._note)
-        except BaseException:  # of the function of a signal that came before it was held back
+        except BaseException:  # a handler that was not replaced yet has raised
             self._restore()
             raise
 
@@ -48,15 +48,15 @@ class deferred:  # noqa: N801
     ) -> None:
         try:
             self._restore()
-        except BaseException:  # of one that came as soon as it could
+        except BaseException:  # a handler that was restored already has raised
             self._restore()
             raise
         finally:
-            _deliver(list(dict.fromkeys(self.pending)))  # each once, as signals are
+            _deliver(list(dict.fromkeys(self.pending)))  # each once, as the operating system does
 
 
 def _deliver(numbers: list[int]) -> None:
-    """Call the functions of signals, of all of them even if the first raises."""
+    """Call the handlers of signals, all of them even if the first raises."""
     if numbers:
         try:
             signal.raise_signal(numbers[0])

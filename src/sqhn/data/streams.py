@@ -1,4 +1,4 @@
-"""Orders in which pictures arrive, and the domains they are turned into: seeded, float32 in [0, 1]."""
+"""Streams of images in different orders and domains: seeded, float32 in [0, 1]."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ __all__ = [
     "unit",
 ]
 
-Pictures = NDArray[np.float32]
+Images = NDArray[np.float32]
 
-TRANSFORMS: dict[str, Callable[[Pictures], Pictures]] = {
+TRANSFORMS: dict[str, Callable[[Images], Images]] = {
     "plain": lambda x: x,
     "flipped": lambda x: 1 - x,
     "dark": lambda x: x / np.float32(2),
     "bright_flipped": lambda x: 1 - x / np.float32(2),
 }
-"""What turns one data set into another domain; "flipped" turns black into white."""
+"""Transforms that turn one data set into another domain; "flipped" exchanges black and white."""
 
 
-def unit(x: NDArray[np.uint8]) -> Pictures:
+def unit(x: NDArray[np.uint8]) -> Images:
     """uint8 as float32 in [0, 1]."""
     return x.astype(np.float32) / np.float32(255)
 
 
-def iid(x: NDArray[np.uint8], length: int, rng: np.random.Generator) -> Pictures:
-    """`length` pictures in random order, none twice."""
+def iid(x: NDArray[np.uint8], length: int, rng: np.random.Generator) -> Images:
+    """`length` images in random order, none twice."""
     return unit(x[rng.choice(len(x), min(length, len(x)), replace=False)])
 
 
-def class_incremental(x: NDArray[np.uint8], y: NDArray[np.int64], length: int, rng: np.random.Generator) -> Pictures:
-    """The same number of pictures of every class, class after class in the order of their labels.
+def class_incremental(x: NDArray[np.uint8], y: NDArray[np.int64], length: int, rng: np.random.Generator) -> Images:
+    """An equal number of images of every class, class after class in the order of their labels.
 
-    The number is `length` over the number of classes, rounded down, or what the smallest class has.
+    The number is `length` over the number of classes, rounded down, but at most the size of the smallest class.
     """
     classes, sizes = np.unique(y, return_counts=True)
     each = min(length // len(classes), int(sizes.min()))
@@ -54,49 +54,49 @@ def class_incremental(x: NDArray[np.uint8], y: NDArray[np.int64], length: int, r
 
 
 class Domains(NamedTuple):
-    """Pictures as they were, and which of some transforms each of them is turned by."""
+    """Images before their transform, and which of the transforms each of them gets."""
 
-    x: Pictures
+    x: Images
     which: NDArray[np.int64]
     transforms: tuple[str, ...]
 
-    def turned(self, x: Pictures) -> Pictures:
-        """The pictures, or what was made of the first of them, in their domains."""
-        found = x.copy()
+    def transformed(self, x: Images) -> Images:
+        """The images, or a variant of the first of them, each after its transform."""
+        result = x.copy()
         for number, name in enumerate(self.transforms):
-            own = self.which[: len(x)] == number
-            found[own] = TRANSFORMS[name](x[own])
-        return found
+            chosen = self.which[: len(x)] == number
+            result[chosen] = TRANSFORMS[name](x[chosen])
+        return result
 
 
 def domain_incremental(
     sources: Sequence[NDArray[np.uint8]], transforms: Sequence[str], length: int, rng: np.random.Generator
 ) -> Domains:
-    """One source after another, each in equal blocks, one for each transform, of different pictures."""
+    """One source after another, each in equal blocks of different images, one block per transform."""
     block = length // (len(sources) * len(transforms))
-    pictures, which = [], []
+    images, which = [], []
     for x in sources:
         order = rng.permutation(min(len(x), block * len(transforms)))
-        pictures.append(unit(x[order]))
+        images.append(unit(x[order]))
         which += [np.full(len(part), number) for number, part in enumerate(np.array_split(order, len(transforms)))]
-    return Domains(np.concatenate(pictures), np.concatenate(which), tuple(transforms))
+    return Domains(np.concatenate(images), np.concatenate(which), tuple(transforms))
 
 
 def mixed_domains(
     sources: Sequence[NDArray[np.uint8]], transforms: Sequence[str], length: int, rng: np.random.Generator
 ) -> Domains:
-    """The pictures of `domain_incremental` in random order, each with a transform drawn at random."""
+    """The images of `domain_incremental` in random order, each with a random transform."""
     pool = np.concatenate([x[: length // len(sources)] for x in sources])
     x = unit(pool[rng.permutation(len(pool))])
     return Domains(x, rng.integers(len(transforms), size=len(x)), tuple(transforms))
 
 
-def noisy_samples(x: Pictures, count: int, noise: str, sigma: float, rng: np.random.Generator, ema: bool) -> Pictures:
-    """`(n, count, ...)`: independent samples of each picture.
+def noisy_samples(x: Images, count: int, noise: str, sigma: float, rng: np.random.Generator, ema: bool) -> Images:
+    """`(n, count, ...)`: independent samples of each image.
 
-    noise: "white" (Gaussian of standard deviation sigma, clipped to [0, 1]) or "binary" (each value is 1 with itself
-        as probability).
-    ema: each sample is averaged with the one presented before it.
+    noise: "white" (Gaussian of standard deviation sigma, clipped to [0, 1]) or "binary" (each value is the probability
+        of a 1).
+    ema: each sample is averaged with the previous one.
     """
     check_word("noise", noise, ("white", "binary"))
     samples = np.repeat(x[:, None], count, axis=1)

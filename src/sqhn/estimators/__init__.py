@@ -1,1 +1,1 @@
-"""Estimators for other libraries."""
+"""Estimators for scikit-learn and river."""

@@ -1,11 +1,11 @@
-"""A memory as estimators of river (extra `river`): anomalies, classes, missing values, one sample after another.
+"""A memory as river estimators (extra `river`): anomalies, classes, missing values, one sample at a time.
 
-A sample is a dict of numbers. What is None, NaN or not in it is missing. Features that come for the first time find
-room, and were missing in all samples before. Text is refused: put river's `preprocessing.OneHotEncoder` before it.
+A sample is a dict of numbers. A feature that is None, NaN or absent is missing. New features may appear at any time;
+they count as missing in all earlier samples. Text is refused: put river's `preprocessing.OneHotEncoder` first.
 
-**Scale.** Samples are compared by their differences as they are, a feature as much as any other. Put river's
-`preprocessing.StandardScaler` before it: what it has stored is not rescaled when the scaler changes its mind, which it
-does less and less. For batches, and for what `capacity` and `when_full` mean, see `sqhn.sklearn`.
+**Scale.** All features count equally, with the values they have. Put river's `preprocessing.StandardScaler` first.
+Stored samples are not rescaled when the scaler adapts, which it does less and less. For batches, and for the meaning of
+`capacity` and `when_full`, see `sqhn.sklearn`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sqhn.estimators.tables import Floats, Rows, Weights, WhenFull, check_neighbors
+from sqhn.estimators.tables import Floats, RowMemory, Weights, WhenFull, check_neighbors
 from sqhn.inputs import LARGEST
 from sqhn.level import Level
 
@@ -30,9 +30,9 @@ Sample = Mapping[Hashable, Any]
 
 
 class _Features:
-    """Samples as rows of a memory: a column for each feature, in the order in which they first came.
+    """Samples as rows of a memory, with a column for each feature in the order of its first appearance.
 
-    holes: as in `Rows`.
+    holes: as in `RowMemory`.
     """
 
     def __init__(self, capacity: int, when_full: WhenFull, holes: bool = True) -> None:
@@ -40,21 +40,22 @@ class _Features:
         self.capacity, self.when_full = level.capacity, level.when_full
         self.holes = holes
         self.columns: dict[Hashable, int] = {}
-        self.rows: Rows | None = None
+        self.rows: RowMemory | None = None
 
     def learn(self, x: Sample, value: int | None = None) -> None:
-        """Learn a sample; of one without any value there is nothing to learn."""
+        """Learn a sample; one without any value teaches nothing."""
         given = dict(_numbers(x))
         if new := [name for name in given if name not in self.columns]:
-            first = np.array([given[name] for name in new])
-            fresh = Rows(len(new), self.capacity, self.when_full, self.holes)
-            self.rows = self.rows.widened(first) if self.rows else fresh
+            if self.rows is None:
+                self.rows = RowMemory(len(new), self.capacity, self.when_full, self.holes)
+            else:
+                self.rows.add_columns(np.array([given[name] for name in new]))
             self.columns |= {name: len(self.columns) + i for i, name in enumerate(new)}
         if self.rows:
             self.rows.learn(self.row(given), None if value is None else [value])
 
     def row(self, x: Sample) -> Floats:
-        """A sample as one row; features that were never learned are left out."""
+        """A sample as one row, without features that were never learned."""
         row = np.full((1, len(self.columns)), np.nan)
         for name, number in _numbers(x):
             if name in self.columns:
@@ -65,7 +66,7 @@ class _Features:
 def _numbers(x: Sample) -> Iterator[tuple[Hashable, float]]:
     """The features of a sample that have a value."""
     for name, value in x.items():
-        if value is None or type(value).__name__ == "NAType":  # as pandas says None
+        if value is None or type(value).__name__ == "NAType":  # the missing value of pandas
             continue
         try:
             number = float(value)
@@ -81,7 +82,7 @@ def _numbers(x: Sample) -> Iterator[tuple[Hashable, float]]:
 
 
 class _Estimator:
-    """What the three have in common."""
+    """The common part of all estimators."""
 
     capacity: int
     when_full: WhenFull
@@ -89,23 +90,24 @@ class _Estimator:
 
     @property
     def memory(self) -> Any:
-        """The memory, an `sqhn.SQHN`; None before anything was learned."""
+        """The memory, an `sqhn.SQHN`; None before the first sample is learned."""
         return self._features.rows and self._features.rows.memory
 
 
 class SQHNDetector(_Estimator, base.AnomalyDetector):
-    """Anomalies: samples that are unlike all that was learned.
+    """Anomalies: samples that differ from all learned samples.
 
-    The score is 0 for what is stored, and 1 - 1 / (1 + r) where r is the root mean square of the differences to what is
-    most alike: below 1. Wrap it in `river.anomaly.QuantileFilter` for a verdict.
+    The score is 1 - 1 / (1 + r), where r is the root mean square of the differences from the nearest neuron: 0 for a
+    stored sample, and always below 1. For a verdict, wrap the detector in `river.anomaly.QuantileFilter`.
 
     Parameters
     ----------
     capacity
-        The most neurons that are kept.
+        The largest number of neurons.
     when_full
-        What becomes of a sample then: "average" it with what is most like it, "freeze", or let it replace a neuron:
-        the "oldest" (a sliding window, for streams that drift), or "overwrite" what the fewest were averaged into.
+        What a full memory does with a sample: "average" it into the nearest neuron, "freeze", or replace a neuron: the
+        "oldest" (a sliding window, for streams that drift), or with "overwrite" the one that the fewest samples were
+        averaged into.
 
     Examples
     --------
@@ -130,16 +132,16 @@ class SQHNDetector(_Estimator, base.AnomalyDetector):
         self._features.learn(x)
 
     def score_one(self, x: Sample) -> float:
-        """How unlike all that was learned it is; 0 where there is nothing to compare."""
+        """The anomaly score; 0 if there is nothing to compare."""
         row, rows = self._features.row(x), self._features.rows
         if rows is None or np.isnan(row).all():
             return 0.0
-        match: float = rows.memory.recognize(rows.whole(row)[0]).score
+        match: float = rows.memory.recognize(rows.with_means(row)[0]).score
         return 1.0 - match
 
 
 class _Neighbors(_Estimator):
-    """What asks for the neurons most like a sample."""
+    """An estimator that uses the nearest neurons of a sample."""
 
     def __init__(
         self,
@@ -150,21 +152,21 @@ class _Neighbors(_Estimator):
     ) -> None:
         check_neighbors(n_neighbors, weights)
         self._features = _Features(capacity, when_full)
-        self._counts: dict[Hashable, int] = {}  # of classes, where there are any
+        self._counts: dict[Hashable, int] = {}  # of each class
         self.capacity, self.n_neighbors, self.weights, self.when_full = capacity, n_neighbors, weights, when_full
 
 
 class SQHNImputer(_Neighbors, base.Transformer):
-    """Missing values from the samples most like a sample, among those that have them: None, NaN, or not there.
+    """Fills in missing values (None, NaN or absent) from the most similar samples that have them.
 
     Parameters
     ----------
     capacity
-        The most neurons that are kept.
+        The largest number of neurons.
     n_neighbors
-        How many neurons a missing value comes from.
+        The number of neurons that each missing value is averaged from.
     weights
-        "distance" (a Gaussian of the distance, wide where all are far) or "uniform".
+        "distance" (a Gaussian of the distance, wider where all are far) or "uniform".
     when_full
         As in `SQHNDetector`.
 
@@ -179,31 +181,31 @@ class SQHNImputer(_Neighbors, base.Transformer):
     """
 
     def learn_one(self, x: Sample) -> None:
-        """Learn a sample, with its holes."""
+        """Learn a sample, with its missing values."""
         self._features.learn(x)
 
     def transform_one(self, x: Sample) -> dict[Hashable, Any]:
-        """All features that were ever learned, and what is given as it is; what nobody ever saw is 0."""
-        there, columns = dict(_numbers(x)), self._features.columns
-        missing = [name for name in {**x, **columns} if name not in there]
+        """The sample with all features ever learned; a feature without any known value is 0."""
+        given, columns = dict(_numbers(x)), self._features.columns
+        missing = [name for name in {**x, **columns} if name not in given]
         if not missing:
             return dict(x)
         filled: Any = {}
         if self._features.rows is not None:
-            row = self._features.rows.filled(self._features.row(x), self.n_neighbors, self.weights)[0]
+            row = self._features.rows.impute(self._features.row(x), self.n_neighbors, self.weights)[0]
             filled = {name: float(row[column]) for name, column in columns.items()}
         return {**x, **{name: filled.get(name, 0.0) for name in missing}}
 
 
 class SQHNClassifier(_Neighbors, base.Classifier):
-    """Classes by the neurons most like a sample: each sample that they were learned from votes for its class.
+    """Classes by the nearest neurons of a sample: each sample that such a neuron has learned votes for its class.
 
     Parameters
     ----------
     capacity
-        The most neurons that are kept.
+        The largest number of neurons.
     n_neighbors
-        How many of them vote.
+        The number of neurons that vote.
     weights, when_full
         As in `SQHNImputer`.
 
@@ -228,10 +230,10 @@ class SQHNClassifier(_Neighbors, base.Classifier):
         self._counts[y] = self._counts.get(y, 0) + 1
 
     def predict_proba_one(self, x: Sample, **kwargs: Any) -> dict[Any, float]:  # noqa: ARG002
-        """The share of votes for every class that was met; where there is nothing to compare, that of all samples."""
+        """The share of votes for each known class; if there is nothing to compare, the shares of all samples."""
         votes = np.array(list(self._counts.values()), float)
         if self._features.rows:
             row = self._features.row(x)
-            heard = self._features.rows.votes(row, self.n_neighbors, self.weights, len(votes))[0]
-            votes = heard if heard.any() else votes
+            nearest = self._features.rows.votes(row, self.n_neighbors, self.weights, len(votes))[0]
+            votes = nearest if nearest.any() else votes
         return dict(zip(self._counts, (votes / votes.sum()).tolist())) if len(votes) else {}

@@ -1,16 +1,16 @@
-"""A memory as estimators of scikit-learn (extra `sklearn`): outliers, missing values, classes.
+"""A memory as scikit-learn estimators (extra `sklearn`): outliers, missing values, classes.
 
-Each is a memory of one level for rows of a table, learned once from top to bottom, in `fit` at once or in `partial_fit`
-batch by batch: the result is the same (but for rounding where two neurons are equally far). Missing values are NaN, in
-what is learned and in what is asked.
+Each is a memory of one level for the rows of a table. It learns the rows once from top to bottom, at once in `fit` or
+batch by batch in `partial_fit`, with the same result (except for rounding where two neurons are equally far). Missing
+values are NaN, in learned rows and in queries.
 
-**Scale.** Rows are compared by their differences as they are, a column as much as any other. What is stored cannot be
-rescaled later, so scale first, and the same for all that comes: put a `StandardScaler` (or a `RobustScaler`, where
-there are outliers) before the estimator in a `Pipeline`; for a stream, fit the scaler to the first rows and keep it.
+**Scale.** All columns count equally, with the values they have. Stored rows cannot be rescaled later, so scale them
+first: put a `StandardScaler` (or a `RobustScaler`, if there are outliers) before the estimator in a `Pipeline`; for a
+stream, fit the scaler to the first rows and keep it.
 
-**Bounds.** No more than `capacity` neurons are kept. When they are used up, `when_full` says what becomes of a row:
-"average" it into the neuron most like it, "freeze" (drop it), or let it replace a neuron: "oldest" the one written
-longest ago, "overwrite" the one that the fewest rows were averaged into (see `sqhn.Level`).
+**Bounds.** A memory has at most `capacity` neurons. When all are used, `when_full` decides: "average" the row into the
+nearest neuron, "freeze" (drop the row), or replace a neuron: the "oldest", or with "overwrite" the one that the fewest
+rows were averaged into (see `sqhn.Level`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.checks import is_real
-from sqhn.estimators.tables import Floats, Rows, Weights, WhenFull, as_rows, check_neighbors
+from sqhn.estimators.tables import Floats, RowMemory, Weights, WhenFull, as_rows, check_neighbors
 from sqhn.inputs import LARGEST
 
 try:
@@ -37,12 +37,12 @@ except ImportError as error:
 
 __all__ = ["SQHNClassifier", "SQHNDetector", "SQHNImputer"]
 
-LATEST = 1000
-"""Scores that are kept for a threshold, if not more."""
+SCORES = 1000
+"""The number of latest scores that are kept for the threshold, or `capacity` if that is more."""
 
 
 class _Estimator(BaseEstimator):  # type: ignore[misc]
-    """What the three have in common: rows with NaN for what is missing, in a memory."""
+    """The common part: a memory for rows, with NaN for missing values."""
 
     capacity: int
     when_full: WhenFull
@@ -53,36 +53,33 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _rows(self, X: Any, *, first: bool = False, y: Any = "no_validation") -> Any:
-        """Checked rows, and y where it is asked for; first: they say which columns there are."""
+        """Checked rows, and y if it is given; first: they define the columns."""
         numbers = [np.float64, np.float32]
         checked = validate_data(self, as_rows(X), y, reset=first, dtype=numbers, ensure_all_finite="allow-nan")
         rows = checked[0] if isinstance(checked, tuple) else checked
-        if (far := np.abs(rows) > LARGEST).any():
-            i, j = np.argwhere(far)[0].tolist()
+        if (too_large := np.abs(rows) > LARGEST).any():
+            i, j = np.argwhere(too_large)[0].tolist()
             raise ValueError(
                 f"the value at {i, j} of an array of shape {rows.shape} is {rows[i, j]}: beyond +-{LARGEST:g}"
             )
         return checked
 
-    def _begun(self) -> bool:
-        return hasattr(self, "rows_")
-
-    def _memory(self, first: bool, holes: bool = True) -> Rows:
-        """A new memory, or the one there is, which must still be what the settings say."""
+    def _memory(self, first: bool, holes: bool = True) -> RowMemory:
+        """A new memory, or the present one, which must agree with the parameters."""
         if first:
-            return Rows(self.n_features_in_, self.capacity, self.when_full, holes)
+            return RowMemory(self.n_features_in_, self.capacity, self.when_full, holes)
         (made,) = self.rows_.memory.levels
         if (made.capacity, made.when_full) != (self.capacity, self.when_full):
             raise ValueError(
                 f"the memory was made with capacity={made.capacity} and when_full={made.when_full!r}; for "
-                f"{self.capacity!r} and {self.when_full!r} it must be fitted anew"
+                f"{self.capacity!r} and {self.when_full!r} it must be fitted again"
             )
-        rows: Rows = self.rows_
+        rows: RowMemory = self.rows_
         return rows
 
     @contextmanager
-    def _or_as_before(self) -> Iterator[None]:
-        """What fails leaves the estimator as it was."""
+    def _atomic(self) -> Iterator[None]:
+        """Restore the estimator after an error."""
         before = dict(self.__dict__)
         try:
             yield
@@ -98,23 +95,36 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         return self.rows_.memory
 
 
-class SQHNDetector(OutlierMixin, _Estimator):  # type: ignore[misc]
-    """Outliers and novelties: rows that are unlike all that was learned.
+class _Unsupervised(_Estimator):
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn rows from scratch."""
+        return self._learn(X, first=True)
 
-    score_samples: how well the neuron most like a row matches it, 1 / (1 + root mean square of their differences): 1
-        for a row that is stored.
-    contamination: the share of rows like those learned that are called outliers. The threshold, `offset_`, is found
-        from the scores that rows had just before they were learned: stored rows match themselves, so theirs would say
-        nothing. Only the latest count, half of all rows but no more than `capacity` or, if that is less, 1,000: when
-        the first came, little was known. Fewer than 1 / `contamination` rows cannot say it: then it is their lowest.
+    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn more rows."""
+        return self._learn(X, first=not hasattr(self, "rows_"))
 
-    What is missing in a row is taken for the mean of its column so far.
+    def _learn(self, X: Any, first: bool) -> Self:
+        raise NotImplementedError
 
-    Rows that were learned are known: `predict` does not call them outliers, unless they were averaged or replaced. In a
-    stream, ask first and learn then: `predict`, `partial_fit`. For the outliers within a batch there is `fit_predict`,
-    which compares each row with all but itself.
 
-    Cost: learning and asking are O(neurons * columns) for each row.
+class SQHNDetector(OutlierMixin, _Unsupervised):  # type: ignore[misc]
+    """Outliers and novelties: rows that differ from all learned rows.
+
+    score_samples: the match of a row with its nearest neuron, 1 / (1 + root mean square of the differences): 1 for a
+        stored row.
+    contamination: the expected share of outliers among rows like the learned ones. The threshold, `offset_`, comes
+        from the score that each row had just before it was learned, since stored rows match themselves. Only the latest
+        scores count, those of half of all rows, and at most `capacity` or 1,000, whichever is more: the first rows were
+        compared with few others. With fewer than 1 / `contamination` scores the threshold is the lowest of them.
+
+    A missing value is replaced by the mean of its column so far.
+
+    `predict` does not call learned rows outliers, unless they were averaged or replaced. In a stream, call `predict`
+    before `partial_fit`. To find the outliers within a batch, use `fit_predict`, which compares each row with all
+    others.
+
+    Cost of learning and scoring: O(neurons * columns) per row.
 
     >>> import numpy as np
     >>> rows = np.random.default_rng(0).normal(size=(500, 4))
@@ -131,76 +141,68 @@ class SQHNDetector(OutlierMixin, _Estimator):  # type: ignore[misc]
         self.contamination = contamination
         self.when_full = when_full
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Forget everything and learn rows."""
-        return self._learn(X, first=True)
-
-    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn more rows."""
-        return self._learn(X, first=not self._begun())
-
     def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:  # noqa: ARG002
-        """Forget everything, learn rows, and judge each by all others: -1 for the share of those least like any other.
+        """Learn rows from scratch and compare each with all others: -1 for the share that is least like any other.
 
-        Where a row was averaged with others, by what came of that.
+        A row that was averaged with others is compared with the average.
         """
         self._learn(X, first=True)
-        found = self.memory_.recall(self.rows_.whole(self._some(X)), k=min(2, len(self.memory_)))
+        found = self.memory_.recall(self.rows_.with_means(self._some(X)), k=min(2, len(self.memory_)))
         own = self.memory_.counts[found.index[:, 0]] == 1
         scores = np.where(own, found.score[:, -1], found.score[:, 0])
-        many = round(self.contamination * len(scores))
-        return np.where(scores < np.partition(scores, many)[many], -1, 1)
+        outliers = round(self.contamination * len(scores))
+        return np.where(scores < np.partition(scores, outliers)[outliers], -1, 1)
 
     def _learn(self, X: Any, first: bool) -> Self:
         if not is_real(self.contamination) or not 0 < self.contamination <= 0.5:
             raise ValueError(f"contamination must be a number above 0, at most 0.5; got {self.contamination!r}")
-        with self._or_as_before():
+        with self._atomic():
             rows = self._some(X, first)
             memory = self._memory(first, holes=False)
             written = memory.learn(rows)
         assert written is not None
         before = np.zeros(0) if first else self.scores_
-        scores = np.concatenate([before, written.score[np.isfinite(written.score)]])  # the very first has none
-        self.rows_, self.scores_ = memory, scores[-max(self.capacity, LATEST) :]
+        scores = np.concatenate([before, written.score[np.isfinite(written.score)]])  # the very first row has none
+        self.rows_, self.scores_ = memory, scores[-max(self.capacity, SCORES) :]
         self.offset_ = self._threshold()
         return self
 
     def _threshold(self) -> float:
-        """The k-th lowest of the latest n scores: the chance of the next to be below it is at most k / (n + 1).
+        """The k-th lowest of the latest n scores: the next one is below it with a probability of at most k / (n + 1).
 
-        Of half of all, or of more if that is what one in so many takes.
+        n is half of all rows, or more if `contamination` takes more.
         """
-        many = min(len(self.scores_), max(self.memory_.step // 2, math.ceil(1 / self.contamination)))
-        if not many:
-            return 0.0  # one row says nothing about others
-        k = max(1, math.floor(self.contamination * (many + 1)))
-        return float(np.partition(self.scores_[-many:], k - 1)[k - 1])
+        n = min(len(self.scores_), max(self.memory_.step // 2, math.ceil(1 / self.contamination)))
+        if not n:
+            return 0.0  # the first row has no score
+        k = max(1, math.floor(self.contamination * (n + 1)))
+        return float(np.partition(self.scores_[-n:], k - 1)[k - 1])
 
     def _some(self, X: Any, first: bool = False) -> Floats:
-        """Checked rows, of which something is there."""
+        """Checked rows, each with at least one value."""
         rows: Floats = self._rows(X, first=first)
         if (blank := np.isnan(rows).all(axis=1)).any():
             row = int(blank.argmax())
-            raise ValueError(f"row {row} of an array of shape {rows.shape} has no value: nothing can be said of it")
+            raise ValueError(f"row {row} of an array of shape {rows.shape} has no value")
         return rows
 
     def score_samples(self, X: Any) -> Floats:
-        """How well each row matches what it is most like: the higher, the more normal."""
+        """The match of each row with its nearest neuron: the higher, the more normal."""
         check_is_fitted(self, "rows_")
-        scores: Floats = self.memory_.recognize(self.rows_.whole(self._some(X))).score
+        scores: Floats = self.memory_.recognize(self.rows_.with_means(self._some(X))).score
         return scores
 
     def decision_function(self, X: Any) -> Floats:
-        """The same less the threshold: negative for outliers."""
+        """The score minus the threshold: negative for outliers."""
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """1 for what is like what was learned, -1 for outliers."""
+        """1 for rows like the learned ones, -1 for outliers."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
 
 class _Neighbors(_Estimator):
-    """What asks for the neurons most like a row."""
+    """An estimator that uses the nearest neurons of a row."""
 
     def __init__(
         self,
@@ -219,17 +221,16 @@ class _Neighbors(_Estimator):
         check_neighbors(self.n_neighbors, self.weights)
 
 
-class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Neighbors):  # type: ignore[misc]
-    """Missing values from the rows most like a row, among those that have them; what is there stays as it is.
+class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Unsupervised, _Neighbors):  # type: ignore[misc]
+    """Fills in missing values from the most similar rows that have them; other values stay unchanged.
 
-    Rows may have holes when they are learned too. Two rows differ by the mean over all columns of the squared
-    difference; where one of them has no value, the variance of the column stands for it.
+    Learned rows may have missing values too. The distance of two rows is the mean over all columns of the squared
+    difference; where one of them has no value, the variance of the column is used instead.
 
-    n_neighbors: how many neurons a missing value comes from.
-    weights: "distance" (a Gaussian of the distance, wide where all are far) or "uniform".
+    n_neighbors: the number of neurons that each missing value is averaged from.
+    weights: "distance" (a Gaussian of the distance, wider where all are far) or "uniform".
 
-    A value of a row of which nothing is there is the mean of its column; in a column of which nothing was ever seen it
-    stays NaN, and a warning says so.
+    An empty row gets the means of the columns. In a column without any known value NaN stays, with a warning.
 
     >>> import numpy as np
     >>> rows = [[0, 0, 1], [0, 0.1, 1.2], [9, 9, 2], [9, 8.8, np.nan]]
@@ -238,17 +239,9 @@ class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Neighbors):  # type: 
            [9., 9., 2.]])
     """
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Forget everything and learn rows."""
-        return self._learn(X, first=True)
-
-    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn more rows."""
-        return self._learn(X, first=not self._begun())
-
     def _learn(self, X: Any, first: bool) -> Self:
         self._check()
-        with self._or_as_before():
+        with self._atomic():
             rows = self._rows(X, first=first)
             memory = self._memory(first)
             memory.learn(rows)
@@ -260,20 +253,20 @@ class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Neighbors):  # type: 
         check_is_fitted(self, "rows_")
         self._check()
         rows = self._rows(X)
-        filled = self.rows_.filled(rows, self.n_neighbors, self.weights)
+        filled = self.rows_.impute(rows, self.n_neighbors, self.weights)
         if (left := np.isnan(filled).any(axis=0)).any():
-            warnings.warn(f"nothing was ever seen of columns {np.flatnonzero(left).tolist()}: NaN stays", stacklevel=2)
+            warnings.warn(f"columns {np.flatnonzero(left).tolist()} have no known value: NaN stays", stacklevel=2)
         return filled
 
 
 class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
-    """Classes by the neurons most like a row: each sample that they were learned from votes for its class.
+    """Classes by the nearest neurons of a row: each sample that such a neuron has learned votes for its class.
 
     n_neighbors, weights: as in `SQHNImputer`.
 
     classes_, class_count_: the classes, and how many rows of each were learned.
 
-    When the memory is full, rows are averaged with the most alike, whatever their class, and a neuron has the votes of
+    In a full memory a row is averaged with the most similar ones, whatever their class, and the neuron has the votes of
     all of them (of at most 16 classes).
 
     >>> import numpy as np
@@ -287,30 +280,32 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
     class_count_: NDArray[np.int64]
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Forget everything and learn rows with their classes."""
+        """Learn rows with their classes from scratch."""
         return self._learn(X, y, None, first=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Sequence[Any] | NDArray[Any] | None = None) -> Self:
         """Learn more rows with their classes.
 
-        classes: all that will ever come; needed in the first call.
+        classes: all classes of the stream; required in the first call.
         """
-        first = not self._begun()
+        first = not hasattr(self, "rows_")
         if first and classes is None:
-            raise ValueError("classes, all that will ever come, must be given to the first call of partial_fit")
+            raise ValueError("the first call of partial_fit needs classes, a list of all classes of the stream")
         return self._learn(X, y, classes, first)
 
     def _learn(self, X: Any, y: Any, classes: Sequence[Any] | NDArray[Any] | None, first: bool) -> Self:
         self._check()
-        with self._or_as_before():
+        with self._atomic():
             rows, y = self._rows(X, first=first, y=y)
             check_classification_targets(y)
             named = np.unique(y if classes is None else np.asarray(classes)) if first or classes is not None else None
             if not first and named is not None and not np.array_equal(named, self.classes_):
-                raise ValueError(f"classes={named.tolist()} are not those of the first call, {self.classes_.tolist()}")
+                raise ValueError(
+                    f"classes={named.tolist()} differ from those of the first call, {self.classes_.tolist()}"
+                )
             known = self.classes_ if named is None or not first else named
-            if (strange := ~np.isin(y, known)).any():
-                raise ValueError(f"y has {y[strange].tolist()[0]!r}, which is not among the classes {known.tolist()}")
+            if (unknown := ~np.isin(y, known)).any():
+                raise ValueError(f"y has {y[unknown].tolist()[0]!r}, which is not among the classes {known.tolist()}")
             code = np.searchsorted(known, y)
             memory = self._memory(first)
             memory.learn(rows, code.tolist())
@@ -320,7 +315,7 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Any) -> Floats:
-        """The share of votes for each class, in the order of `classes_`; of a row without values, that of all rows."""
+        """The share of votes for each class, in the order of `classes_`; for an empty row, the shares of all rows."""
         check_is_fitted(self, "rows_")
         self._check()
         votes = self.rows_.votes(self._rows(X), self.n_neighbors, self.weights, len(self.classes_))

@@ -1,9 +1,8 @@
-"""Rows of a table in a memory, and what rows like one say about it: the ground of `sqhn.sklearn` and `sqhn.river`.
+"""A memory for the rows of a table, and what similar rows tell about one: the core of `sqhn.sklearn` and `sqhn.river`.
 
-Rows are compared by their differences, column by column, in one level of neurons; a value that is missing is NaN. Two
-rows differ by the mean over all columns of the squared difference, and where one of them has no value, of the variance
-of that column: as much as its mean would be off. Without that, rows that have next to nothing in common would be the
-nearest of all.
+The distance of two rows is the mean over all columns of the squared difference; missing values are NaN. Where one of
+the rows has no value, the variance of the column stands for the difference, which is the expected error of its mean.
+Otherwise rows that share hardly any columns would be the nearest of all.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.checks import check_count, check_word
-from sqhn.inputs import as_numpy, parts
+from sqhn.inputs import as_numpy, batches
 from sqhn.level import Level
 from sqhn.memory import SQHN
 from sqhn.protocol import Written
 
-__all__ = ["Floats", "Like", "Rows", "Weights", "WhenFull", "as_rows", "check_neighbors"]
+__all__ = ["Floats", "Neighbors", "RowMemory", "Weights", "WhenFull", "as_rows", "check_neighbors"]
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -30,191 +29,189 @@ Weights = Literal["distance", "uniform"]
 WhenFull = Literal["average", "overwrite", "oldest", "freeze"]
 
 SHARPNESS = 4.0
-"""Weights by distance are a Gaussian whose variance is the mean squared distance over twice this."""
-WIDER = 4
-"""So many times the neurons that a missing value comes from are looked at, before all are."""
-MOST = 1 << 22
-"""Values that are looked at together."""
+"""Weights by distance are a Gaussian; its variance is the mean squared distance divided by twice this number."""
+POOL = 4
+"""A missing value is first searched among this many times `n_neighbors` neurons, then among all."""
+BLOCK_VALUES = 1 << 22
+"""The number of values that are compared at a time."""
 LARGE = 1e6
-"""Values beyond this are warned of: they are stored with seven digits, and matches of far rows are hard to tell."""
+"""Larger values raise a warning: they are stored with seven digits, and the matches of far rows are hard to tell."""
 
 
 def as_rows(x: Any) -> Any:
-    """What holds rows, with NaN for masked values, and as an array if it is a tensor; anything else as it is."""
-    kinds = getattr(x, "dtypes", None)  # of the columns of a frame
-    kinds = [getattr(x, "dtype", None)] if kinds is None else list(kinds)
-    if dates := [str(kind) for kind in kinds if str(kind).lower().startswith(("date", "time", "<m8", "duration"))]:
-        raise TypeError(f"dates and times have no scale ({dates[0]}): give numbers, say days since a first one")
+    """A table with NaN for masked values, and as an array if it is a tensor; anything else unchanged."""
+    dtypes = getattr(x, "dtypes", None)  # of the columns of a frame
+    dtypes = [getattr(x, "dtype", None)] if dtypes is None else list(dtypes)
+    if dates := [str(dtype) for dtype in dtypes if str(dtype).lower().startswith(("date", "time", "<m8", "duration"))]:
+        raise TypeError(f"dates and times have no scale ({dates[0]}): give numbers, such as days since the first date")
     if isinstance(x, np.ma.MaskedArray):
         return np.where(np.ma.getmaskarray(x), np.nan, x.data) if np.ma.is_masked(x) else x.data
     return as_numpy(x) if hasattr(x, "detach") else x
 
 
 def check_neighbors(n_neighbors: int, weights: str) -> None:
-    """Raise if these are not what they should be."""
+    """Raise unless both parameters are valid."""
     check_count("n_neighbors", n_neighbors)
     check_word("weights", weights, get_args(Weights))
 
 
-class Like(NamedTuple):
-    """For each row the neurons most like it, the most alike first: their numbers, and the squared difference."""
+class Neighbors(NamedTuple):
+    """For each row its nearest neurons, nearest first, and their squared distances."""
 
     neurons: NDArray[np.int64]
-    apart: Floats
+    distance: Floats
 
 
-class Rows:
+class RowMemory:
     """A memory for rows, and the mean and variance of every column so far.
 
-    holes: what is missing in rows that are learned stays unknown; else it is taken for the mean of its column so far.
-    torn: something is unknown.
+    holes: missing values of learned rows stay unknown; otherwise they are filled with the mean of their column so far.
+    has_unknown: some stored values are unknown.
 
-    Every row that is not there already takes a neuron, until there are `capacity` of them.
+    Every row that is not stored yet takes a neuron, until there are `capacity` neurons.
     """
 
     def __init__(self, columns: int, capacity: int, when_full: WhenFull, holes: bool = True) -> None:
         level = Level(capacity=capacity, when_full=when_full, alpha=math.inf)
         self.memory = SQHN((columns,), [level], similarity="euclidean")
-        self.seen: NDArray[np.int64] = np.zeros(columns, np.int64)
+        self.count: NDArray[np.int64] = np.zeros(columns, np.int64)
         self.mean: Floats = np.zeros(columns)
-        self._squares: Floats = np.zeros(columns)
-        self.holes, self.torn = holes, False
+        self.squares: Floats = np.zeros(columns)
+        self.holes, self.has_unknown = holes, False
 
     @property
     def variance(self) -> Floats:
         """Of every column."""
-        return self._squares / np.maximum(self.seen, 1)
+        return self.squares / np.maximum(self.count, 1)
 
     def learn(self, rows: Floats, value: Sequence[Any] | None = None) -> Written | None:
-        """Learn rows one after another, but for those without any value; what the memory did, None for nothing."""
+        """Learn rows one after another, except those without any value; None if all are."""
         rows = np.asarray(rows, np.float64)
         some = ~np.isnan(rows).all(axis=1)
         if not some.all():
             rows, value = rows[some], None if value is None else [value[i] for i in np.flatnonzero(some).tolist()]
         if not len(rows):
             return None
-        there = ~np.isnan(rows)
+        known = ~np.isnan(rows)
         if np.nanmax(np.abs(rows)) > LARGE:
             warnings.warn(
                 f"values of up to {np.nanmax(np.abs(rows)):.3g}: rows are compared as they are, and stored in float32; "
                 "scale them first, for instance with a StandardScaler",
                 stacklevel=4,
             )
-        given = rows if there.all() else np.where(there, rows, 0.0) if self.holes else self.whole(rows, learning=True)
-        written = self.memory.learn(given, observed=there if self.holes and not there.all() else None, value=value)
-        self.torn = self.torn or (self.holes and not there.all())
-        self._describe(rows, there)
+        if known.all() or not self.holes:
+            written = self.memory.learn(self.with_means(rows, learning=True), value=value)
+        else:
+            written = self.memory.learn(np.where(known, rows, 0.0), observed=known, value=value)
+            self.has_unknown = True
+        self._update_columns(rows, known)
         return written
 
-    def _describe(self, rows: Floats, there: Flags) -> None:
-        """Take rows into the mean and variance of the columns, as if one after another."""
-        count = there.sum(axis=0)
-        mean = np.where(there, rows, 0).sum(axis=0) / np.maximum(count, 1)
-        squares = np.where(there, rows - mean, 0) ** 2
-        total = self.seen + count
+    def _update_columns(self, rows: Floats, known: Flags) -> None:
+        """Update the mean and variance of the columns, as if row by row."""
+        count = known.sum(axis=0)
+        mean = np.where(known, rows, 0).sum(axis=0) / np.maximum(count, 1)
+        squares = np.where(known, rows - mean, 0) ** 2
+        total = self.count + count
         share = count / np.maximum(total, 1)
         shift = mean - self.mean
-        self._squares += squares.sum(axis=0) + shift**2 * self.seen * share
+        self.squares += squares.sum(axis=0) + shift**2 * self.count * share
         self.mean += shift * share
-        self.seen = total
+        self.count = total
 
-    def whole(self, rows: Floats, learning: bool = False) -> Floats:
-        """Rows with the means of columns for what is missing; learning: each with the means as they are before it."""
-        there = ~np.isnan(rows)
-        if there.all():
+    def with_means(self, rows: Floats, learning: bool = False) -> Floats:
+        """Rows with column means for missing values; learning: each row with the means of all rows before it."""
+        known = ~np.isnan(rows)
+        if known.all():
             return rows
-        mean, count = self.mean, self.seen
+        mean, count = self.mean, self.count
         if learning:
-            before = np.cumsum(there, axis=0) - there
-            sums = np.cumsum(np.where(there, rows - mean, 0.0), axis=0) - np.where(there, rows - mean, 0.0)
+            before = np.cumsum(known, axis=0) - known
+            sums = np.cumsum(np.where(known, rows - mean, 0.0), axis=0) - np.where(known, rows - mean, 0.0)
             mean = mean + sums / np.maximum(count + before, 1)
-        return np.where(there, rows, mean)
+        return np.where(known, rows, mean)
 
-    def like(self, rows: Floats, count: int) -> Like:
-        """The neurons most like each row, of which some value must be there; no more than there are."""
+    def neighbors(self, rows: Floats, count: int) -> Neighbors:
+        """The nearest neurons of each row, at most as many as are stored; each row needs at least one value."""
         count = min(count, len(self.memory))
-        if not self.torn:
-            there = ~np.isnan(rows)
-            given = np.where(there, rows, 0.0)
-            found = self.memory.recall(given, None if there.all() else there, k=count)
-            squares = np.where(there[:, None], found.x - given[:, None], 0.0) ** 2
-            unknown = np.where(there, 0.0, self.variance).mean(axis=1, keepdims=True)
-            return Like(found.index.astype(np.int64), squares.mean(axis=2) + unknown)
+        if not self.has_unknown:
+            known = ~np.isnan(rows)
+            given = np.where(known, rows, 0.0)
+            found = self.memory.recall(given, None if known.all() else known, k=count)
+            squares = np.where(known[:, None], found.x - given[:, None], 0.0) ** 2
+            unknown = np.where(known, 0.0, self.variance).mean(axis=1, keepdims=True)
+            return Neighbors(found.index.astype(np.int64), squares.mean(axis=2) + unknown)
         stored, known = self.memory.prototypes.astype(np.float64), self.memory.known
-        done = [_nearest(self.apart(rows[part], stored, known), count) for part in self._parts(len(rows), len(stored))]
-        return Like(*map(np.concatenate, zip(*done)))
+        blocks = _blocks(len(rows), len(stored))
+        done = [_nearest(self.distances(rows[block], stored, known), count) for block in blocks]
+        return Neighbors(*map(np.concatenate, zip(*done)))
 
-    @staticmethod
-    def _parts(rows: int, values: int) -> Iterator[slice]:
-        """Rows in parts, so many that all their values can be looked at together."""
-        return parts(rows, max(1, MOST // values))
-
-    def apart(self, rows: Floats, stored: Floats, known: Flags) -> Floats:
-        """The squared difference of rows and all neurons, (rows, neurons); infinite for those that were forgotten."""
-        there, variance = ~np.isnan(rows), self.variance
-        x, m = np.where(there, rows - self.mean, 0.0), np.where(known, stored - self.mean, 0.0)
-        both = there.astype(np.float64)
+    def distances(self, rows: Floats, stored: Floats, known: Flags) -> Floats:
+        """The squared distances of rows and all neurons, (rows, neurons); infinite for forgotten neurons."""
+        given, variance = ~np.isnan(rows), self.variance
+        x, m = np.where(given, rows - self.mean, 0.0), np.where(known, stored - self.mean, 0.0)
+        both = given.astype(np.float64)
         k = known.astype(np.float64)
         squares = x**2 @ k.T - 2 * x @ m.T + both @ (m**2).T
         unknown = variance.sum() - (both * variance) @ k.T
         found = (np.maximum(squares, 0.0) + np.maximum(unknown, 0.0)) / rows.shape[1]
         return np.where(known.any(axis=1), found, np.inf)
 
-    def filled(self, rows: Floats, count: int, weights: Weights) -> Floats:
-        """The rows with missing values from the nearest `count` neurons that know them; of no other, columns' means.
+    def impute(self, rows: Floats, count: int, weights: Weights) -> Floats:
+        """Fill in missing values from the nearest `count` neurons that know them, or else with the column's mean.
 
-        What no row ever had stays NaN.
+        Values of columns without any known value stay NaN.
         """
         out = rows.copy()
-        holes = np.isnan(rows)
-        ask = np.flatnonzero(holes.any(axis=1) & ~holes.all(axis=1))
+        missing = np.isnan(rows)
+        partial = np.flatnonzero(missing.any(axis=1) & ~missing.all(axis=1))
         if len(self.memory):
             stored, known = self.memory.prototypes.astype(np.float64), self.memory.known
-            wide = min(len(stored), count * WIDER)
-            for part in self._parts(len(ask), max(len(stored), wide * rows.shape[1])):
-                out[ask[part]] = self._filled(rows[ask[part]], count, weights, stored, known, wide)
-        means = np.where(self.seen > 0, self.mean, np.nan)
+            pool = min(len(stored), count * POOL)
+            for block in _blocks(len(partial), max(len(stored), pool * rows.shape[1])):
+                out[partial[block]] = self._impute(rows[partial[block]], count, weights, stored, known, pool)
+        means = np.where(self.count > 0, self.mean, np.nan)
         return np.where(np.isnan(out), means, out)
 
-    def _filled(self, rows: Floats, count: int, weights: Weights, stored: Floats, known: Flags, wide: int) -> Floats:
-        every = self.apart(rows, stored, known)
-        index, apart = _nearest(every, wide)
+    def _impute(self, rows: Floats, count: int, weights: Weights, stored: Floats, known: Flags, pool: int) -> Floats:
+        distances = self.distances(rows, stored, known)
+        index, distance = _nearest(distances, pool)
         able = known[index]
         used = able & (np.cumsum(able, axis=1) <= count)
-        weight = weighted(np.broadcast_to(apart[:, :, None], used.shape), used, weights)
+        weight = weighted(np.broadcast_to(distance[:, :, None], used.shape), used, weights)
         with np.errstate(invalid="ignore"):
-            found = np.where(used, weight * stored[index], 0.0).sum(axis=1) / weight.sum(axis=1)
-        out = np.where(np.isnan(rows), found, rows)
+            means = np.where(used, weight * stored[index], 0.0).sum(axis=1) / weight.sum(axis=1)
+        out = np.where(np.isnan(rows), means, rows)
         short = np.isnan(rows) & (used.sum(axis=1) < np.minimum(count, known.sum(axis=0)))
-        for j in np.flatnonzero(short.any(axis=0)):  # of what few know, and not those nearby
+        for j in np.flatnonzero(short.any(axis=0)):  # too few in the pool know this column
             knowing, asking = np.flatnonzero(known[:, j]), np.flatnonzero(short[:, j])
-            place, near = _nearest(every[np.ix_(asking, knowing)], min(count, len(knowing)))
+            nearest, near = _nearest(distances[np.ix_(asking, knowing)], min(count, len(knowing)))
             weight = weighted(near, np.ones(near.shape, bool), weights)
-            out[asking, j] = (weight * stored[knowing[place], j]).sum(axis=1) / weight.sum(axis=1)
+            out[asking, j] = (weight * stored[knowing[nearest], j]).sum(axis=1) / weight.sum(axis=1)
         return out
 
     def votes(self, rows: Floats, count: int, weights: Weights, values: int) -> Floats:
-        """(rows, values): what the samples of the nearest neurons say, each with the weight of its neuron.
+        """(rows, values): how often the nearest neurons learned each value, times their weights; 0 for empty rows.
 
-        Values are numbers below `values`. Of a row without any value, nothing.
+        Values are integers below `values`.
         """
         out = np.zeros((len(rows), values))
-        ask = np.flatnonzero(~np.isnan(rows).all(axis=1))
-        if not len(ask) or not len(self.memory):
+        some = np.flatnonzero(~np.isnan(rows).all(axis=1))
+        if not len(some) or not len(self.memory):
             return out
-        index, apart = self.like(rows[ask], count)
-        weight = weighted(apart, np.isfinite(apart), weights)
-        heard = np.unique(index).tolist()
-        said = dict(zip(heard, self.memory.values(heard)))
-        for row, own, neurons in zip(ask, weight, index.tolist()):
-            for share, j in zip(own, neurons):
-                for value, times in said[j]:
+        index, distance = self.neighbors(rows[some], count)
+        weight = weighted(distance, np.isfinite(distance), weights)
+        used = np.unique(index).tolist()
+        labels = dict(zip(used, self.memory.values(used)))
+        for row, row_weights, neurons in zip(some, weight, index.tolist()):
+            for share, j in zip(row_weights, neurons):
+                for value, times in labels[j]:
                     out[row, value] += share * times
         return out
 
-    def widened(self, first: Floats) -> Self:
-        """The same with more columns, of which nothing is known; or, without holes, all is these first values."""
-        more, old = len(first), len(self.seen)
+    def add_columns(self, first: Floats) -> None:
+        """Add columns, unknown in all stored rows; without holes, stored rows get these first values."""
+        more, old = len(first), len(self.count)
         state = self.memory.__getstate__()
         header, tensors = {**state["header"], "input_shape": [old + more]}, dict(state["tensors"])
         stored = tensors["level1.prototypes"]
@@ -224,33 +221,35 @@ class Rows:
             header["features"] = sorted({*header["features"], "holes"})
         new = np.zeros((len(stored), more)) if self.holes else np.repeat(first[None], len(stored), axis=0)
         tensors["level1.prototypes"] = np.concatenate([stored, new], axis=1, dtype=np.float32)
-        wider = type(self).__new__(type(self))
-        wider.memory = SQHN.__new__(SQHN)
-        wider.memory.__setstate__({**state, "header": header, "tensors": tensors})
-        wider.seen, wider.mean = np.pad(self.seen, (0, more)), np.pad(self.mean, (0, more))
-        wider._squares, wider.holes, wider.torn = np.pad(self._squares, (0, more)), self.holes, self.holes
-        return wider
+        self.memory.__setstate__({**state, "header": header, "tensors": tensors})
+        self.count, self.mean = np.pad(self.count, (0, more)), np.pad(self.mean, (0, more))
+        self.squares = np.pad(self.squares, (0, more))
+        self.has_unknown = self.holes
 
 
-def _nearest(apart: Floats, count: int) -> tuple[NDArray[np.int64], Floats]:
-    """The `count` least of every row, ascending, the first of equals first: where they are, and what."""
-    if count < apart.shape[1]:
-        last = np.partition(apart, count - 1, axis=1)[:, count - 1 : count]
-        apart = np.where(apart <= last, apart, np.inf)  # of several that equal the last, the first
-    index = np.argsort(apart, axis=1, kind="stable")[:, :count]
-    return index, np.take_along_axis(apart, index, axis=1)
+def _blocks(rows: int, values: int) -> Iterator[slice]:
+    """Blocks of rows that are compared at a time; values: for each row."""
+    return batches(rows, max(1, BLOCK_VALUES // values))
 
 
-def weighted(apart: Floats, used: Flags, weights: Weights) -> Floats:
-    """The weights of neurons (rows, neurons, ...) by their squared differences; 0 for those that are not used.
+def _nearest(distances: Floats, count: int) -> tuple[NDArray[np.int64], Floats]:
+    """The indices and values of the `count` smallest of every row, ascending; of equal ones, the first."""
+    if count < distances.shape[1]:
+        last = np.partition(distances, count - 1, axis=1)[:, count - 1 : count]
+        distances = np.where(distances <= last, distances, np.inf)
+    index = np.argsort(distances, axis=1, kind="stable")[:, :count]
+    return index, np.take_along_axis(distances, index, axis=1)
 
-    By distance they fall as a Gaussian around the row, whose width is a share of the distance of those that are used:
-    wide where all are far.
+
+def weighted(distance: Floats, used: Flags, weights: Weights) -> Floats:
+    """The weights of neurons (rows, neurons, ...) by their squared distances; 0 if they are not used.
+
+    Weights by distance are a Gaussian around the row; its width follows the mean distance of the used neurons.
     """
     if weights == "uniform":
         return used.astype(np.float64)
     count = np.maximum(used.sum(axis=1, keepdims=True), 1)
-    nearest = np.where(used, apart, np.inf).min(axis=1, keepdims=True)
-    mean = np.where(used, apart, 0).sum(axis=1, keepdims=True) / count
-    farther = np.where(used, apart - np.where(np.isfinite(nearest), nearest, 0), 0)
+    nearest = np.where(used, distance, np.inf).min(axis=1, keepdims=True)
+    mean = np.where(used, distance, 0).sum(axis=1, keepdims=True) / count
+    farther = np.where(used, distance - np.where(np.isfinite(nearest), nearest, 0), 0)
     return np.where(used, np.exp(-SHARPNESS * farther / np.where(mean > 0, mean, 1)), 0)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Device, Learned, MemoryNode, Patches
 from sqhn.banks.rule import AVERAGED, SKIPPED
-from sqhn.inputs import parts, together
+from sqhn.inputs import batches, join_batches
 from sqhn.level import Level, Options
 from sqhn.model.inference import (
     INFERENCES,
@@ -213,7 +213,7 @@ class Tree:
         neurons = sum(bank.nodes * bank.neurons.room for bank in self.banks)
         channels = self.patterns.tiling.channels if masked else 1
         limits = self.device.limits
-        return parts(count, rule.samples(neurons // limits.memory, channels) * limits.breadth)
+        return batches(count, rule.samples(neurons // limits.memory, channels) * limits.breadth)
 
     def _ask(
         self, samples: Array, observed: Array, rule: Inference, count: int | None = None
@@ -241,7 +241,7 @@ class Tree:
             raise ValueError(f"k={k} is more than the {len(self)} stored neurons")
         decode = self._decode if k is None else self._decode_each
         done = [decode(patches, messages, rule) for patches, messages in self._ask(samples, observed, rule, k)]
-        answer = together(done, self.device.xp.concat)
+        answer = join_batches(done, self.device.xp.concat)
         if keep:
             there = slice(None) if observed is None else self.device.asarray(observed)
             recalled, *known = (field if k is None else field.swapaxes(0, 1) for field in (answer[0], *answer[3:]))
@@ -331,7 +331,7 @@ class Tree:
             total = sum((term if there is None else term * there).sum(axis=0) for term, there in terms)
             many = sum(len(term) if there is None else there.sum(axis=0) for term, there in terms)
             done.append((total / many,))
-        return together(done, self.device.xp.concat)[0]
+        return join_batches(done, self.device.xp.concat)[0]
 
     def matches(self, samples: Array, observed: Array) -> tuple[Array, ...]:
         """The matches of the memory node's winners, and the mean matches of those neurons."""
@@ -340,13 +340,13 @@ class Tree:
             (messages[-1].value[0], root.neurons.mu[0, messages[-1].k[0]])
             for _, messages in self._ask(samples, observed, rule)
         ]
-        return together(done, self.device.xp.concat)
+        return join_batches(done, self.device.xp.concat)
 
     def evidence(self, samples: Array, observed: Array) -> Array:
         """The evidence, in nats, that samples show something stored."""
         rule = INFERENCES["evidence"]
         done = [(rule.score(messages[-1], self.terms),) for _, messages in self._ask(samples, observed, rule)]
-        return together(done, self.device.xp.concat)[0]
+        return join_batches(done, self.device.xp.concat)[0]
 
     def scores(self, count: int, value: float) -> Array:
         """The same score for every sample."""

@@ -1,1 +1,1 @@
-"""The paper: its experiments, its baselines and the report."""
+"""Reproduction of the paper: its experiments, the models it compares with, and a report."""

@@ -1,4 +1,4 @@
-"""What is measured: errors of recall, shares recalled and recognized, and what mathematics says they should be."""
+"""Errors of recall, shares recalled and recognized, and their theoretical values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 __all__ = [
     "encoding_floor",
     "forgetting_bound",
-    "order_sensitivity",
     "recall_accuracy",
     "recall_error",
     "recognition_accuracy",
@@ -22,7 +21,7 @@ __all__ = [
 def recall_error(
     recalled: NDArray[Any], original: NDArray[Any], where: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float64]:
-    """The mean squared error of each sample of a batch, over all its values or those that `where` picks.
+    """The mean squared error of each sample of a batch, over all its values or those selected by `where`.
 
     >>> recall_error(np.array([[0.0, 1.0]]), np.array([[0.0, 0.5]]))
     array([0.125])
@@ -30,8 +29,8 @@ def recall_error(
     squares = np.square(recalled.astype(np.float64) - original).reshape(len(original), -1)
     if where is None:
         return np.asarray(squares.mean(axis=1))
-    picked = np.broadcast_to(where, original.shape).reshape(len(original), -1)
-    return np.asarray((squares * picked).sum(axis=1) / np.maximum(1, picked.sum(axis=1)))
+    selected = np.broadcast_to(where, original.shape).reshape(len(original), -1)
+    return np.asarray((squares * selected).sum(axis=1) / np.maximum(1, selected.sum(axis=1)))
 
 
 def recall_accuracy(error: NDArray[np.float64], threshold: float) -> float:
@@ -44,18 +43,13 @@ def recognition_accuracy(old: float, new: float, other: float) -> float:
     return (old + new + other) / 3
 
 
-def order_sensitivity(ordered: NDArray[np.float64], shuffled: NDArray[np.float64]) -> float:
-    """How much the order matters: the difference between the mean errors, over seeds and test points."""
-    return float(abs(np.mean(ordered) - np.mean(shuffled)))
-
-
 def singletons(capacity: int, steps: NDArray[Any]) -> NDArray[np.float64]:
-    """How many of `capacity` memories nothing was averaged into, if every step hits one at random: the expectation."""
+    """The expected number of `capacity` neurons that no step has changed, if every step changes one at random."""
     return np.asarray(capacity * (1 - 1 / capacity) ** np.asarray(steps, np.float64))
 
 
 def forgetting_bound(capacity: int, learned: NDArray[Any]) -> NDArray[np.float64]:
-    """The share still recalled after `learned` samples, in the limit of many neurons (Theorem 2, the gray line).
+    """The share still recalled after `learned` samples, in the limit of many neurons (Theorem 2).
 
     >>> forgetting_bound(100, np.array([50, 100]))
     array([1., 1.])
@@ -76,16 +70,16 @@ def encoding_floor(x: NDArray[Any], count: int, noise: str, sigma: float) -> flo
     return float(np.mean((mean - np.ravel(x)) ** 2 + variance / count))
 
 
-def _clipped_normal(centre: float, sigma: float) -> tuple[float, float]:
-    """Mean and variance of a normal variable cut to [0, 1]."""
+def _clipped_normal(center: float, sigma: float) -> tuple[float, float]:
+    """Mean and variance of a normal variable clipped to [0, 1]."""
     normal = NormalDist()
-    low, high = -centre / sigma, (1 - centre) / sigma
+    low, high = -center / sigma, (1 - center) / sigma
     inside, above = normal.cdf(high) - normal.cdf(low), 1 - normal.cdf(high)
     at_low, at_high = normal.pdf(low), normal.pdf(high)
-    mean = centre * inside + sigma * (at_low - at_high) + above
+    mean = center * inside + sigma * (at_low - at_high) + above
     square = (
-        (centre**2 + sigma**2) * inside
-        + 2 * centre * sigma * (at_low - at_high)
+        (center**2 + sigma**2) * inside
+        + 2 * center * sigma * (at_low - at_high)
         + sigma**2 * (low * at_low - high * at_high)
         + above
     )

@@ -154,8 +154,8 @@ def _of_scales(network: Network, x: Vector, seen: Mask) -> Vector:
     for tiling in _scales(network):
         pixels, weight = (-1, tiling.channels), WHOLE if tiling.nodes == 1 else 1.0
         for one, stored, mask in zip(*(tiling.split(array) for array in (x[None], m, seen[None]))):
-            stored = stored.reshape(len(m), *pixels)
-            total += weight * _of_block(node, one.reshape(pixels), stored, mask.reshape(pixels))
+            block = one.reshape(pixels), stored.reshape(len(m), *pixels), mask.reshape(pixels)
+            total += weight * _of_block(node, *block)
     return total
 
 

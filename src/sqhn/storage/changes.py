@@ -6,6 +6,7 @@ encoded form is part of the file format: a field that is added later needs a new
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -23,6 +24,7 @@ from sqhn.model.calibration import Calibration
 from sqhn.model.labels import Texts, check_text
 from sqhn.model.model import Model
 from sqhn.model.tree import PARTS, Part
+from sqhn.storage.headers import read_header
 
 __all__ = [
     "Calibrate",
@@ -220,8 +222,7 @@ def decode(content: bytes) -> Change:
     """The change that was encoded; ValueError if these bytes are none."""
     try:
         arrays: dict[str, NDArray[Any]] = load(content)
-        metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
-        head = json.loads(metadata["change"])
+        head = json.loads(read_header(io.BytesIO(content))[0]["change"])
         kind, values = CHANGES.get(head["change"]), head["values"]
         if kind is None or head["version"] != kind.version:
             raise ValueError(

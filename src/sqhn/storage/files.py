@@ -2,16 +2,16 @@
 
 A file is written beside its final place and moved there when it is complete, so a crash or a full disk leaves an old
 file as it was. The header carries a digest of everything, so a damaged file is an error and never a wrong memory. It
-also lists the features that a reader must know to make sense of the rest: what is added to the format later is named
-there by the files that use it, and a version that does not know it says so.
+also lists the features of the format that the file uses: a version that does not know one of them refuses the file.
 
-A memory that is in several places has a file for each of them besides (`pieces`).
+A memory on shards has a file for each of them besides (`sharded_files`).
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import math
 import os
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.numpy import load as deserialize
 from safetensors.numpy import save as serialize
 
@@ -34,7 +34,8 @@ from sqhn.model.calibration import Calibration
 from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
 from sqhn.storage.atomic import check_writable, write_whole
-from sqhn.storage.sharded_files import Rows, folder_of, keep_only, one_at_a_time, open_pieces, write_pieces
+from sqhn.storage.headers import read_header, read_rows
+from sqhn.storage.sharded_files import Rows, folder_of, keep_only, one_at_a_time, open_shard_files, write_shard_files
 
 __all__ = [
     "FORMAT",
@@ -50,23 +51,24 @@ __all__ = [
 ]
 
 FORMAT = 2
-FIRST = 1  # without features, and without the steps of last writes, which count as 0
-FEATURES = frozenset({"values", "holes", "forgotten", "pieces"})  # that this version knows
-"""values: what was said about samples. holes: values of samples that were not seen, so neurons know how often each of
-theirs was. forgotten: neurons of the memory node that were, and count 0. pieces: the prototypes of level 1 are in other
-files."""
-DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}  # options that there were, and their default
+FORMAT_1 = 1  # without features, and without the steps of last writes, which count as 0
+FEATURES = frozenset({"values", "holes", "forgotten", "pieces"})
+"""The features that this version knows. values: labels. holes: samples with missing values were learned, so neurons
+know how often each of their values was observed. forgotten: neurons of the memory node are forgotten: their count is 0.
+pieces: the prototypes of level 1 are in shard files."""
+DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}
+"""Options of earlier versions, with their defaults."""
 Header = dict[str, Any]
 Tensors = dict[str, Any]
-"""NumPy's arrays, or `Rows` of them that are still in files."""
+"""NumPy arrays, or `Rows` of arrays that are still in files."""
 
 
 def save(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None:
     """Write a memory to `path`, atomically."""
     _write(path, header, tensors)
     if folder_of(path).exists():
-        with suppress(OSError), one_at_a_time(path) as folder:  # what is saved is saved
-            keep_only(folder, header_of(path).get("pieces", ()))  # of one that was saved since
+        with suppress(OSError), one_at_a_time(path) as folder:  # the memory is saved, with or without this
+            keep_only(folder, header_of(path).get("pieces", ()))  # another process may have saved shards since
 
 
 def _write(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None:
@@ -75,7 +77,7 @@ def _write(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> No
 
 
 def save_sharded(path: str | os.PathLike[str], model: Model, more: Header) -> None:
-    """Write a memory on shards, atomically; no two shards are in this process at a time.
+    """Write a memory on shards, atomically; never more than one shard is in this process.
 
     more: further entries of the header.
     """
@@ -83,7 +85,7 @@ def save_sharded(path: str | os.PathLike[str], model: Model, more: Header) -> No
     header, tensors = encode(model, whole=False)
     with one_at_a_time(path) as folder:
         try:
-            entries = write_pieces(folder, cast("ShardedBank", model.tree.patterns).shard_states())
+            entries = write_shard_files(folder, cast("ShardedBank", model.tree.patterns).shard_states())
             features = [*header["features"], "pieces"]
             header |= {"pieces": entries, "shards": model.tree.device.shards, "features": features, **more}
             _write(path, header, tensors)
@@ -94,7 +96,7 @@ def save_sharded(path: str | os.PathLike[str], model: Model, more: Header) -> No
 
 
 def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
-    """What a memory is: a header, and copies of its arrays; whole: with those that are on shards."""
+    """A memory as a header and copies of its arrays; whole: with the arrays that are on shards."""
     tree, labels = model.tree, model.labels
     features = {
         "values": bool(labels),
@@ -122,7 +124,7 @@ def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
 
 
 def decode(header: Header, tensors: Tensors, device: str, shards: int | None = None) -> Model:
-    """The memory that a header and arrays describe."""
+    """The memory with this header and these arrays."""
     levels = [Level(**_infinite(level)) for level in header["levels"]]
     at = devices.device_of(device, shards)
     with at.stream():
@@ -138,7 +140,7 @@ def decode(header: Header, tensors: Tensors, device: str, shards: int | None = N
 
 
 def _options(header: Header) -> dict[str, Any]:
-    """The options of a header, less those that there are no more; another value than their default is refused."""
+    """The options in a header, without those of earlier versions, which must have their defaults."""
     options = dict(header["options"])
     for name, default in DROPPED.items():
         if (value := options.pop(name, default)) != default:
@@ -156,7 +158,7 @@ def _fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
             for name, array in tensors.items()
             if name.startswith(prefix)
         }
-        if header["format"] == FIRST:
+        if header["format"] == FORMAT_1:
             state["written"] = np.zeros_like(state["c"])
         if not isinstance(step, int) or step < 0:
             raise ValueError(f"{step!r} steps")
@@ -176,8 +178,8 @@ def load(path: str | os.PathLike[str], device: str = "cpu", shards: int | None =
     header, tensors = _read(path)
     try:
         if "pieces" in header:
-            rows = _pieces(path, header)
-            if rows is None:  # another memory has replaced this one
+            rows = _rows(path, header)
+            if rows is None:  # another memory was saved there meanwhile
                 return load(path, device, shards)
             tensors |= {f"level1.{name}": array for name, array in rows.items()}
         return header, decode(header, tensors, device, shards)
@@ -188,62 +190,61 @@ def load(path: str | os.PathLike[str], device: str = "cpu", shards: int | None =
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[Header, Tensors]:
-    """A file whose digest is right."""
-    content = Path(path).read_bytes()  # not mapped: a file that is cut short meanwhile would end the process
+    """The content of a file, if its digest is right."""
+    content = Path(path).read_bytes()
     try:
         tensors = deserialize(content)
+        metadata, _ = read_header(io.BytesIO(content))
     except (SafetensorError, KeyError, ValueError) as error:
         raise MemoryFileError(f"{path} is not a memory, or is truncated: {error}") from error
-    metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
-    _check_version(path, metadata)
-    text = metadata["sqhn"]
-    if metadata.get("sha256") != _digest(text, tensors):
+    header = _header(path, metadata)
+    if metadata.get("sha256") != _digest(metadata["sqhn"], tensors):
         raise MemoryFileError(f"{path} is damaged: its content does not match its digest")
-    return json.loads(text), tensors
+    return header, tensors
 
 
 def header_of(path: str | os.PathLike[str]) -> Header:
-    """What a file says of itself, unchecked; nothing, if it cannot be read."""
+    """The header of a file, unchecked; empty if it cannot be read."""
     try:
         with Path(path).open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            metadata = json.loads(file.read(min(length, 1 << 26)))["__metadata__"]
-        header: Header = json.loads(metadata["sqhn"])
-        header.get("pieces")
-        return header
-    except (AttributeError, LookupError, OSError, TypeError, ValueError):
+            header: Any = json.loads(read_header(file)[0]["sqhn"])
+        return header if isinstance(header, dict) else {}
+    except (LookupError, OSError, TypeError, ValueError):
         return {}
 
 
-def _pieces(path: str | os.PathLike[str], header: Header) -> dict[str, Rows] | None:
-    """What is in the pieces that a header names; None if the file does not name them any more."""
+def _rows(path: str | os.PathLike[str], header: Header) -> dict[str, Rows] | None:
+    """The arrays in the shard files that a header names; None if the file does not name them any more."""
     try:
-        return open_pieces(path, header["pieces"])
+        return open_shard_files(path, header["pieces"])
     except FileNotFoundError as error:
         if header_of(path).get("pieces") != header["pieces"]:
             return None
-        missing = Path(error.filename)
-        raise MemoryFileError(f"{path} has a piece that is not there: {missing} belongs to it") from error
+        raise _missing(path, error) from error
+
+
+def _missing(path: str | os.PathLike[str], error: FileNotFoundError) -> MemoryFileError:
+    return MemoryFileError(f"{path} has a shard file that is not there: {Path(error.filename)} belongs to it")
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What the header of a file says, and how far its nodes have grown or were forgotten; the rest is not read."""
+    """The header of a file, and how many neurons its nodes have grown and forgotten; no more of it is read."""
     try:
-        with safe_open(path, "numpy") as file:
-            metadata = file.metadata() or {}
-            _check_version(path, metadata)
-            header = json.loads(metadata["sqhn"])
+        with Path(path).open("rb") as file:
+            metadata, arrays = read_header(file)
+            header = _header(path, metadata)
             levels = []
             for number, level in enumerate(header["levels"], start=1):
                 Level(**_infinite(level))  # checks it
-                grown = file.get_tensor(f"level{number}.grown")
+                grown = read_rows(file, arrays[f"level{number}.grown"])
                 reached = {"min": int(grown.min()), "mean": float(grown.mean()), "max": int(grown.max())}
                 levels.append({**level, "nodes": len(grown), "grown": reached})
             features = header.get("features", ())
-            gone = file.get_tensor(f"level{len(levels)}.c") == 0 if "forgotten" in features else ()
+            gone = read_rows(file, arrays[f"level{len(levels)}.c"]) == 0 if "forgotten" in features else ()
+        shard_files = [folder_of(path) / entry["name"] for entry in header.get("pieces", ())]
         return {
             "memory": str(path),
-            "bytes": Path(path).stat().st_size + _bytes_of_pieces(path, header),
+            "bytes": sum(file.stat().st_size for file in (Path(path), *shard_files)),
             "format": header["format"],
             "input_shape": as_shape(header["input_shape"]),
             "step": int(header["steps"][-1]),
@@ -254,32 +255,29 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             "holes": "holes" in features,
             "forgotten": int(np.sum(gone)),
         }
-    except SafetensorError as error:
-        raise MemoryFileError(f"{path} is not a memory, or is truncated: {error}") from error
+    except FileNotFoundError as error:
+        if error.filename == str(path):
+            raise
+        raise _missing(path, error) from error
     except MemoryFileError:
         raise
     except (LookupError, TypeError, ValueError) as error:
-        raise MemoryFileError(f"{path} has a damaged header: {error}") from error
+        raise MemoryFileError(f"{path} is not a memory, or is damaged: {error}") from error
 
 
-def _bytes_of_pieces(path: str | os.PathLike[str], header: Header) -> int:
+def _header(path: str | os.PathLike[str], metadata: dict[str, Any]) -> Header:
+    """The header in the metadata of a file, if this version can read such a file."""
     try:
-        return sum((folder_of(path) / entry["name"]).stat().st_size for entry in header.get("pieces", ()))
-    except FileNotFoundError as error:
-        raise MemoryFileError(f"{path} has a piece that is not there: {error.filename} belongs to it") from error
-
-
-def _check_version(path: str | os.PathLike[str], metadata: dict[str, str]) -> None:
-    try:
-        version = json.loads(metadata["sqhn"])["format"]
-    except (KeyError, TypeError, ValueError) as error:
+        header: Header = json.loads(metadata["sqhn"])
+        version, features = header["format"], set(header.get("features", ()))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise MemoryFileError(f"{path} is a safetensors file, but not a memory of this package") from error
-    if version not in (FIRST, FORMAT):
+    if version not in (FORMAT_1, FORMAT):
         raise MemoryFileError(f"{path} has format {version}; this version of sqhn reads {FORMAT}: upgrade sqhn")
-    unknown = set(json.loads(metadata["sqhn"]).get("features", ())) - FEATURES
-    if unknown:
+    if unknown := features - FEATURES:
         listed = ", ".join(sorted(unknown))
-        raise MemoryFileError(f"{path} uses what this version of sqhn does not know ({listed}): upgrade sqhn")
+        raise MemoryFileError(f"{path} uses features that this version of sqhn does not know ({listed}): upgrade sqhn")
+    return header
 
 
 def _digest(header: str, tensors: Tensors) -> str:

@@ -76,7 +76,7 @@ def check_excuses(cannot: Mapping[str, str]) -> None:
             raise ValueError(
                 f"`cannot` names {name!r}, which is no check; the checks are {', '.join(map(repr, names))}"
             )
-        if not isinstance(reason, str) or not reason.strip():
+        if not str(reason or "").strip():
             raise ValueError(f"`cannot` must give a reason for {name!r}; got {reason!r}")
     if "single samples" in cannot and "batches" in cannot:
         raise ValueError("`cannot` names both 'single samples' and 'batches', so the memory takes no samples at all")

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from sqhn import EmptyMemoryError, Level
 from sqhn.paper.baselines.errors import UnsupportedError
-from sqhn.paper.baselines.online import OneLayer, OnlineMHN, OnlineMHNTree, Trainer, Training, Tree
+from sqhn.paper.baselines.networks import OneLayer, Tree
+from sqhn.paper.baselines.online import OnlineMHN, OnlineMHNTree, Trainer, Training
 from sqhn.paper.baselines.training import EWC, dense
 from sqhn.patches import Tiling, plan
 
@@ -26,7 +27,7 @@ torch = pytest.importorskip("torch")
 SHAPE = (4, 4, 2)
 ONE: dict[str, Any] = {"capacity": 6, "beta": 0.5, "rate": 0.1}
 TREE: dict[str, Any] = {"kernels": [2], "capacity": 5, "beta": 0.5, "rate": 0.1}
-WAYS: list[dict[str, Any]] = [
+TRAININGS: list[dict[str, Any]] = [
     {},
     {"optimizer": "adam", "rate": 0.01},
     {"consolidation": 2.0},
@@ -59,26 +60,26 @@ def softmax(x: NDArray[Any]) -> NDArray[Any]:
 
 
 def weights(memory: OnlineMHN | OnlineMHNTree) -> list[Tensor]:
-    return memory.model.parameters
+    return memory.network.parameters
 
 
 def same(one: OnlineMHN | OnlineMHNTree, other: OnlineMHN | OnlineMHNTree) -> bool:
     return all(torch.equal(a, b) for a, b in zip(weights(one), weights(other), strict=True))
 
 
-# -- models
+# -- networks
 
 
 @pytest.mark.parametrize("batch", [1, 7])
-def test_the_written_out_gradient_is_that_of_autograd(batch: int) -> None:
+def test_the_gradient_of_one_layer_matches_autograd(batch: int) -> None:
     W, x, target = tensor(12, 5, seed=0), tensor(batch, 12, seed=1), tensor(batch, 12, seed=2)
-    learning = OneLayer(W, 1.7).learning(x, target)
+    found = OneLayer(W, 1.7).backward(x, target)
     expected = one_layer_gradient(W, x, target, 1.7)
-    torch.testing.assert_close(dense(learning.gradients, W.clone()), expected, rtol=1e-12, atol=1e-14)
-    torch.testing.assert_close(learning.activity, torch.softmax(1.7 * x @ W, 1))
+    torch.testing.assert_close(dense(found.gradients, W.clone()), expected, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(found.activity, torch.softmax(1.7 * x @ W, 1))
 
 
-def test_a_sharp_layer_of_stored_samples_returns_the_one_of_largest_product() -> None:
+def test_a_sharp_layer_returns_the_stored_sample_of_largest_product() -> None:
     stored, x = tensor(9, 30, seed=0), tensor(20, 30, seed=1)
     recalled = OneLayer(stored.T.contiguous(), 1e6).forward(x)
     best = (x @ stored.T).argmax(1)
@@ -86,7 +87,7 @@ def test_a_sharp_layer_of_stored_samples_returns_the_one_of_largest_product() ->
     assert torch.equal(recalled.activity.argmax(1), best)
 
 
-def test_the_first_weights_are_uniform_by_the_number_of_neurons() -> None:
+def test_initial_weights_are_uniform_by_the_number_of_neurons() -> None:
     W = weights(OnlineMHN((40, 50), 100, beta=1, rate=1))[0]
     assert W.shape == (2000, 100)
     assert 0.0999 < W.abs().max() <= 0.1
@@ -112,15 +113,15 @@ def tree_by_hand(
     for level in reversed(range(len(tilings))):
         predicted: dict[int, NDArray[Any]] = {}
         for node, children in enumerate(tilings[level].children()):
-            heard = softmax(beta * down[node]) @ matrices[level][node].T
-            predicted.update(zip(children.tolist(), np.split(heard, len(children))))
+            received = softmax(beta * down[node]) @ matrices[level][node].T
+            predicted.update(zip(children.tolist(), np.split(received, len(children))))
         own = values[level]
         down = [(own[i] + predicted[i]) / 2 if level else predicted[i] for i in range(len(own))]
     return np.concatenate(down).reshape(x.shape), softmax(beta * values[-1][0])
 
 
 @pytest.mark.parametrize("variant", ["linear", "code"])
-def test_a_tree_is_what_its_nodes_do(variant: Any) -> None:
+def test_a_tree_equals_its_nodes_one_by_one(variant: Any) -> None:
     tilings = plan((8, 4, 2), [Level((2, 2), 3), Level((2, 1), 3), Level(capacity=3)])
     assert [tiling.nodes for tiling in tilings] == [8, 4, 1]
     sizes = [8, 2 * 3, 4 * 3]
@@ -141,21 +142,21 @@ def small_tree(variant: Any) -> tuple[Tree, list[Tiling]]:
 
 
 @pytest.mark.parametrize("variant", ["linear", "code"])
-def test_tree_gradients_by_differences(variant: Any) -> None:
-    """What `code` does not differentiate, the way up, is held fixed here too: as a second, detached copy."""
+def test_tree_gradients_match_finite_differences(variant: Any) -> None:
+    """Variant "code" does not differentiate the way up, so a second copy of the model holds it fixed here."""
     model, tilings = small_tree(variant)
     x, target = tensor(2, 32, seed=2), tensor(2, 32, seed=3)
 
     def loss(matrices: list[Tensor]) -> float:
         up = model if variant == "code" else Tree(tilings, matrices, 2.0, variant)
-        sent = up._up(x)
+        sent = up.up(x)
         value = sent[-1]
         top = torch.softmax(2 * value, 2) @ matrices[1].mT
-        value = (sent[0] + model._scatter(1, top)) / 2
-        out = model._scatter(0, torch.softmax(2 * value, 2) @ matrices[0].mT)[:, :, 0].T
+        value = (sent[0] + model.scatter(1, top)) / 2
+        out = model.scatter(0, torch.softmax(2 * value, 2) @ matrices[0].mT)[:, :, 0].T
         return float(((out - target) ** 2).sum() / (2 * 16))  # two samples of 16 pixels
 
-    for number, product in enumerate(model.learning(x, target).gradients):
+    for number, product in enumerate(model.backward(x, target).gradients):
         gradient = dense([product], model.parameters[number].clone())
         for place in [(0, 0, 0), (-1, 5, 2), (0, 7, 1)]:
             sides = []
@@ -166,15 +167,15 @@ def test_tree_gradients_by_differences(variant: Any) -> None:
             assert float(gradient[place]) == pytest.approx((sides[0] - sides[1]) / 2e-6, rel=1e-5, abs=1e-9)
 
 
-def test_only_the_way_down_of_the_published_variant_is_differentiated() -> None:
+def test_the_published_variant_differentiates_only_the_way_down() -> None:
     model, _ = small_tree("code")
     x, target = tensor(3, 32, seed=4), tensor(3, 32, seed=5)
     leaves = [matrix.clone().requires_grad_() for matrix in model.parameters]
-    first, top = model._up(x)
-    heard = model._scatter(1, torch.softmax(2 * top, 2) @ leaves[1].mT)
-    out = model._scatter(0, torch.softmax(first + heard, 2) @ leaves[0].mT)[:, :, 0].T
+    first, top = model.up(x)
+    received = model.scatter(1, torch.softmax(2 * top, 2) @ leaves[1].mT)
+    out = model.scatter(0, torch.softmax(first + received, 2) @ leaves[0].mT)[:, :, 0].T
     expected = torch.autograd.grad(((out - target) ** 2).sum() / (16 * 3), leaves)
-    for gradient, other in zip(model.learning(x, target).gradients, expected, strict=True):
+    for gradient, other in zip(model.backward(x, target).gradients, expected, strict=True):
         torch.testing.assert_close(dense([gradient], other.clone()), other, rtol=1e-12, atol=1e-15)
 
 
@@ -182,8 +183,8 @@ def test_only_the_way_down_of_the_published_variant_is_differentiated() -> None:
 
 
 @pytest.mark.parametrize("build", [lambda: OnlineMHN(SHAPE, **ONE), lambda: OnlineMHNTree(SHAPE, **TREE)])
-def test_replay_begins_as_plain_descent(build: Any) -> None:
-    """Nothing is held yet when the first sample is learned."""
+def test_replay_starts_as_plain_descent(build: Any) -> None:
+    """The buffer is empty when the first sample is learned."""
     plain, x = build(), samples(1)
     replaying = type(plain)(SHAPE, **(ONE if isinstance(plain, OnlineMHN) else TREE), replay=64)
     plain.learn(x)
@@ -191,7 +192,7 @@ def test_replay_begins_as_plain_descent(build: Any) -> None:
     assert same(plain, replaying)
 
 
-def test_replay_learns_the_mean_loss_of_what_is_held() -> None:
+def test_replay_learns_the_mean_loss_of_the_buffer() -> None:
     memory, x = OnlineMHN(SHAPE, **ONE, replay=64, squeeze=(1.0, 0.0)), samples(3)
     memory.learn(x[:2])
     W = weights(memory)[0].clone()
@@ -200,20 +201,20 @@ def test_replay_learns_the_mean_loss_of_what_is_held() -> None:
     torch.testing.assert_close(weights(memory)[0], W - 0.1 * one_layer_gradient(W, rows, rows, 0.5))
 
 
-def test_consolidation_of_no_strength_changes_nothing() -> None:
-    """Bit for bit, also when it is there."""
+def test_consolidation_of_strength_zero_changes_nothing() -> None:
+    """Bit for bit."""
     trainers = []
     for _ in range(2):
         model = OneLayer(torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), 0.5)
         trainers.append(Trainer(model, Training(0.1), torch.empty(8), 0))
-    trainers[1].consolidation = EWC(trainers[1].model.parameters, 0.0)
+    trainers[1].consolidation = EWC(trainers[1].network.parameters, 0.0)
     for x in torch.rand(10, 1, 8):
         for trainer in trainers:
             trainer.step(x, x)
-    assert torch.equal(*(trainer.model.parameters[0] for trainer in trainers))
+    assert torch.equal(*(trainer.network.parameters[0] for trainer in trainers))
 
 
-def test_consolidation_takes_the_plain_gradient_after_the_step() -> None:
+def test_importance_is_the_squared_plain_gradient_after_the_step() -> None:
     memory, x = OnlineMHN(SHAPE, **ONE, consolidation=3.0, squeeze=(1.0, 0.0)), samples(2)
     start = weights(memory)[0].clone()
     rows = torch.from_numpy(x.reshape(2, -1))
@@ -231,14 +232,14 @@ def test_consolidation_takes_the_plain_gradient_after_the_step() -> None:
 # -- verbs
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("training", TRAININGS)
 @pytest.mark.parametrize(("kind", "base"), [(OnlineMHN, ONE), (OnlineMHNTree, TREE)])
-def test_a_batch_is_the_loop_over_it(
-    kind: type[Any], base: dict[str, Any], way: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_learning_a_batch_equals_the_loop(
+    kind: type[Any], base: dict[str, Any], training: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sqhn.paper.baselines.online.CHUNK", 5)
+    monkeypatch.setattr("sqhn.paper.baselines.online.BATCH_SIZE", 5)
     x, target = samples(12), samples(12, seed=1)
-    together, alone = (kind(SHAPE, **{**base, **way}) for _ in range(2))
+    together, alone = (kind(SHAPE, **{**base, **training}) for _ in range(2))
     written = together.learn(x, target)
     for i, (one, goal) in enumerate(zip(x, target)):
         index, grew, score, step, _ = alone.learn(one, goal)
@@ -257,7 +258,7 @@ def test_a_batch_is_the_loop_over_it(
 
 
 def test_one_layer_by_hand() -> None:
-    """One step with a target, what it returns, and what is recalled, in the range of the user."""
+    """One step with a target, its result, and the recall after it, in the range of values of the caller."""
     memory = OnlineMHN((3,), 2, beta=2.0, rate=0.25, squeeze=(0.5, 0.25))
     W = weights(memory)[0].double().numpy().copy()
     x, target = np.array([0.0, 1.0, 0.5]), np.array([1.0, 0.0, 0.5])
@@ -287,13 +288,13 @@ def test_the_error_of_a_repeated_sample_falls() -> None:
         assert all(later < earlier for earlier, later in pairwise(errors))
 
 
-def test_missing_values_are_black() -> None:
+def test_missing_values_are_taken_as_black() -> None:
     x, seen = samples(6), np.random.default_rng(2).random(SHAPE) < 0.5
     for memory in (OnlineMHN(SHAPE, **ONE), OnlineMHNTree(SHAPE, **TREE)):
         memory.learn(x)
         black = memory.recall(np.where(seen, x, np.float32(0)))
         np.testing.assert_array_equal(memory.recall(np.where(seen, x, np.nan), seen).x, black.x)
-        assert x.min() > 0  # the samples are as they were
+        assert x.min() > 0  # the samples were not changed
 
 
 def test_bytes_are_read_as_fractions() -> None:
@@ -312,7 +313,7 @@ def test_seeds_and_reset() -> None:
         state = torch.get_rng_state()
         for memory in (first, second, other):
             memory.learn(x)
-        assert torch.equal(torch.get_rng_state(), state)  # nobody else's numbers are used up
+        assert torch.equal(torch.get_rng_state(), state)  # the global random state is not touched
         assert same(first, second)
         assert not same(first, other)
         first.reset()
@@ -324,11 +325,11 @@ def test_seeds_and_reset() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("training", TRAININGS)
 @pytest.mark.parametrize(("kind", "base"), [(OnlineMHN, ONE), (OnlineMHNTree, TREE)])
-def test_a_cuda_device_computes_the_same(kind: type[Any], base: dict[str, Any], way: dict[str, Any]) -> None:
+def test_a_cuda_device_computes_the_same(kind: type[Any], base: dict[str, Any], training: dict[str, Any]) -> None:
     x = samples(20)
-    here, there = (kind(SHAPE, **{**base, **way}, device=device) for device in ("cpu", "cuda"))
+    here, there = (kind(SHAPE, **{**base, **training}, device=device) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(there.learn(x).score, here.learn(x).score, rtol=1e-3)
     np.testing.assert_allclose(there.recall(x).x, here.recall(x).x, rtol=1e-2, atol=1e-3)
     if kind is OnlineMHN:
@@ -381,10 +382,10 @@ def test_a_tree_does_not_recognize() -> None:
         OnlineMHNTree(SHAPE, **TREE).recognize(samples(1))
 
 
-# -- doors
+# -- errors
 
 
-def test_torch_is_loaded_when_a_memory_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_is_imported_when_a_model_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     code = "import sys, sqhn.paper.baselines.online; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     monkeypatch.setitem(sys.modules, "torch", None)
@@ -392,7 +393,7 @@ def test_torch_is_loaded_when_a_memory_is_built(monkeypatch: pytest.MonkeyPatch)
         OnlineMHN(SHAPE, **ONE)
 
 
-def test_bad_samples_leave_the_memory_as_it_was() -> None:
+def test_bad_samples_change_nothing() -> None:
     memory, fresh = OnlineMHN(SHAPE, **ONE), OnlineMHN(SHAPE, **ONE)
     bad = samples(3)
     bad[1, 0, 0, 0] = np.nan

@@ -1,4 +1,4 @@
-"""Memories that keep the samples: against plain loops, autograd and probability."""
+"""Models that store the samples: against plain loops, autograd and probability."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn.paper.baselines.errors import UnsupportedError
-from sqhn.paper.baselines.store import MHN, GradInfMHN, ManhattanMHN, NearestNeighbor, StoredSamples
+from sqhn.paper.baselines.mhn import MHN, GradInfMHN, ManhattanMHN
+from sqhn.paper.baselines.store import NearestNeighbor, StoredSamples
 from sqhn.paper.metrics import recall_error
 from sqhn.protocol import EmptyMemoryError, Memory
 
@@ -51,7 +52,7 @@ def noisy(x: Floats, std: float, seed: int = 2) -> Floats:
 
 
 @pytest.mark.parametrize("make", MODELS)
-def test_a_batch_is_a_loop(make: Callable[[], StoredSamples]) -> None:
+def test_learning_a_batch_equals_the_loop(make: Callable[[], StoredSamples]) -> None:
     x = images(20)
     batch, loop = make(), make()
     written = batch.learn(x[:9]), batch.learn(x[9:])
@@ -61,12 +62,12 @@ def test_a_batch_is_a_loop(make: Callable[[], StoredSamples]) -> None:
         assert (single.index, single.grew, single.step) == (i, g, t)
         assert single.score == pytest.approx(s, rel=1e-5, abs=1e-7)
     assert len(batch) == len(loop)
-    np.testing.assert_array_equal(batch._store.rows, loop._store.rows)
+    np.testing.assert_array_equal(batch.store.rows, loop.store.rows)
     assert score[0] == -math.inf
 
 
 @pytest.mark.parametrize("make", MODELS)
-def test_single_in_single_out(make: Callable[[], StoredSamples]) -> None:
+def test_one_sample_and_a_batch(make: Callable[[], StoredSamples]) -> None:
     memory = make()
     as_any_other: Memory = memory  # for the type checker
     x = images(5)
@@ -86,7 +87,7 @@ def test_single_in_single_out(make: Callable[[], StoredSamples]) -> None:
 
 
 @pytest.mark.parametrize("make", MODELS)
-def test_what_was_not_observed_does_not_matter(make: Callable[[], StoredSamples]) -> None:
+def test_missing_values_do_not_matter(make: Callable[[], StoredSamples]) -> None:
     memory = make()
     x, seen = images(6), masks(6)
     memory.learn(x)
@@ -102,14 +103,14 @@ def test_bytes_and_bad_input(make: Callable[[], StoredSamples]) -> None:
     a, b = make(), make()
     a.learn(x)
     b.learn(x.astype(np.float32) / np.float32(255))
-    np.testing.assert_array_equal(a._store.rows, b._store.rows)
+    np.testing.assert_array_equal(a.store.rows, b.store.rows)
     with pytest.raises(ValueError, match="not finite"):
         a.learn(np.full(SHAPE, np.nan))
     assert len(a) == 4
 
 
 @pytest.mark.parametrize("make", MODELS[:3])
-def test_a_verb_that_is_not_there(make: Callable[[], StoredSamples]) -> None:
+def test_an_unsupported_verb_is_named(make: Callable[[], StoredSamples]) -> None:
     memory = make()
     with pytest.raises(UnsupportedError, match=f"{type(memory).__name__} cannot recognize"):
         memory.recognize(images(1))
@@ -136,7 +137,7 @@ def test_settings_are_checked(make: Callable[[], Any], named: str) -> None:
         make()
 
 
-def test_the_nearest_neighbour_needs_no_torch() -> None:
+def test_the_nearest_neighbor_needs_no_torch() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "import numpy as np\n"
@@ -153,7 +154,7 @@ def test_the_nearest_neighbour_needs_no_torch() -> None:
 @pytest.mark.parametrize("beta", [0.5, 10_000.0])
 @pytest.mark.parametrize(("inside", "low"), [("signed", -1), ("unit", 0)])  # black is the low end of the range
 @pytest.mark.parametrize("missing", ["fill", "ignore"])
-def test_mhn_is_its_formula(beta: float, inside: Any, low: int, missing: Any) -> None:
+def test_mhn_matches_its_formula(beta: float, inside: Any, low: int, missing: Any) -> None:
     x, seen = images(9), masks(9)
     query = noisy(x, 0.2)
     memory = MHN(SHAPE, beta=beta, missing=missing, range=inside)
@@ -178,7 +179,7 @@ def test_mhn_is_its_formula(beta: float, inside: Any, low: int, missing: Any) ->
         assert recalled.score[n] == pytest.approx(max(products), abs=1e-4)
 
 
-def test_a_large_beta_leaves_the_largest_inner_product() -> None:
+def test_a_large_beta_selects_the_largest_inner_product() -> None:
     x = images(50)
     query = noisy(images(20, seed=5), 0.3)
     memory = MHN(SHAPE, beta=1e9)
@@ -189,7 +190,7 @@ def test_a_large_beta_leaves_the_largest_inner_product() -> None:
     np.testing.assert_allclose(recalled.x, x[best], atol=1e-6)
 
 
-def test_a_layer_with_the_samples_as_weights_is_the_one_shot_mhn() -> None:
+def test_mhn_equals_a_layer_with_the_samples_as_weights() -> None:
     """One step of a layer with tied weights: z = softmax(beta x W), out = z W^T."""
     x = images(12)
     query = noisy(x, 0.1)
@@ -206,7 +207,7 @@ def test_a_layer_with_the_samples_as_weights_is_the_one_shot_mhn() -> None:
 
 
 @pytest.mark.parametrize("missing", ["fill", "ignore"])
-def test_manhattan_is_brute_force(missing: Any) -> None:
+def test_manhattan_matches_brute_force(missing: Any) -> None:
     x, seen = images(30), masks(30, share=0.2)
     query = noisy(x, 0.3)
     memory = ManhattanMHN(SHAPE, missing=missing)
@@ -221,7 +222,7 @@ def test_manhattan_is_brute_force(missing: Any) -> None:
         np.testing.assert_array_equal(recalled.x[n], x[recalled.index[n]])
 
 
-def test_rows_alike_where_seen_are_a_tie_and_the_first_wins() -> None:
+def test_the_first_of_rows_that_tie_on_observed_values_wins() -> None:
     x = np.repeat(images(1, (40, 40)), 5, axis=0)
     x[:, 20:] = images(5, (20, 40), seed=8)
     seen = np.arange(40)[:, None].repeat(40, axis=1) < 20
@@ -252,7 +253,7 @@ def test_manhattan_makes_no_mistake_where_missing_values_are_ignored(cell: str) 
 
 
 def energy(x: Tensor, rows: Tensor, sigma: float, metric: str) -> Tensor:
-    """As it is written."""
+    """The energy by its definition."""
     s, d = sigma**2, rows.shape[1]
     weight = rows.square().sum(1) / math.sqrt(s) if metric == "dot" else torch.zeros(len(rows))
     square = (x[:, None] - rows[None]).square().sum(2)
@@ -292,8 +293,8 @@ def plain_descent(
 @pytest.mark.parametrize("metric", ["dot", "euclidean"])
 @pytest.mark.parametrize("sigma", [0.01, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("partial", [False, True])
-def test_gradinf_is_plain_descent(sigma: float, metric: Any, partial: bool) -> None:
-    """Narrow components, where rows are hardly ever looked at, and wide ones that all draw all the time."""
+def test_gradinf_matches_plain_descent(sigma: float, metric: Any, partial: bool) -> None:
+    """With narrow components, where one row attracts a query, and wide ones, where all rows do."""
     x = images(12)
     query, seen = noisy(x, 0.3), masks(12, share=0.3) if partial else None
     memory = GradInfMHN(SHAPE, sigma=sigma, metric=metric, steps=80)
@@ -305,8 +306,8 @@ def test_gradinf_is_plain_descent(sigma: float, metric: Any, partial: bool) -> N
         np.testing.assert_array_equal(recalled.x[seen], query[seen])
 
 
-def test_gradinf_follows_a_query_that_changes_its_mind() -> None:
-    """What was filled in can make another row the nearest: seen values tell against the one it set out for."""
+def test_gradinf_follows_a_query_to_another_row() -> None:
+    """Once missing values are filled in, the observed ones can make another row the nearest."""
     x = images(60, (4, 4))
     seen = np.zeros((4, 4), bool)
     seen[:2] = True
@@ -321,7 +322,7 @@ def test_gradinf_follows_a_query_that_changes_its_mind() -> None:
     np.testing.assert_allclose(recalled.x, expected, atol=2e-4)
 
 
-def test_gradinf_stops_early_and_all_together() -> None:
+def test_a_gradinf_batch_stops_together_and_early() -> None:
     x = images(8)
     memory = GradInfMHN(SHAPE)
     memory.learn(x)
@@ -333,20 +334,20 @@ def test_gradinf_stops_early_and_all_together() -> None:
     np.testing.assert_allclose(memory.recall(close).x, alone, atol=2e-5)
 
 
-def test_gradinf_gradient_is_autograd() -> None:
-    """(x - sum_i p_i m_i) / S, the rule behind the steps, in float64."""
+def test_gradinf_gradient_matches_autograd() -> None:
+    """(x - sum_i p_i m_i) / S, in float64."""
     generator = torch.Generator().manual_seed(0)
     rows, x = torch.rand(5, 7, generator=generator).double(), torch.rand(4, 7, generator=generator).double()
     x.requires_grad_()
     for sigma, metric in itertools.product([0.3, 1.0], ["dot", "euclidean"]):
         (gradient,) = torch.autograd.grad(energy(x, rows, sigma, metric).sum(), x)
         memory = GradInfMHN((7,), sigma=sigma, metric=metric)  # type: ignore[arg-type]
-        exponents = memory._rule.exponents(x.detach(), rows, rows.square().sum(1))  # type: ignore[attr-defined]
+        exponents = memory.rule.exponents(x.detach(), rows, rows.square().sum(1))  # type: ignore[attr-defined]
         torch.testing.assert_close(gradient, (x.detach() - exponents.softmax(1) @ rows) / sigma**2)
 
 
 def test_gradinf_ends_at_the_nearest_row() -> None:
-    """With narrow components and values that start within 1.5 of it (in [-1, 1])."""
+    """With narrow components, and values that start within 1.5 of it (in [-1, 1])."""
     x = images(40, (8, 8))
     query = np.clip(noisy(x, 0.3), x - 0.75, x + 0.75)
     memory = GradInfMHN((8, 8), metric="euclidean")
@@ -357,8 +358,8 @@ def test_gradinf_ends_at_the_nearest_row() -> None:
     assert recall_error(recalled.x, x[nearest]).max() < 1e-5
 
 
-def test_gradinf_travels_only_so_far() -> None:
-    """A value 2, 3, 4 or 5 away (in [-1, 1]) is left .011, .19, .65 or 1.30 away after 500 steps."""
+def test_gradinf_travels_a_limited_distance() -> None:
+    """A value that starts 2, 3, 4 or 5 away (in [-1, 1]) is still .011, .19, .65 or 1.30 away after 500 steps."""
     memory = GradInfMHN((4,))
     memory.learn(np.full(4, 0.5))
     left = 2 * (memory.recall(np.array([1.5, 2.0, 2.5, 3.0])).x - 0.5)
@@ -372,10 +373,10 @@ def test_gradinf_with_a_row_stored_twice() -> None:
     np.testing.assert_allclose(memory.recall(noisy(x, 0.1)).x, x, atol=1e-3)
 
 
-# -- the nearest neighbour -------------------------------------------------------------------------------------------
+# -- the nearest neighbor --------------------------------------------------------------------------------------------
 
 
-def test_nearest_neighbour_is_brute_force() -> None:
+def test_nearest_neighbor_matches_brute_force() -> None:
     x, seen = images(40), masks(40, share=0.3)
     query = noisy(x, 0.4)
     memory = NearestNeighbor(SHAPE, capacity=40)
@@ -398,27 +399,27 @@ def test_first_in_first_out() -> None:
     assert written.grew.all()
     assert len(memory) == 4
     np.testing.assert_array_equal(memory.recognize(x).old, np.arange(11) >= 7)
-    for n in range(1, 11):  # the best match among those kept at the time
+    for n in range(1, 11):  # the best match among the samples stored at the time
         errors = [np.square(x[n].astype(np.float64) - one).mean() for one in x[max(0, n - 4) : n]]
         assert written.score[n] == pytest.approx(-min(errors), rel=1e-4)
 
 
 def test_a_reservoir_keeps_each_sample_with_the_same_probability() -> None:
-    """5 of 20, 2,000 times: the counts are within 4 sigma each, and their chi-square within 4 of its own."""
+    """5 of 20, 2,000 times: each count is within 4 standard deviations, and so is their chi-square."""
     capacity, n, repeats = 5, 20, 2000
     x = np.arange(n, dtype=np.float32)[:, None] / n
     counts = np.zeros(n)
     for seed in range(repeats):
         memory = NearestNeighbor((1,), capacity, keep="reservoir", seed=seed)
         written = memory.learn(x)
-        kept = np.rint(memory._store.rows[:, 0] * n).astype(int)
+        kept = np.rint(memory.store.rows[:, 0] * n).astype(int)
         assert len(set(kept.tolist())) == capacity
         np.testing.assert_array_equal(written.grew, written.index >= 0)
         counts[kept] += 1
     p = capacity / n
     deviation = (counts - repeats * p) / math.sqrt(repeats * p * (1 - p))
     assert np.abs(deviation).max() < 4
-    chi_square = (np.square(deviation) * (n - 1) / n).sum()  # a fixed number is kept: n - 1 degrees of freedom
+    chi_square = (np.square(deviation) * (n - 1) / n).sum()  # a fixed number is stored: n - 1 degrees of freedom
     assert abs(chi_square - (n - 1)) < 4 * math.sqrt(2 * (n - 1))
 
 

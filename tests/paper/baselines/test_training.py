@@ -30,7 +30,7 @@ def test_without_torch_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch
 
 
 def adam(gradients: list[Tensor], rate: float) -> Tensor:
-    """How far the steps of Adam (Kingma & Ba, 2015, algorithm 1) go in all, from the sums that its averages are."""
+    """The total of the steps of Adam (Kingma & Ba, 2015, algorithm 1), with its averages as explicit sums."""
     moved: Tensor = torch.zeros_like(gradients[0])
     for t in range(1, len(gradients) + 1):
         mean = sum(0.1 * 0.9 ** (t - i) * g for i, g in enumerate(gradients[:t], start=1)) / (1 - 0.9**t)
@@ -45,8 +45,8 @@ def descent(gradients: list[Tensor], rate: float) -> Tensor:
 
 
 @pytest.mark.parametrize(("name", "formula"), [("sgd", descent), ("adam", adam)])
-def test_steps_are_those_of_the_formulas(name: str, formula: Callable[[list[Tensor], float], Tensor]) -> None:
-    """The gradient of one parameter comes as a product and a tensor to be summed, of another as several products."""
+def test_steps_match_the_formulas(name: str, formula: Callable[[list[Tensor], float], Tensor]) -> None:
+    """Gradients are given as the sum of a product and a tensor, as a tensor, and as products of several nodes."""
     start = [matrix(5, 3), matrix(4, seed=1), matrix(2, 5, 3, seed=2)]
     ours = [parameter.clone() for parameter in start]
     optimizer = OPTIMIZERS[name](ours, 0.03)
@@ -63,14 +63,14 @@ def test_steps_are_those_of_the_formulas(name: str, formula: Callable[[list[Tens
             torch.testing.assert_close(one, before + formula(gradients, 0.03), rtol=1e-10, atol=1e-12)
 
 
-def test_a_product_may_be_of_several_nodes() -> None:
+def test_a_product_can_hold_several_nodes() -> None:
     left, right, like = matrix(4, 2, 5), matrix(4, 2, 3, seed=1), matrix(4, 5, 3)
     expected = torch.stack([3.0 * a.T @ b for a, b in zip(left, right)])
     torch.testing.assert_close(dense([Product(left, right, 3.0)], like.clone()), expected)
 
 
-def test_consolidation_averages_are_their_sums() -> None:
-    """The first thousand examples weigh the same: anchors with the start as one more, importances without."""
+def test_consolidation_averages_match_their_sums() -> None:
+    """The first thousand examples weigh the same; anchors count the initial parameters as one more example."""
     parameter = matrix(3, 2)
     consolidation = EWC([parameter], 0.7)
     places, squares = [parameter.clone()], []
@@ -101,7 +101,7 @@ def test_consolidation_forgets_exponentially_after_a_thousand() -> None:
     torch.testing.assert_close(consolidation.importances[0], expected)
 
 
-def test_consolidation_without_strength_is_plain_descent() -> None:
+def test_consolidation_of_strength_zero_is_plain_descent() -> None:
     """Bit for bit."""
     plain, tied = torch.rand(6, 4), torch.empty(6, 4)
     tied.copy_(plain)
@@ -114,7 +114,7 @@ def test_consolidation_without_strength_is_plain_descent() -> None:
     assert torch.equal(plain, tied)
 
 
-def test_the_batch_is_what_is_held_and_the_current_example() -> None:
+def test_the_replay_batch_is_the_buffer_and_the_current_example() -> None:
     replay = Replay(2, torch.empty(1), seed=0)
     batches = []
     for value in (1.0, 2.0, 3.0):
@@ -126,8 +126,8 @@ def test_the_batch_is_what_is_held_and_the_current_example() -> None:
     assert len(replay.reservoir) == 2
 
 
-def test_every_example_is_as_likely_to_be_held() -> None:
-    """After T examples each is held with probability size / T: simulated, four standard deviations allowed."""
+def test_every_example_is_equally_likely_to_be_stored() -> None:
+    """After T examples each is stored with probability size / T: simulated, within four standard deviations."""
     size, examples, trials = 4, 12, 3000
     held = np.zeros(examples)
     for seed in range(trials):

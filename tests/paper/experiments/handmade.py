@@ -1,4 +1,4 @@
-"""Records made by hand in which every claim of the paper holds."""
+"""Handmade records with which every claim of the paper holds."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sqhn.paper.experiments.rivals import FIRST_OUT, MHNS, RESERVOIR
-from sqhn.paper.experiments.table_1 import COLUMNS, DEPTHS, PRINTED
+from sqhn.paper.experiments.hyperparameters import FIRST_OUT, MHNS, RESERVOIR
+from sqhn.paper.experiments.table_1 import COLUMNS, DEPTHS, PUBLISHED
 from sqhn.paper.metrics import forgetting_bound, singletons
 
 Record = dict[str, Any]
@@ -24,7 +24,7 @@ def record(experiment: str, results: dict[str, Any], seed: int = 0, **settings: 
         "readings": ["default", "code"],
         "quick": False,
         "device": "cpu",
-        "machine": "an abacus",
+        "machine": "a test machine",
         "commit": "abc",
         "versions": {"sqhn": "1"},
         "date": "2020-01-01",
@@ -33,14 +33,14 @@ def record(experiment: str, results: dict[str, Any], seed: int = 0, **settings: 
     }
 
 
-def everything() -> list[Record]:
-    """Of every experiment."""
+def all_records() -> list[Record]:
+    """Records of every experiment."""
     return [*table_1(), *streams(), *encodings(), *recognitions(), *depths(), *damages(), *theory()]
 
 
 def table_1() -> Iterator[Record]:
-    """The printed table, as if the published metric were ours, too."""
-    for experiment, rows in PRINTED.items():
+    """The published table, as if our metric were the published one."""
+    for experiment, rows in PUBLISHED.items():
         visible = 0.75 if experiment == "T1-MOD" else 0.25
         for model, cells in rows.items():
             for name in ("cifar10", "tiny_imagenet"):
@@ -62,14 +62,14 @@ STREAMS = {
     "OC-L1": {"OCI-E": ("class", "E"), "ODI-M": ("domain", "M"), "ON-E": ("iid", "E"), "ON-M": ("mixed", "M")},
     "OC-L3": {"OCI-C3": ("class", "C3"), "ODI-CS": ("domain", "CS"), "ON-C3": ("iid", "C3"), "ON-CS": ("mixed", "CS")},
 }
-SHIFT = {"class": 0.02, "domain": 0.04, "iid": 0.0, "mixed": 0.0}
+ORDER_ERROR = {"class": 0.02, "domain": 0.04, "iid": 0.0, "mixed": 0.0}
 
 
 def streams() -> Iterator[Record]:
-    for experiment, arrivals in STREAMS.items():
+    for experiment, orders in STREAMS.items():
         depth = experiment[-2:]
         models = [f"SQHN {depth}", *MHNS, *(["SQHN L3, noise first"] if depth == "L3" else [])]
-        for name, (order, control) in arrivals.items():
+        for name, (order, control) in orders.items():
             for J in (100, 150):
                 for model in models:
                     curves = sqhn_curves(J, order) if model.startswith("SQHN") else mhn_curves(order)
@@ -100,14 +100,14 @@ def recalled(J: int, gain: float) -> list[float]:
 
 def sqhn_curves(J: int, order: str) -> dict[str, Any]:
     accuracy = recalled(J, 0.05)
-    error = 0.02 * (1 - np.array(accuracy)) + SHIFT[order] / 10
+    error = 0.02 * (1 - np.array(accuracy)) + ORDER_ERROR[order] / 10
     return {"learned": LEARNED.tolist(), "accuracy": accuracy, "mse": error.tolist(), "noisy_accuracy": accuracy,
             "noisy_mse": error.tolist(), "unseen_accuracy": [0.0] * 6}  # fmt: skip
 
 
 def mhn_curves(order: str) -> dict[str, Any]:
     return {"learned": LEARNED.tolist(), "noisy_accuracy": [0.61] * 6, "unseen_accuracy": [0.6] * 6,
-            "noisy_mse": [0.05 + SHIFT[order]] * 6}  # fmt: skip
+            "noisy_mse": [0.05 + ORDER_ERROR[order]] * 6}  # fmt: skip
 
 
 # -- noisy encoding --------------------------------------------------------------------------------------------------
@@ -156,13 +156,13 @@ def recognitions() -> Iterator[Record]:
 
 # -- depth -----------------------------------------------------------------------------------------------------------
 
-NOISES = (0.0, 0.05, 0.15, 0.25, 0.4, 0.5, 0.75, 1.0, 1.25, 1.5)
+NOISE_LEVELS = (0.0, 0.05, 0.15, 0.25, 0.4, 0.5, 0.75, 1.0, 1.25, 1.5)
 
 
 def depths() -> Iterator[Record]:
     fills = ("black", "color", "normal_fill")
     corruptions: list[Any] = [
-        *(["noise", s] for s in NOISES),
+        *(["noise", s] for s in NOISE_LEVELS),
         *([f, s] for f in fills for s in (0.0, 0.1, 0.5, 0.75, 0.875)),
     ]
     for name in ("cifar10", "tiny_imagenet", "caltech256"):

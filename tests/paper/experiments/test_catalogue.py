@@ -1,4 +1,4 @@
-"""The declarations: complete, plain, and with the numbers of the paper."""
+"""The declared experiments: complete, recorded in full, and with the paper's settings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from sqhn.data import NAMES
 from sqhn.paper.experiments.case import BUILTIN, CODE, DEFAULT, READINGS, Case, Reading, jobs_of, plain
 from sqhn.paper.experiments.catalogue import CLAIMS, EXPERIMENTS, FAMILIES, FIGURES
-from sqhn.paper.experiments.memories import Tree
-from sqhn.paper.experiments.rivals import MHNS
-from sqhn.paper.experiments.table_1 import PRINTED, SIDE
+from sqhn.paper.experiments.hyperparameters import MHNS
+from sqhn.paper.experiments.models import Tree
+from sqhn.paper.experiments.table_1 import PUBLISHED, SIDE
 
 IDS = [
     *("T1-MOD", "T1-HIGH", "OC-L1", "OC-L3", "AC-D", "S-ABL", "NE-L1", "NE-L3", "RC", "AC-E", "X-RECN"),
@@ -29,7 +29,7 @@ def test_every_experiment_of_the_paper_is_declared() -> None:
     assert list(EXPERIMENTS) == IDS
 
 
-def test_nothing_is_declared_twice() -> None:
+def test_names_and_cases_are_unique() -> None:
     for declared, by_name in (("experiments", EXPERIMENTS), ("claims", CLAIMS), ("figures", FIGURES)):
         assert sum(len(getattr(family, declared)) for family in FAMILIES.values()) == len(by_name)
     for name in IDS:
@@ -39,15 +39,15 @@ def test_nothing_is_declared_twice() -> None:
 
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("name", IDS)
-def test_records_say_everything(name: str, reading: Reading) -> None:
-    """Cases are plain in a record, and two that differ in anything that matters differ there."""
+def test_records_hold_all_settings(name: str, reading: Reading) -> None:
+    """Cases are plain data in a record, and different cases have different records."""
     seen = set()
     for case in cases(name, reading):
         written = json.dumps(plain(case))
         assert json.loads(written) == plain(case)
         assert set(case.data) <= set(NAMES)
-        left = {"seeds", "heavy", "quick"}
-        assert set(plain(case)) == {one.name for one in fields(case)} - left
+        unrecorded = {"seeds", "heavy", "quick"}
+        assert set(plain(case)) == {one.name for one in fields(case)} - unrecorded
         seen.add(written)
     assert len(seen) == len(cases(name, reading))
 
@@ -59,41 +59,41 @@ def test_infinity_is_a_word_in_a_record() -> None:
     }  # fmt: skip
 
 
-def test_every_data_set_of_the_paper_has_a_stand_in() -> None:
+def test_every_data_set_of_the_paper_has_a_built_in_replacement() -> None:
     wanted = {name for experiment in IDS for case in cases(experiment) for name in case.data}
     assert wanted == set(BUILTIN)
     assert set(BUILTIN.values()) <= set(NAMES)
 
 
-def count(name: str, readings: tuple[Reading, ...] = (DEFAULT,), **how: Any) -> int:
-    """How many jobs of the SQHN."""
-    return sum("SQHN" in job.case.model for job in jobs_of(EXPERIMENTS[name], readings, **how))
+def count(name: str, readings: tuple[Reading, ...] = (DEFAULT,), **options: Any) -> int:
+    """The number of SQHN jobs."""
+    return sum("SQHN" in job.case.model for job in jobs_of(EXPERIMENTS[name], readings, **options))
 
 
 def test_the_number_of_jobs() -> None:
     assert count("T1-MOD") == 2 * 3 * 5  # data sets, depths, seeds
     assert count("OC-L1") == 6 * 3 * 5  # streams, sizes, seeds
     assert count("OC-L3") == (4 + 2) * 3 * 5  # and two streams with noise first
-    assert count("AC-E") == 2 * 4 * 5  # two ways to read it, three depths and one that overwrites
+    assert count("AC-E") == 2 * 4 * 5  # two pairs of data sets, three depths and one that overwrites
     assert count("T1-MOD", seeds=1) == 6
     assert count("AC-B", seeds=12) == 9 * 12
     assert count("S-EXM", seeds=3) == 3  # an illustration has one seed
 
 
-def test_what_both_readings_share_is_run_once() -> None:
+def test_cases_shared_by_both_readings_run_once() -> None:
     assert count("T1-MOD", READINGS) == count("T1-MOD") == count("T1-MOD", (CODE,))
     assert count("OC-L1", READINGS) == 2 * count("OC-L1")
     jobs = list(jobs_of(EXPERIMENTS["OC-L1"]))
     of = {job.case.model: job.readings for job in jobs if job.case.model != "SQHN L1"}
     assert set(of.values()) == {READINGS}  # the networks of one layer are the same
     assert {job.readings for job in jobs if job.case.model == "SQHN L1"} == {(DEFAULT,), (CODE,)}
-    # also when one of them is asked for
+    # also when only one reading is run
     assert {job.readings for job in jobs_of(EXPERIMENTS["TH1"], (CODE,))} == {READINGS}
     with pytest.raises(ValueError, match="reading must be one of 'default', 'code'; got 'poem'"):
         list(jobs_of(EXPERIMENTS["TH1"], ("poem",)))  # type: ignore[arg-type]
 
 
-def test_built_in_data_and_a_short_run() -> None:
+def test_built_in_data_and_short_runs() -> None:
     full, short = (next(iter(jobs_of(EXPERIMENTS["AC-E"], builtin=False, quick=quick))).case for quick in (False, True))
     assert full.data == ("cifar10", "cifar100")
     assert (full.length, full.memory.capacity, full.size) == (3000, 500, 500)  # type: ignore[attr-defined,union-attr]
@@ -146,10 +146,10 @@ def test_the_default_reading_is_the_text() -> None:
     assert by("S-ABL", DEFAULT, model="-lrDecay .9").memory.ablation.step == 0.9
 
 
-def test_every_rival_of_the_paper_is_declared() -> None:
+def test_every_baseline_of_the_paper_is_declared() -> None:
     models = {name: {case.model for case in cases(name)} for name in IDS}
-    assert set(PRINTED["T1-MOD"]) <= models["T1-MOD"]
-    assert set(PRINTED["T1-HIGH"]) <= models["T1-HIGH"]
+    assert set(PUBLISHED["T1-MOD"]) <= models["T1-MOD"]
+    assert set(PUBLISHED["T1-HIGH"]) <= models["T1-HIGH"]
     for name in ("OC-L1", "OC-L3", "S-CST"):
         assert set(MHNS) <= models[name]
     for name in ("NE-L1", "NE-L3"):
@@ -160,14 +160,14 @@ def test_every_rival_of_the_paper_is_declared() -> None:
 
 
 @pytest.mark.parametrize("heavy", [False, True])
-def test_what_is_heavy_must_be_asked_for(heavy: bool) -> None:
+def test_heavy_cases_are_optional(heavy: bool) -> None:
     models = {job.case.model for job in jobs_of(EXPERIMENTS["T1-MOD"], heavy=heavy)}
     assert ("BayesPCN" in models) == heavy
     assert "MHN" in models
 
 
-def test_a_case_is_a_declaration() -> None:
+def test_an_abstract_case_cannot_run() -> None:
     with pytest.raises(NotImplementedError):
         Case(set="x", data=(), model="m", size=1).run(0, "cpu")
-    with pytest.raises(TypeError, match="no memory"):
-        Case(set="x", data=(), model="m", size=1).built((2,), 0)
+    with pytest.raises(TypeError, match="declares no model"):
+        Case(set="x", data=(), model="m", size=1).build((2,), 0)

@@ -1,4 +1,4 @@
-"""Verdicts on records made by hand: every claim passes on some, and fails on others that differ in one thing."""
+"""Verdicts on handmade records: every claim passes on some, and fails on others with one change."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from sqhn.paper.experiments.case import DEFAULT, READINGS
 from sqhn.paper.experiments.catalogue import CLAIMS, EXPERIMENTS
-from sqhn.paper.experiments.claims import Bound, Claim, Part, above, at_least, at_most, below, between, number
+from sqhn.paper.experiments.claims import Bound, Claim, Measurement, above, at_least, at_most, below, between, number
 from sqhn.paper.experiments.results import NotRunError, Results
-from tests.paper.experiments.handmade import Record, everything, record
+from tests.paper.experiments.handmade import Record, all_records, record
 
 Change = Callable[[Record], Any]
 
@@ -48,7 +48,7 @@ def set_cell(cell: str, **values: Any) -> Change:
 
 
 def at(place: int, value: float) -> Change:
-    """Change one point of the curves of recall."""
+    """Change one point of the recall curves."""
 
     def change(one: Record) -> None:
         for name, curve in one["results"]["curves"].items():
@@ -60,7 +60,7 @@ def at(place: int, value: float) -> Change:
 
 L1, L2, L3 = ({"model": f"SQHN L{depth}"} for depth in (1, 2, 3))
 FAILING: dict[str, tuple[str, dict[str, Any], Change]] = {
-    # the experiment, which of its records, what is changed
+    # claim: experiment, settings of the records to change, change
     "T1.1": ("T1-HIGH", L1, set_row("noise", mse=0.01)),
     "T1.2": ("T1-MOD", L3, set_row("mask", mse=0.01)),
     "T1.3": ("T1-MOD", {**L3, "set": "cifar10"}, set_row("noise", mse=0.2)),
@@ -146,18 +146,18 @@ FAILING: dict[str, tuple[str, dict[str, Any], Change]] = {
     "SC.2": ("S-CST", L1, set_result("changed", 0.1)),
 }
 REPORTED = {"OC1.7", "OC3.8", "ACC.1", "TH2"}
-"""What has no criterion."""
+"""Claims without a criterion."""
 
 
-def word(claim: str, records: list[Record], reading: Any = DEFAULT) -> str:
-    return CLAIMS[claim].judge(Results(records), reading).word
+def verdict(claim: str, records: list[Record], reading: Any = DEFAULT) -> str:
+    return CLAIMS[claim].judge(Results(records), reading).verdict
 
 
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_every_claim_can_hold(claim: str, reading: Any) -> None:
-    finding = CLAIMS[claim].judge(Results(everything()), reading)
-    assert finding.word == ("REPORTED" if claim in REPORTED else "PASS"), finding
+    finding = CLAIMS[claim].judge(Results(all_records()), reading)
+    assert finding.verdict == ("REPORTED" if claim in REPORTED else "PASS"), finding
 
 
 def test_every_claim_with_a_criterion_can_fail() -> None:
@@ -165,95 +165,95 @@ def test_every_claim_with_a_criterion_can_fail() -> None:
 
 
 @pytest.mark.parametrize("claim", FAILING)
-def test_a_claim_fails_when_one_thing_is_different(claim: str) -> None:
+def test_every_claim_fails_after_one_change(claim: str) -> None:
     experiment, where, change = FAILING[claim]
-    records = everything()
+    records = all_records()
     changed = Results(records).of(experiment, **where).records
     for one in changed:
         change(one)
-    assert word(claim, records) == "FAIL"
+    assert verdict(claim, records) == "FAIL"
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_what_was_not_run_is_no_failure(claim: str) -> None:
-    assert word(claim, []) == "NOT RUN"
-    others = [one for one in everything() if one["experiment"] not in CLAIMS[claim].experiments]
-    assert word(claim, others) == "NOT RUN"
+def test_missing_records_are_no_failure(claim: str) -> None:
+    assert verdict(claim, []) == "NOT RUN"
+    others = [one for one in all_records() if one["experiment"] not in CLAIMS[claim].experiments]
+    assert verdict(claim, others) == "NOT RUN"
     if DEFAULT in CLAIMS[claim].readings:
-        as_code = [{**one, "readings": ["code"]} for one in everything()]
-        assert word(claim, as_code) == "NOT RUN"
+        as_code = [{**one, "readings": ["code"]} for one in all_records()]
+        assert verdict(claim, as_code) == "NOT RUN"
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_is_missing_is_no_bug(seed: int) -> None:
+def test_random_missing_records_are_no_error(seed: int) -> None:
     rng = random.Random(seed)
-    some = Results(one for one in everything() if rng.random() < (0.2, 0.5, 0.9, 0.98)[seed % 4])
+    some = Results(one for one in all_records() if rng.random() < (0.2, 0.5, 0.9, 0.98)[seed % 4])
     for claim in CLAIMS.values():
         finding = claim.judge(some, DEFAULT)
-        assert finding.word != "ERROR", (claim.id, finding)
+        assert finding.verdict != "ERROR", (claim.id, finding)
         assert str(finding)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_order_of_records_does_not_matter(seed: int) -> None:
-    records = everything()
-    before = {(claim.id, r): claim.judge(Results(records), r).word for claim in CLAIMS.values() for r in READINGS}
+    records = all_records()
+    before = {(claim.id, r): claim.judge(Results(records), r).verdict for claim in CLAIMS.values() for r in READINGS}
     random.Random(seed).shuffle(records)
     some = Results(records)
-    assert {(claim.id, r): claim.judge(some, r).word for claim in CLAIMS.values() for r in READINGS} == before
+    assert {(claim.id, r): claim.judge(some, r).verdict for claim in CLAIMS.values() for r in READINGS} == before
 
 
-def test_a_bug_in_a_check_is_an_error() -> None:
+def test_an_exception_in_a_measure_is_an_error() -> None:
     def bug(results: Results) -> Any:
         return {"share": {"": results.records[0]["no such thing"]}}
 
     claim = Claim("X", ("TH1",), "says", "paper", {"share": above(0)}, bug)
     finding = claim.judge(Results([record("TH1", {})]), DEFAULT)
-    assert (finding.word, finding.why) == ("ERROR", "KeyError: 'no such thing'")
+    assert (finding.verdict, finding.reason) == ("ERROR", "KeyError: 'no such thing'")
     other = Claim("X", ("TH1",), "says", "paper", {"share": above(0)}, lambda results: {"another": {"": 1.0}})
-    assert other.judge(Results([record("TH1", {})]), DEFAULT).word == "ERROR"
+    assert other.judge(Results([record("TH1", {})]), DEFAULT).verdict == "ERROR"
 
 
 def test_readings_are_judged_by_their_own_records() -> None:
-    records = everything()
+    records = all_records()
     for one in records:
         if one["experiment"] == "TH1":
             one["readings"] = ["default"]
     records.append(record("TH1", {"worst": 0.5}, model="SQHN L1", set="mnist", size=10) | {"readings": ["code"]})
-    assert [word("TH1", records, reading) for reading in READINGS] == ["PASS", "FAIL"]
+    assert [verdict("TH1", records, reading) for reading in READINGS] == ["PASS", "FAIL"]
 
 
-def test_bounds_of_a_data_set_are_asked_for_only_there() -> None:
-    records = everything()
+def test_bounds_for_the_papers_data_are_tested_only_there() -> None:
+    records = all_records()
     for one in Results(records).of("T1-MOD", model="SQHN L3", set="cifar10").records:
         set_row("noise", mse=0.2)(one)
-    assert word("T1.3", records) == "FAIL"
+    assert verdict("T1.3", records) == "FAIL"
     for one in records:
         one["settings"]["data"] = ["photos32"]
-    assert word("T1.3", records) == "PASS"
+    assert verdict("T1.3", records) == "PASS"
 
 
-def test_a_short_run_is_not_asked_what_it_cannot_decide() -> None:
-    records = everything()
+def test_short_runs_skip_claims_that_they_cannot_decide() -> None:
+    records = all_records()
     for one in records:
         one["quick"] = True
-    assert word("T1.5", records) == "TOO SMALL"
-    assert word("T1.1", records) == "PASS"
+    assert verdict("T1.5", records) == "TOO SMALL"
+    assert verdict("T1.1", records) == "PASS"
 
 
-def test_claims_name_experiments() -> None:
+def test_claims_are_complete() -> None:
     for claim in CLAIMS.values():
         assert set(claim.experiments) <= set(EXPERIMENTS), claim.id
         assert claim.paper
-        assert claim.tolerance
+        assert claim.criteria
 
 
-def test_ids_are_told_once() -> None:
+def test_every_claim_is_in_one_table() -> None:
     assert len(CLAIMS) == len(FAILING) + len(REPORTED)
 
 
 @pytest.mark.parametrize(
-    ("bound", "text", "inside", "beyond"),
+    ("bound", "text", "inside", "outside"),
     [
         (at_least(0.95), ">= .95", [0.95, 2], [0.9499, math.nan]),
         (at_least(-0.02), ">= -.02", [0.88 - 0.9], [-0.0201]),  # which is -.020000000000000018
@@ -265,20 +265,20 @@ def test_ids_are_told_once() -> None:
         (at_most(1).on_paper_data, "<= 1 (on the paper's data)", [1], [2]),
     ],
 )
-def test_bounds_print_what_they_test(bound: Bound, text: str, inside: list[float], beyond: list[float]) -> None:
+def test_bounds_and_their_texts(bound: Bound, text: str, inside: list[float], outside: list[float]) -> None:
     assert str(bound) == text
     assert all(bound.holds(value) for value in inside)
-    assert not any(bound.holds(value) for value in beyond)
-    assert all(bound.beyond(value) < 1e-15 for value in inside)
-    assert all(bound.beyond(value) >= 0 for value in beyond)
+    assert not any(bound.holds(value) for value in outside)
+    assert all(bound.excess(value) < 1e-15 for value in inside)
+    assert all(bound.excess(value) >= 0 for value in outside)
 
 
-def test_what_is_measured_is_told() -> None:
+def test_measurements_as_text() -> None:
     many = {f"cell {i}": [0.1 * i, 0.1 * i + 0.02] for i in range(6)}
-    part = Part("recall", at_least(0.25), many)
-    assert str(part) == "recall: .0100 ± .0141 at worst (cell 0); 3 of 6 do not hold"
-    assert str(Part("recall", at_least(0.25), {"": 1.0})) == "recall: 1"
-    assert str(Part("recall", None, many)) == (
+    measurement = Measurement("recall", at_least(0.25), many)
+    assert str(measurement) == "recall: .0100 ± .0141 at worst (cell 0); 3 of 6 out of bounds"
+    assert str(Measurement("recall", at_least(0.25), {"": 1.0})) == "recall: 1"
+    assert str(Measurement("recall", None, many)) == (
         "recall: cell 0 .0100 ± .0141, cell 1 .1100 ± .0141, cell 2 .2100 ± .0141, cell 3 .3100 ± .0141, "
         "cell 4 .4100 ± .0141, cell 5 .5100 ± .0141"
     )
@@ -287,6 +287,6 @@ def test_what_is_measured_is_told() -> None:
     ]  # fmt: skip
 
 
-def test_asking_for_what_is_not_there() -> None:
+def test_missing_records_are_named() -> None:
     with pytest.raises(NotRunError, match="TH1 SQHN L9: not run"):
-        Results(everything()).of("TH1", model="SQHN L9")
+        Results(all_records()).of("TH1", model="SQHN L9")

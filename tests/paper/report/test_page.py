@@ -1,4 +1,4 @@
-"""Figures and the page, from records alone."""
+"""Figures, tables and pages from records, and the commands that write them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from sqhn.paper.experiments.case import DEFAULT, READINGS, Job
 from sqhn.paper.experiments.catalogue import CLAIMS, EXPERIMENTS, FIGURES
 from sqhn.paper.experiments.results import NotRunError, Results
 from sqhn.paper.experiments.runner import Backend, Outcome
-from sqhn.paper.experiments.table_1 import PRINTED
+from sqhn.paper.experiments.table_1 import PUBLISHED
 from sqhn.paper.report.tables import table_1, verdict_table
-from sqhn.paper.report.verdicts import agreement, counts, judge, plain_verdicts, published
-from tests.paper.experiments.handmade import everything, record
+from sqhn.paper.report.verdicts import agreement, counts, judge, published
+from tests.paper.experiments.handmade import all_records, record
 
 
 def draw(results: Results) -> dict[str, Any]:
-    """Every figure that the records allow."""
+    """Every figure with records."""
     drawn = {}
     for name, figure in FIGURES.items():
         try:
-            drawn[name] = figure.make(results)
+            drawn[name] = figure.draw(results)
         except NotRunError:
             continue
     return drawn
@@ -43,12 +43,11 @@ def drawn(tiny_results: Results) -> dict[str, Any]:
     return draw(tiny_results)
 
 
-def test_tiny_runs_of_everything_are_judged(tiny_results: Results) -> None:
-    """No check has a bug."""
-    words = {verdict.claim.id: verdict.word(DEFAULT) for verdict in judge(tiny_results)}
-    assert set(words) == set(CLAIMS)
-    assert not {"ERROR", "NOT RUN"} & set(words.values())
-    assert (words["TH1"], words["SE.2"]) == ("PASS", "PASS")
+def test_every_claim_is_judged_on_tiny_runs(tiny_results: Results) -> None:
+    verdicts = {one.claim.id: one.verdict(DEFAULT) for one in judge(tiny_results)}
+    assert set(verdicts) == set(CLAIMS)
+    assert not {"ERROR", "NOT RUN"} & set(verdicts.values())
+    assert (verdicts["TH1"], verdicts["SE.2"]) == ("PASS", "PASS")
 
 
 def test_every_figure_can_be_drawn(drawn: dict[str, Any]) -> None:
@@ -60,16 +59,16 @@ def test_a_figure_without_records_is_left_out(tiny_results: Results) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_run_that_is_not_complete_can_be_looked_at(tiny_results: Results, seed: int) -> None:
-    """Whatever is missing, what is there is judged and drawn."""
+def test_incomplete_records_can_be_reported(tiny_results: Results, seed: int) -> None:
+    """Whichever records are missing, claims are judged and figures drawn."""
     rng = np.random.default_rng(seed)
     some = Results(record for record in tiny_results.records if rng.random() < (0.2, 0.5, 0.9)[seed % 3])
-    assert "ERROR" not in {verdict.word(DEFAULT) for verdict in judge(some)}
+    assert "ERROR" not in {one.verdict(DEFAULT) for one in judge(some)}
     for figure in draw(some).values():
         figure.canvas.draw()
 
 
-def test_figures_show_their_panels(drawn: dict[str, Any]) -> None:
+def test_figures_have_all_panels(drawn: dict[str, Any]) -> None:
     panels = {name: len(figure.axes) for name, figure in drawn.items()}
     assert panels["oc-l1-curves"] == 3 * 3
     assert panels["oc-l3-curves"] == 3 * 2
@@ -79,18 +78,18 @@ def test_figures_show_their_panels(drawn: dict[str, Any]) -> None:
     assert panels["s-exm"] == 4 * 7
 
 
-def test_a_memory_looks_the_same_in_all_figures(drawn: dict[str, Any]) -> None:
-    looks: dict[str, set[tuple[Any, Any]]] = {}
+def test_a_model_has_the_same_style_in_all_figures(drawn: dict[str, Any]) -> None:
+    styles: dict[str, set[tuple[Any, Any]]] = {}
     for figure in drawn.values():
         for axis in figure.axes:
             for line in axis.lines:
                 if str(line.get_label()).startswith(("SQHN", "MHN", "NN")) and "uint8" not in str(line.get_label()):
-                    looks.setdefault(str(line.get_label()), set()).add((line.get_color(), line.get_marker()))
-    assert len(looks) > 12
-    assert all(len(found) == 1 for found in looks.values()), looks
+                    styles.setdefault(str(line.get_label()), set()).add((line.get_color(), line.get_marker()))
+    assert len(styles) > 12
+    assert all(len(found) == 1 for found in styles.values()), styles
 
 
-def test_the_gray_line_is_theorem_2(tiny_results: Results, drawn: dict[str, Any]) -> None:
+def test_the_gray_curve_is_theorem_2(tiny_results: Results, drawn: dict[str, Any]) -> None:
     figure = drawn["ac-d"]
     line = next(one for one in figure.axes[0].lines if one.get_label() == "Theorem 2")
     J = tiny_results.of("AC-D").settings("size")[0]
@@ -127,14 +126,16 @@ def report(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     return folder, result.stdout
 
 
-def test_the_page_holds_all_it_shows(report: tuple[Path, str]) -> None:
+def test_the_page_is_self_contained(report: tuple[Path, str]) -> None:
     folder, printed = report
     page = Page()
     page.feed((folder / "index.html").read_text())
     assert len(page.images) == len(FIGURES)
     own = tuple(f"#{anchor}" for anchor in page.anchors)
-    assert all(link.startswith(("data:image/png;base64,", "#")) for link in page.links)  # nothing from elsewhere
-    assert {link for link in page.links if link.startswith("#")} == set(own)  # contents are complete
+    assert all(
+        link.startswith(("data:image/png;base64,", "#")) for link in page.links
+    )  # nothing is loaded from elsewhere
+    assert {link for link in page.links if link.startswith("#")} == set(own)  # the contents list every section
     for name, source in zip(FIGURES, page.images):
         png = folder / "figures" / f"{name}.png"
         assert base64.b64decode(source.partition(",")[2]) == png.read_bytes()
@@ -154,11 +155,11 @@ def test_every_claim_is_in_the_page_the_summary_and_the_terminal(report: tuple[P
         assert json.loads(line)["commit"] is None or json.loads(line)["commit"] in summary
 
 
-def test_table_1_never_shows_a_number_that_was_not_run(tiny_results: Results) -> None:
+def test_table_1_marks_cells_without_records(tiny_results: Results) -> None:
     some = Results(one for one in tiny_results.records if "PCN" not in one["settings"]["model"])
     rows = table_1(some, "T1-MOD")
     by_model = {row[0]: row for row in rows if row[1] == "paper"}
-    assert set(by_model) == set(PRINTED["T1-MOD"])
+    assert set(by_model) == set(PUBLISHED["T1-MOD"])
     for row, below in pairwise(rows):
         if row[1] == "paper":
             assert below[1].startswith("ours")
@@ -166,7 +167,7 @@ def test_table_1_never_shows_a_number_that_was_not_run(tiny_results: Results) ->
 
 
 def cells(mses: list[float], **memory: Any) -> tuple[str, str]:
-    """The first cell of BayesPCN's row, and what the row is called, for one run each with these errors."""
+    """The first cell and the label of BayesPCN's row, for one run with each of these errors."""
     lost = [
         {"kind": kind, "level": 0.75, "mse": 0.0, "mse_visible": 0.0, "visible": 0.5} for kind in ("dropout", "mask")
     ]
@@ -186,53 +187,54 @@ def test_table_1_shows_means_times_4_spreads_and_sizes() -> None:
     assert cells([0.1], width=512, epochs=7)[1] == "ours, width 512, epochs 7, 1 seed"
 
 
-def test_both_readings_are_shown_and_counted() -> None:
-    records = everything()
+def test_both_readings_are_listed_and_counted() -> None:
+    records = all_records()
     for one in records:
         if one["experiment"] == "TH1":
             one["readings"] = ["default"]
     records.append(record("TH1", {"worst": 0.5}, model="SQHN L1", set="mnist", size=10) | {"readings": ["code"]})
-    verdicts = judge(Results(records))
-    row = next(row for row in verdict_table(verdicts) if row[0] == "TH1")
+    judged = judge(Results(records))
+    row = next(row for row in verdict_table(judged) if row[0] == "TH1")
     assert row[1:3] == ["PASS", "FAIL"]
     assert "code: largest error: mnist .5000" in row[5]
     claims = [claim for claim in CLAIMS.values() if not claim.beyond]
     reported = sum(all(bounds is None for bounds in claim.bounds.values()) for claim in claims)
-    assert counts(verdicts, "default") == f"{len(claims) - reported} PASS, {reported} REPORTED"
+    assert counts(judged, "default") == f"{len(claims) - reported} PASS, {reported} REPORTED"
     only_text = sum(claim.readings == (DEFAULT,) for claim in claims)
-    assert counts(verdicts, "code") == f"{len(claims) - reported - only_text - 1} PASS, 1 FAIL, {reported} REPORTED"
+    assert counts(judged, "code") == f"{len(claims) - reported - only_text - 1} PASS, 1 FAIL, {reported} REPORTED"
 
 
-def test_a_run_of_one_reading_shows_that_one() -> None:
-    records = everything()
+def test_readings_of_partial_runs() -> None:
+    records = all_records()
     assert Results(records).readings == list(READINGS)
     for one in records[:3]:
         one["readings"] = ["code"]
     assert Results(records).readings == ["code"]
 
 
-def test_only_claims_of_what_was_run_are_listed() -> None:
-    some = [one for one in everything() if one["experiment"] == "RC"]
-    assert [verdict.claim.id for verdict in judge(Results(some))] == [f"RC.{n}" for n in range(1, 7)]
+def test_only_claims_about_the_experiments_run_are_listed() -> None:
+    some = [one for one in all_records() if one["experiment"] == "RC"]
+    assert [one.claim.id for one in judge(Results(some))] == [f"RC.{n}" for n in range(1, 7)]
 
 
-def test_agreement_counts_what_both_have_decided(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All claims hold by these records, but those that are only reported; of another run we know five words."""
+def test_agreement_counts_claims_that_both_runs_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All claims with a criterion hold with these records; five verdicts of another run are known."""
     known = {"T1.1": "PASS", "T1.2": "FAIL", "RC.1": "PASS", "RC.2": "NOT RUN", "ACC.1": "REPORTED"}
     monkeypatch.setattr(
         "sqhn.paper.report.verdicts.published", lambda: {claim: {"default": word} for claim, word in known.items()}
     )
-    verdicts = judge(Results(everything()))
-    assert agreement(verdicts, "default") == (2, 3)
-    assert agreement(verdicts, "code") == (0, 0)
+    judged = judge(Results(all_records()))
+    assert agreement(judged, "default") == (2, 3)
+    assert agreement(judged, "code") == (0, 0)
 
 
-def test_the_published_verdicts_are_those_of_the_published_records() -> None:
+def test_published_verdicts_match_the_published_records() -> None:
     folder = Path(__file__).parents[3] / "docs" / "reproduction"
-    assert plain_verdicts(judge(Results(records.read(folder).values()))) == published()
+    judged = judge(Results(records.read(folder).values()))
+    assert {one.claim.id: {r: one.verdict(r) for r in READINGS} for one in judged} == published()
 
 
-def test_a_folder_without_records_says_how_to_make_some(tmp_path: Path) -> None:
+def test_a_folder_without_records_is_an_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert result.exit_code == 1
     assert "sqhn reproduce" in result.output
@@ -243,7 +245,7 @@ def test_reproduce_from_the_command_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert (tmp_path / "index.html").exists()
-    assert CliRunner().invoke(app, command).exit_code == 0  # nothing to do, the same report
+    assert CliRunner().invoke(app, command).exit_code == 0  # no job left, the same report
 
 
 def test_a_folder_holds_one_kind_of_run(tmp_path: Path) -> None:
@@ -257,9 +259,9 @@ def test_a_folder_holds_one_kind_of_run(tmp_path: Path) -> None:
     assert (tmp_path / records.FILE).read_bytes() == before
 
 
-def test_what_cannot_be_written_or_read_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("in the way")
-    (tmp_path / "mnist.npz").write_text("no zip")
+def test_files_that_cannot_be_read_or_written_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    (tmp_path / "mnist.npz").write_text("not a zip file")
     monkeypatch.setenv("SQHN_DATA", str(tmp_path))
     for command, named in ((["TH2", "--out", "file"], "file"), (["TH1", "--data", "paper", "--out", "o"], "mnist.npz")):
         monkeypatch.chdir(tmp_path)
@@ -269,47 +271,47 @@ def test_what_cannot_be_written_or_read_is_a_line(tmp_path: Path, monkeypatch: p
         assert named in result.output
 
 
-def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["reproduce", "TH2", "--device", "abacus", "--out", str(tmp_path / "o")])
+def test_an_unavailable_device_is_an_error(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["reproduce", "TH2", "--device", "tpu", "--out", str(tmp_path / "o")])
     assert result.exit_code == 2
-    assert "abacus" in result.output
+    assert "tpu" in result.output
     assert not (tmp_path / "o").exists()
 
 
-def test_what_takes_hours_must_be_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[set[str], set[tuple[str, ...]]]] = []
+def test_options_select_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    selected: list[tuple[set[str], set[tuple[str, ...]]]] = []
 
     def run(jobs: list[Job], *_: object) -> Outcome:
-        asked.append(({job.case.model for job in jobs}, {job.readings for job in jobs}))
+        selected.append(({job.case.model for job in jobs}, {job.readings for job in jobs}))
         return Outcome(interrupted=True)
 
     monkeypatch.setattr("sqhn.paper.experiments.runner.run", run)
     for more in ([], ["--heavy"], ["--reading", "code"]):
         CliRunner().invoke(app, ["reproduce", "T1-MOD", "--out", str(tmp_path / "o"), *more])
-    (light, both), (heavy, _), (_, code) = asked
+    (light, both), (heavy, _), (_, code) = selected
     assert heavy - light == {"GPCN (offline)", "BayesPCN", "BayesPCN (forget)"}
     assert both == {("default", "code"), ("default",), ("code",)}
     assert code == {("default", "code"), ("code",)}
 
 
-def test_an_experiment_without_a_quick_form_says_so(tmp_path: Path) -> None:
+def test_an_experiment_without_a_quick_form_is_an_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["reproduce", "S-CST", "--quick", "--out", str(tmp_path / "o")])
     assert result.exit_code == 2
     assert "S-CST has no quick form" in result.output
 
 
 @pytest.mark.parametrize("names", [[], ["all"]])
-def test_a_quick_run_of_all_leaves_it_out(names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[set[str]] = []
+def test_a_quick_run_of_all_skips_it(names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    selected: list[set[str]] = []
 
     def run(jobs: list[Job], *_: object) -> Outcome:
-        asked.append({job.experiment for job in jobs})
+        selected.append({job.experiment for job in jobs})
         return Outcome(interrupted=True)
 
     monkeypatch.setattr("sqhn.paper.experiments.runner.run", run)
     result = CliRunner().invoke(app, ["reproduce", *names, "--quick", "--out", str(tmp_path / "o")])
     assert result.exit_code == 130, result.output
-    assert asked == [set(EXPERIMENTS) - {"S-CST"}]
+    assert selected == [set(EXPERIMENTS) - {"S-CST"}]
 
 
 def test_reproduce_refuses_unknown_experiments(tmp_path: Path) -> None:
@@ -322,9 +324,9 @@ def test_help_names_every_experiment() -> None:
     result = CliRunner().invoke(app, ["reproduce", "--help"])
     assert result.exit_code == 0
     words = re.sub(r"[\s│]+", " ", result.output)
-    assert f"Which experiments: {' '.join(EXPERIMENTS)}, or all, which is the default." in words
+    assert f"Experiments to run: {' '.join(EXPERIMENTS)}, or all (the default)." in words
 
 
-def test_options_take_the_words_of_the_experiments() -> None:
+def test_the_choices_of_options_match_the_experiments() -> None:
     assert get_args(reproduction.Reading) == ("both", *READINGS)
     assert get_args(reproduction.Backend) == get_args(Backend)

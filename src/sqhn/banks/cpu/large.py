@@ -19,7 +19,7 @@ from sqhn.banks.cpu.neurons import Best
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.cpu.view import CoarseView
 from sqhn.banks.interface import Learned, Patches
-from sqhn.inputs import parts
+from sqhn.inputs import batches
 
 if TYPE_CHECKING:
     from sqhn.banks.cpu.prototypes import Prototypes
@@ -138,7 +138,7 @@ class LargeNodes:
     def best(self, bank: Prototypes, evidence: Patches, found: Best) -> None:
         x, seen = evidence
         for n in range(bank.nodes):
-            for part in parts(x.shape[1], self.at_once(bank)):
+            for part in batches(x.shape[1], self.at_once(bank)):
                 here = found.part(n, part)
                 if not bank.grown[n]:
                     here.k[:], here.v[:], here.left[:] = 0, 0.0, 0.0
@@ -243,7 +243,7 @@ def observed_products(
     P, squares = np.empty((len(x), G), np.float32), np.empty((len(x), G), np.float32)
     mask = seen.astype(np.float32)
     y = (x - centre) * mask
-    for block in parts(G, NEURON_BLOCK):
+    for block in batches(G, NEURON_BLOCK):
         u = bank.m[n, block] - centre
         np.matmul(y, u.T, out=P[:, block])
         np.matmul(mask, np.square(u).T, out=squares[:, block])

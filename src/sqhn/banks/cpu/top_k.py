@@ -13,7 +13,7 @@ from sqhn.banks.cpu.kernels.top_k import Near, of_products
 from sqhn.banks.cpu.large import SCRATCH, observed_products, whole_products
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Patches
-from sqhn.inputs import parts
+from sqhn.inputs import batches
 
 if TYPE_CHECKING:
     from sqhn.banks.cpu.prototypes import Prototypes
@@ -30,7 +30,7 @@ def top_k(bank: Prototypes, evidence: Patches, count: int) -> tuple[NDArray[np.i
     shape = (*x.shape[:2], count)
     k, v = np.empty(shape, np.int32), np.empty(shape)
     for n in range(bank.nodes):
-        for part in parts(x.shape[1], max(1, SCRATCH // bank.neurons.most)):
+        for part in batches(x.shape[1], max(1, SCRATCH // bank.neurons.most)):
             mask = NO_MASK if seen is None else seen[n, part]
             near = first_look(bank, n, x[n, part], None if seen is None else mask)
             batch, G = near.products.shape

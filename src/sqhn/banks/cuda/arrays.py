@@ -1,40 +1,52 @@
-"""Small things that torch does not say in one word."""
+"""Helpers for torch tensors that every bank on a GPU uses."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
 
-__all__ = ["enlarge", "exact_products", "full_precision", "power", "spare", "together"]
+from sqhn.banks.interface import Codes, Patches, Support
 
+__all__ = [
+    "LARGEST_BLOCK", "enlarge_all", "exact_products", "full_precision", "owners", "power_of_two", "reserve_memory",
+    "split", "together",
+]  # fmt: skip
+
+LARGEST_BLOCK = 4096  # neurons, or values of a vector, that one program looks at at once
 PRODUCTS = threading.Lock()
+Evidence = TypeVar("Evidence", Patches, Codes)
 Parts = TypeVar("Parts", bound=tuple[Tensor, ...])
 
 
-def enlarge(array: Tensor, axis: int, length: int, fill: float = 0) -> Tensor:
-    """A copy that is longer along an axis, or the array itself if it is long enough."""
-    if array.shape[axis] >= length:
+def enlarge(array: Tensor, room: int) -> Tensor:
+    """A copy of an array (nodes, ...) whose second axis is longer, or the array itself if it is long enough."""
+    if array.shape[1] >= room:
         return array
-    shape = list(array.shape)
-    shape[axis] = length
-    larger = torch.full(shape, fill, dtype=array.dtype, device=array.device)
-    larger.narrow(axis, 0, array.shape[axis]).copy_(array)
+    larger = torch.zeros((len(array), room, *array.shape[2:]), dtype=array.dtype, device=array.device)
+    larger[:, : array.shape[1]] = array
     return larger
 
 
-def power(n: int, least: int, most: int) -> int:
-    """The next power of two, within limits."""
+def enlarge_all(room: int, *owners: tuple[object, Iterable[str]]) -> None:
+    """Enlarge the named arrays of several objects: all of them, or none if memory runs out."""
+    larger = [(owner, name, enlarge(getattr(owner, name), room)) for owner, names in owners for name in names]
+    for owner, name, array in larger:
+        setattr(owner, name, array)
+
+
+def power_of_two(n: int, least: int, most: int) -> int:
+    """The smallest power of two that is not less than n, within limits."""
     return min(most, max(least, 1 << (max(n, 1) - 1).bit_length()))
 
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Products of float32 as float32, whatever the rest of the program prefers; it is one setting for all threads."""
+    """Products of float32 in full precision, whatever the program has set; the setting is one for all threads."""
     with PRODUCTS:
         before = torch.backends.cuda.matmul.allow_tf32
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -45,10 +57,10 @@ def full_precision() -> Iterator[None]:
 
 
 @contextmanager
-def spare(device: torch.device, needed: int = 0) -> Iterator[None]:
-    """Make sure of `needed` bytes beyond what is allocated within, or say what to do.
+def reserve_memory(device: torch.device, needed: int = 0) -> Iterator[None]:
+    """Make sure that `needed` bytes are free after the block within; if memory runs out, say what to do.
 
-    They are allocated and given back, to torch and not to the device: what follows finds them there.
+    The bytes are allocated and given back to torch's allocator, not to the device: later allocations find them there.
     """
     try:
         yield
@@ -56,15 +68,29 @@ def spare(device: torch.device, needed: int = 0) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         raise MemoryError(
             f"{device} is out of memory, and nothing was changed: {str(error).splitlines()[0]} "
-            "Take a smaller capacity, free what else is there, or use device='cpu'"
+            "Choose a smaller capacity, free other memory of the device, or use device='cpu'"
         ) from error
 
 
-def together(parts: list[Parts]) -> Parts:
-    """Arrays (nodes, batch) from those of parts of the batch."""
-    return parts[0] if len(parts) == 1 else cast("Parts", tuple(torch.cat(field, 1) for field in zip(*parts)))
+def split(evidence: Evidence, rows: int) -> Iterator[Evidence]:
+    """A batch in parts of at most so many samples."""
+    rows = max(1, rows)
+    for t in range(0, evidence[0].shape[1], rows):
+        yield type(evidence)(*(None if array is None else array[:, t : t + rows].contiguous() for array in evidence))
+
+
+def together(answers: Sequence[Parts]) -> Parts:
+    """The answers for parts of a batch, arrays (nodes, batch, ...), as one."""
+    return answers[0] if len(answers) == 1 else cast("Parts", tuple(torch.cat(field, 1) for field in zip(*answers)))
+
+
+def owners(support: Support) -> Tensor:
+    """The (node, sample) that each entry belongs to."""
+    start: Tensor = support.start
+    rows = torch.arange(len(start) - 1, device=start.device)
+    return torch.repeat_interleave(rows, start.diff(), output_size=len(support.value))
 
 
 def exact_products(device: torch.device) -> bool:
-    """Whether products of float64 are as fast as those of float32: on chips for computing centres they are."""
+    """Whether products of float64 are as fast as those of float32, as on GPUs for computing centers."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) in ((8, 0), (9, 0), (10, 0))

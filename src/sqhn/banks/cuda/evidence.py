@@ -1,4 +1,4 @@
-"""What blocks say for neurons, on a GPU: the sums that kernels want, all nodes at once."""
+"""The evidence of blocks for neurons (`sqhn.evidence`) on a GPU: the sums that kernels need, of all nodes at once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from sqhn.banks.cuda.arrays import power, spare
+from sqhn.banks.cuda.arrays import power_of_two, reserve_memory, split
 from sqhn.banks.cuda.kernels import evidence as kernels
+from sqhn.banks.cuda.kernels.common import NONE
 from sqhn.banks.interface import BlockEvidence, Patches
 from sqhn.evidence import WHOLE
-from sqhn.inputs import parts
 from sqhn.patches import Tiling
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["above", "of_patches", "of_pyramid"]
 
-SCRATCH = 1 << 26  # products held at once
-TILE = 128  # neurons that one program looks at at once
-FEW = 256  # and one that gathers from children
+PRODUCTS_AT_ONCE = 1 << 26
+NEURONS_PER_LOOK = 128  # that one program computes at once
+NEURONS_PER_GATHER = 256  # the same where values of children are gathered
 
 
 class Sums(NamedTuple):
-    """Of blocks, as kernels have them: those of the questions, n, x and xx, and those of neurons, m, mm and xm."""
+    """Sums over blocks, as kernels take them: n, x and xx of the questions, m, mm and xm of the neurons."""
 
     n: Tensor
     x: Tensor
@@ -38,12 +38,12 @@ class Sums(NamedTuple):
     xm: Tensor
 
     def together(self, children: Tensor) -> Sums:
-        """Of blocks that are made of these: children (blocks, parts)."""
+        """The sums of blocks that are made of these: children (blocks, parts)."""
         return Sums(*(part[children].sum(1) for part in self))
 
 
 def sums(x: Tensor, m: Tensor, seen: Tensor | None, channels: int, centre: float) -> Sums:
-    """From x (blocks, batch, size) and m (blocks, neurons, size)."""
+    """The sums of x (blocks, batch, size) and m (blocks, neurons, size)."""
 
     def by_channel(rows: Tensor) -> Tensor:
         return rows.reshape(*rows.shape[:2], -1, channels)
@@ -62,44 +62,45 @@ def sums(x: Tensor, m: Tensor, seen: Tensor | None, channels: int, centre: float
 def looks(s: Sums, living: Tensor, weight: float = 1.0) -> Tensor:
     """The evidence of both looks, (blocks, batch, neurons), times a weight; living (blocks or 1, 1, neurons).
 
-    Minus infinity where there is no neuron; a node without any has one for which nothing speaks.
+    Minus infinity where there is no neuron; but 0 for the first slot of a node without neurons.
     """
     question, stored = (tuple(part.contiguous() for part in of) for of in (s[:3], s[3:]))
     (blocks, batch, width), channels = s.xm.shape, s.n.shape[2]
     A, scratch = torch.empty_like(stored[2]), torch.empty_like(stored[2])
     kernels.looks[(batch, blocks)](
         question, stored, living.byte().contiguous(), living.sum(2), scratch, A, batch, width, channels, weight,
-        masked=s.mm.shape[1] == batch, alike=len(living) == 1, J=power(width, 16, TILE), num_warps=1,
+        masked=s.mm.shape[1] == batch, alike=len(living) == 1, J=power_of_two(width, 16, NEURONS_PER_LOOK), num_warps=1,
     )  # fmt: skip
     return A
 
 
 def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> Tensor:
     """The evidence for the neurons of one level, over blocks of all scales: (1, batch, most grown)."""
-    finest, most, batch = scales[0], int(bank.grown.max()), patches.x.shape[1]
+    finest, most = scales[0], int(bank.grown.max())
     stored = finest.split(bank.m[0, :most].reshape(-1, *finest.shape))
     living = bank.neurons.living(most)
     below = [torch.as_tensor(one.within(coarser), device=bank.place).long() for one, coarser in pairwise(scales)]
     weights = [WHOLE if one.nodes == 1 else 1.0 for one in scales]
-    A = torch.empty((1, batch, most), dtype=torch.float64, device=bank.place)
-    with spare(bank.place):
-        sums_each = finest.nodes * max(1, most) * (1 if patches.seen is None else 1 + finest.channels)
-        for part in parts(batch, max(1, SCRATCH // sums_each)):
-            x = finest.split(patches.x[0, part].reshape(-1, *finest.shape))
-            seen = None if patches.seen is None else finest.split(patches.seen[0, part].reshape(-1, *finest.shape))
+    rows = PRODUCTS_AT_ONCE // (finest.nodes * max(1, most) * (1 if patches.seen is None else 1 + finest.channels))
+    answers = []
+    with reserve_memory(bank.place):
+        for part in split(patches, rows):
+            x = finest.split(part.x[0].reshape(-1, *finest.shape))
+            seen = None if part.seen is None else finest.split(part.seen[0].reshape(-1, *finest.shape))
             found = sums(x, stored, seen, finest.channels, bank.centre)
-            A[0, part] = looks(found, living, weights[0]).sum(0)
+            A = looks(found, living, weights[0]).sum(0)
             for children, weight in zip(below, weights[1:]):
                 found = found.together(children)
-                A[0, part] += looks(found, living, weight).sum(0)
-    return A
+                A += looks(found, living, weight).sum(0)
+            answers.append(A)
+    return torch.cat(answers)[None]
 
 
 def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
-    """The evidence for the neurons of level 1 of a tree, and the sums that the levels above want."""
+    """The evidence for the neurons of level 1 of a tree, and the sums that the levels above need."""
     most = max(1, int(bank.grown.max()))
     living = bank.neurons.living(most)
-    with spare(bank.place):
+    with reserve_memory(bank.place):
         found = sums(patches.x, bank.m[:, :most], patches.seen, bank.tiling.channels, bank.centre)
         return BlockEvidence(looks(found, living), found[:3], found[3:], patches.seen is not None)
 
@@ -107,43 +108,41 @@ def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
 def above(bank: Counts, below: BlockEvidence, weight: float) -> BlockEvidence:
     """The evidence for the neurons of a level above."""
     most, (nodes, family), batch = max(1, int(bank.grown.max())), bank.children.shape, below.A.shape[1]
-    living, tiles = bank.neurons.living(most), -(-most // FEW)
-    with spare(bank.place):
-        begin, end, value, probability, main = expected(bank, most)
+    living, blocks = bank.neurons.living(most), -(-most // NEURONS_PER_GATHER)
+    with reserve_memory(bank.place):
+        begin, end, value, probability, likeliest = expected(bank, most)
 
         def gathered(part: Tensor) -> Tensor:
             """(child nodes, ..., values) to (nodes, ..., neurons)."""
             rows = part.shape[1:-1].numel()
             out = torch.empty((nodes, *part.shape[1:-1], most), dtype=torch.float64, device=bank.place)
-            kernels.gather[(rows, nodes, tiles)](
-                part.contiguous(), bank.children, main, out, rows, family, part.shape[-1], most, J=FEW
-            )
+            kernels.gather[(rows, nodes, blocks)](
+                part.contiguous(), bank.children, likeliest, out, rows, family, part.shape[-1], most,
+                J=NEURONS_PER_GATHER,
+            )  # fmt: skip
             return out
 
         question = tuple(part[bank.children].sum(1) for part in below.question)
         stored = tuple(map(gathered, below.stored))
         A = looks(Sums(*question, *stored), living, weight)
-        kernels.heard[(batch, nodes, tiles)](
-            below.A, bank.children, begin, end, value, probability, A, batch, family, below.A.shape[2], most, J=FEW
-        )
+        kernels.heard[(batch, nodes, blocks)](
+            below.A, bank.children, begin, end, value, probability, A, batch, family, below.A.shape[2], most,
+            J=NEURONS_PER_GATHER,
+        )  # fmt: skip
         return BlockEvidence(A, question, stored, below.masked)
 
 
 def expected(bank: Counts, most: int) -> tuple[Tensor, ...]:
-    """Which values neurons expect of children.
+    """The values that neurons expect of children: begin, end, value, probability, likeliest.
 
-    begin, end (nodes, family, neurons): their entries, of which value and probability tell; main, like these: the value
-    that is likeliest, the lowest of those that are as likely; -1 if none is known.
+    begin, end (nodes, family, neurons): where the entries of a neuron and a child are in value and probability.
+    likeliest (nodes, family, neurons): the lowest of the likeliest values, NONE if no value is known.
     """
     entries = bank.entries
-    key, count = entries.by_neuron()
-    _, family, values, neurons = entries.limits
-    low = entries.pack_by_neuron(bank._n, bank._q, 0, torch.arange(most, device=bank.place))
-    begin, end = (torch.searchsorted(key, edge) for edge in (low, low + values))
-    value, of = key.long() % values, key.long() // values
-    n, j, q = of // family // neurons, of // family % neurons, of % family
-    cell = (n * family + q) * most + j
-    weighed = count.long() * 2**31 - value
-    best = torch.full((low.numel(),), -1, device=bank.place).scatter_reduce_(0, cell, weighed, "amax")
-    main = torch.where(best < 0, -1, -best % 2**31).view(low.shape)
-    return begin, end, value, count / bank.often()[n, j, q].double(), main
+    n, j, q, value, count = entries.rows()
+    begin, end = entries.of_child(bank.node, bank.child, torch.arange(most, device=bank.place))
+    cell = (n * entries.limits[1] + q) * most + j
+    weighed = count * 2**31 - value  # larger for larger counts, then for lower values
+    best = torch.full((begin.numel(),), NONE.value, device=bank.place).scatter_reduce_(0, cell, weighed, "amax")
+    likeliest = torch.where(best == NONE.value, NONE.value, -best % 2**31).view(begin.shape)
+    return begin, end, value, count / bank.often()[n, j, q].double(), likeliest

@@ -16,7 +16,7 @@ from sqhn.banks.cpu.large import NO_BAR, LargeNodes, Met
 from sqhn.banks.cpu.neurons import Best
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.interface import Patches, State
-from sqhn.inputs import parts
+from sqhn.inputs import batches
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
 
@@ -110,7 +110,7 @@ class Piece:
         """One that may be best, at a glance, or the best of whole samples, and another if one was evaluated too."""
         found, bar = Best.room((1, len(x))), NO_BAR if again is None else Cpu.asarray(again.bar)
         other, value = np.full(len(x), NONE, np.int32), np.full(len(x), -np.inf)
-        for part in parts(len(x), way.at_once(self.bank)):
+        for part in batches(len(x), way.at_once(self.bank)):
             met = self._met(way, x[part], again, part)
             if count:
                 way.first(self.bank, 0, x[part], met, found.part(0, part), (other[part], value[part]), bar[part])

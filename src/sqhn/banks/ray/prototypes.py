@@ -32,7 +32,7 @@ from sqhn.banks.ray.piece import NONE, Indices, Piece, Vectors
 from sqhn.banks.ray.shards import BUILD, Call, Shards, Shared
 from sqhn.banks.rule import GREW, OVERWRITE, SKIPPED, rules
 from sqhn.banks.saved import KINDS, check_prototypes, joined
-from sqhn.inputs import parts
+from sqhn.inputs import batches
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
 
@@ -409,7 +409,7 @@ class SplitPrototypes:
         if len(state["prototypes"]) != total:
             raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {total} neurons")
         c = self.neurons.c[0]
-        for now in parts(total, max(1, MESSAGE // (4 * self.tiling.size))):
+        for now in batches(total, max(1, MESSAGE // (4 * self.tiling.size))):
             some: State = {name: array[now] for name, array in state.items() if name in ("prototypes", "known")}
             check_prototypes({**some, "c": c[now]}, self.tiling.size, self.options.centre)
             vectors = Vectors(np.maximum(c[now], 1), some["prototypes"], some.get("known"))
@@ -445,4 +445,4 @@ def _among(numbers: Indices, j: Indices) -> tuple[NDArray[np.bool_], Indices]:
 def _cut(evidence: Patches) -> list[Patches]:
     """Parts of a chunk."""
     x, seen = evidence
-    return [Patches(x[:, part], None if seen is None else seen[:, part]) for part in parts(x.shape[1], PART)]
+    return [Patches(x[:, part], None if seen is None else seen[:, part]) for part in batches(x.shape[1], PART)]

@@ -1,4 +1,4 @@
-"""Where samples come from: folders, files, patterns of names and standard input, as files."""
+"""The files of sources: folders, files, patterns of names, and standard input."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from sqhn.cli.samples.common import PICTURES, STDIN, SampleError
+from sqhn.cli.samples.common import IMAGES, STDIN, SampleError
 
 __all__ = ["find"]
 
 
 def find(sources: Sequence[str]) -> tuple[list[str], str]:
-    """The files of all sources, in this order, and the folder that all of them are in or below."""
+    """The files of all sources in order, and the common folder of all of them."""
     files: list[str] = []
     folders: set[str] = set()
     for source in sources:
@@ -22,18 +22,18 @@ def find(sources: Sequence[str]) -> tuple[list[str], str]:
             found = [source]
         elif path.is_dir():
             found = _below(path)
-            folders.add(_whole(path))
+            folders.add(_normal(path))
         else:
             found = [str(path)] if path.exists() else _matching(source)
-            folders |= {_whole(Path(file).parent) for file in found}
+            folders |= {_normal(Path(file).parent) for file in found}
         files += found
     if files.count(STDIN) > 1:
-        raise SampleError(f"{STDIN} is standard input, which can be read once: give it once")
+        raise SampleError(f"{STDIN} is standard input, which can be read only once: give it once")
     return files, os.path.commonpath(folders) if folders else ""
 
 
 def _below(folder: Path) -> list[str]:
-    """The pictures below a folder, sorted; what is hidden is left out."""
+    """The images below a folder, sorted, without hidden files and folders."""
 
     def fail(error: OSError) -> None:
         raise error
@@ -42,23 +42,23 @@ def _below(folder: Path) -> list[str]:
     for at, folders, files in os.walk(folder, onerror=fail):
         folders[:] = [name for name in folders if not name.startswith(".")]
         here = Path(at).relative_to(folder).as_posix()
-        found = (name for name in files if not name.startswith(".") and name.lower().endswith(PICTURES))
+        found = (name for name in files if not name.startswith(".") and name.lower().endswith(IMAGES))
         names += [f"{here}/{name}".removeprefix("./") for name in found]
     if not names:
-        raise SampleError(f"{folder} holds no pictures ({', '.join(PICTURES)})")
+        raise SampleError(f"{folder} holds no images ({', '.join(IMAGES)})")
     return [str(folder / name) for name in sorted(names)]
 
 
 def _matching(pattern: str) -> list[str]:
-    """The pictures and .npy files that a pattern means, sorted; as in a shell, but ** is any number of folders."""
+    """The images and .npy files that match a pattern, sorted; as in a shell, but ** is any number of folders."""
     if not any(sign in pattern for sign in "*?["):
         raise SampleError(f"there is no {pattern}")
-    found = glob.glob(pattern, recursive=True)  # noqa: PTH207  # which leaves out what is hidden, as shells do
-    files = sorted(file for file in found if file.lower().endswith((*PICTURES, ".npy")) and Path(file).is_file())
+    found = glob.glob(pattern, recursive=True)  # noqa: PTH207  # unlike Path.glob, it skips hidden files, as shells do
+    files = sorted(file for file in found if file.lower().endswith((*IMAGES, ".npy")) and Path(file).is_file())
     if not files:
-        raise SampleError(f"no picture ({', '.join(PICTURES)}) and no .npy file matches {pattern}")
+        raise SampleError(f"no image ({', '.join(IMAGES)}) and no .npy file matches {pattern}")
     return files
 
 
-def _whole(folder: Path) -> str:
+def _normal(folder: Path) -> str:
     return os.path.normpath(folder.absolute())

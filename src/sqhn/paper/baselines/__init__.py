@@ -1,10 +1,11 @@
-"""The memories that the paper compares the SQHN with, behind the same verbs; torch is imported when one is made."""
+"""The models that the paper compares the SQHN with, behind the same verbs; torch is imported when one is built."""
 
 from sqhn.paper.baselines.bayes import BayesPCN
 from sqhn.paper.baselines.errors import UnsupportedError
+from sqhn.paper.baselines.mhn import MHN, GradInfMHN, ManhattanMHN
 from sqhn.paper.baselines.online import OnlineMHN, OnlineMHNTree
 from sqhn.paper.baselines.predictive import GPCN
-from sqhn.paper.baselines.store import MHN, GradInfMHN, ManhattanMHN, NearestNeighbor
+from sqhn.paper.baselines.store import NearestNeighbor
 
 __all__ = [
     "GPCN",

@@ -1,4 +1,4 @@
-"""What goes wrong only with the memories SQHN is compared with."""
+"""Errors that only the baselines raise."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["UnsupportedError"]
 
 
 class UnsupportedError(NotImplementedError):
-    """A memory does not have the verb that was asked of it; the message names both."""
+    """A model does not support a verb; the message names both."""

@@ -1,4 +1,4 @@
-"""A uniform choice of a stream, as it goes by (Vitter's algorithm R)."""
+"""A uniform random sample of a stream (Vitter's algorithm R)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Reservoir"]
 
 
 class Reservoir:
-    """Places for `size` things of a stream, at any time each with the same probability of being held.
+    """Slots for `size` items of a stream; every item so far is stored with the same probability.
 
     >>> reservoir = Reservoir(2, seed=0)
     >>> [reservoir.place() for _ in range(2)]
@@ -16,16 +16,16 @@ class Reservoir:
     """
 
     def __init__(self, size: int, seed: int) -> None:
-        self.size, self.met = size, 0
+        self.size, self.count = size, 0
         self._rng = np.random.default_rng(seed)
 
     def __len__(self) -> int:
-        return min(self.met, self.size)
+        return min(self.count, self.size)
 
     def place(self) -> int:
-        """Where the next thing goes, in place of what is there; -1 if it is passed over."""
-        self.met += 1
-        if self.met <= self.size:
-            return self.met - 1
-        drawn = int(self._rng.integers(self.met))
+        """The slot for the next item, which replaces the one there; -1 if the item is not stored."""
+        self.count += 1
+        if self.count <= self.size:
+            return self.count - 1
+        drawn = int(self._rng.integers(self.count))
         return drawn if drawn < self.size else -1

@@ -1,7 +1,7 @@
-"""Parts of online training by gradient steps: optimizers, consolidation, replay. Each fits any model.
+"""Online training by gradient steps: optimizers, consolidation and replay, for any network.
 
 The gradient of a parameter is a sum of terms, each a tensor or a product of two thin matrices. Plain gradient descent
-adds a product to the parameter without ever forming it: a step then costs no more than its matrix products.
+adds a product to the parameter without forming it: a step then costs no more than its matrix products.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["EWC", "OPTIMIZERS", "SGD", "Adam", "Gradient", "Optimizer", "Product
 
 
 def load_torch() -> Any:
-    """PyTorch, which only some of the memories need."""
+    """Import PyTorch, which only some of the baselines need."""
     try:
         import torch
     except ImportError as error:
@@ -27,9 +27,9 @@ def load_torch() -> Any:
 
 
 class Product(NamedTuple):
-    """The gradient `scale * left.T @ right`, with a row in both for every example of a batch, or a few.
+    """The gradient `scale * left.T @ right`, with one or more rows in both for every example of a batch.
 
-    For the matrices of several nodes in one parameter, both have a leading axis of nodes.
+    Where one parameter holds the matrices of several nodes, both have a leading axis of nodes.
     """
 
     left: Tensor
@@ -50,7 +50,7 @@ def add(target: Tensor, gradient: Gradient, scale: float) -> None:
 
 
 def dense(terms: Sequence[Gradient], out: Tensor) -> Tensor:
-    """The sum of the terms, into `out`: a new tensor of this size costs more than what is done with it."""
+    """The sum of the terms, written to `out`: allocating a new tensor would cost more than the sum itself."""
     first, *others = terms
     if isinstance(first, Product):
         load_torch().matmul((first.scale * first.left).mT, first.right, out=out)
@@ -62,7 +62,7 @@ def dense(terms: Sequence[Gradient], out: Tensor) -> Tensor:
 
 
 class Optimizer(Protocol):
-    """Moves parameters against their gradients; `terms` has a list for every parameter, to be summed."""
+    """Moves parameters against their gradients; `terms` has a list of summands for every parameter."""
 
     def step(self, terms: Sequence[Sequence[Gradient]]) -> None: ...
 
@@ -80,7 +80,7 @@ class SGD:
 
 
 class Adam:
-    """Adam with the constants of its authors."""
+    """Adam with the constants of Kingma and Ba (2015)."""
 
     def __init__(self, parameters: Sequence[Tensor], rate: float) -> None:
         torch = load_torch()
@@ -89,7 +89,7 @@ class Adam:
 
     def step(self, terms: Sequence[Sequence[Gradient]]) -> None:
         for parameter, gradients in zip(self.parameters, terms):
-            if parameter.grad is None:  # at first, and in a copy
+            if parameter.grad is None:  # at the first step, and in a copy
                 parameter.grad = parameter.new_empty(parameter.shape)
             dense(gradients, parameter.grad)
         self._adam.step()
@@ -99,13 +99,13 @@ OPTIMIZERS: dict[str, Callable[[Sequence[Tensor], float], Optimizer]] = {"sgd": 
 
 
 class EWC:
-    """Consolidation that needs no task boundaries (EWC++): parameters that mattered are tied to where they were.
+    """Consolidation without task boundaries (EWC++): important parameters are tied to their past values.
 
     The loss grows by `strength * sum(importance * (parameter - anchor)**2)`. Anchors are running averages of the
     parameters, importances of the squared gradients: plain averages for the first thousand examples, then exponential.
     """
 
-    SLOWEST = 0.001
+    LEAST_WEIGHT = 0.001  # of a new example in the running averages
 
     def __init__(self, parameters: Sequence[Tensor], strength: float) -> None:
         self.parameters, self.strength, self.steps = parameters, strength, 0
@@ -114,7 +114,7 @@ class EWC:
         self._scratch = [parameter.clone() for parameter in parameters]
 
     def gradients(self) -> list[Tensor]:
-        """The gradient of what is added to the loss; good until the next update."""
+        """The gradient of the added loss; valid until the next update."""
         return [
             load_torch().sub(parameter, anchor, out=scratch).mul_(importance).mul_(2 * self.strength)
             for scratch, parameter, anchor, importance in zip(
@@ -123,10 +123,10 @@ class EWC:
         ]
 
     def update(self, gradients: Sequence[Gradient]) -> None:
-        """Take in the parameters after a step, and the gradients there of the plain loss of the example."""
+        """Update the averages with the parameters after a step, and the gradients of the plain loss there."""
         self.steps += 1
-        anchoring = max(1 / (self.steps + 1), self.SLOWEST)
-        weighing = max(1 / self.steps, self.SLOWEST)
+        anchoring = max(1 / (self.steps + 1), self.LEAST_WEIGHT)
+        weighing = max(1 / self.steps, self.LEAST_WEIGHT)
         for parameter, anchor, importance, scratch, gradient in zip(
             self.parameters, self.anchors, self.importances, self._scratch, gradients
         ):
@@ -136,25 +136,25 @@ class EWC:
 
 
 class Replay:
-    """At most `size` past examples, at any time a uniform sample of all that were seen.
+    """At most `size` past examples, at any time a uniform sample of all examples so far.
 
-    An example is a row of inputs and a row of targets. The one that is being learned lies behind those held.
+    An example is a row of inputs and a row of targets. The current example follows the stored ones.
     """
 
     def __init__(self, size: int, like: Tensor, seed: int) -> None:
-        """`like` has the shape of a row, and its type and device."""
+        """`like` is a tensor with the shape, type and device of one row."""
         self.reservoir = Reservoir(size, seed)
         self.inputs, self.targets = (like.new_empty((size + 1, *like.shape)) for _ in range(2))
 
     def batch(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """What to learn from: everything held, followed by the current example."""
-        held = len(self.reservoir)
-        self.inputs[held], self.targets[held] = x, target
-        return self.inputs[: held + 1], self.targets[: held + 1]
+        """The batch to learn from: all stored examples, followed by the current one."""
+        stored = len(self.reservoir)
+        self.inputs[stored], self.targets[stored] = x, target
+        return self.inputs[: stored + 1], self.targets[: stored + 1]
 
     def insert(self) -> None:
-        """Keep the current example with the probability that makes all equal, in place of one held if need be."""
+        """Store the current example with the probability that makes all equal, in place of another if it is full."""
         place = self.reservoir.place()
-        if 0 <= place < self.reservoir.met - 1:  # otherwise it is where it belongs, or is passed over
+        if 0 <= place < self.reservoir.count - 1:  # otherwise it already lies there, or is not stored
             for rows in (self.inputs, self.targets):
                 rows[place] = rows[self.reservoir.size]

@@ -1,1 +1,1 @@
-"""The paper's experiments: declarations (`catalogue`), what they do (`protocols`), and one runner."""
+"""The paper's experiments: one module per family, listed in `catalogue`, and run by `runner`."""

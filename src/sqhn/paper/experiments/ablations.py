@@ -1,4 +1,4 @@
-"""Ablations: the learning rule with a part left out."""
+"""Ablations: the learning rule without one of its parts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from sqhn.paper.experiments.case import CODE, DEFAULT, Case, Experiment, Reading
 from sqhn.paper.experiments.claims import Measured, above, at_least, below
 from sqhn.paper.experiments.family import Family
-from sqhn.paper.experiments.memories import AblatedTree, Spec, Tree
-from sqhn.paper.experiments.plots import ERROR, RECALLED, bars, by_model, line, mark, outside, panels
+from sqhn.paper.experiments.models import AblatedTree, Spec, Tree
+from sqhn.paper.experiments.plots import ERROR, LEARNED, RECALLED, bars, by_model, legend_above, line, mark, panels
 from sqhn.paper.experiments.results import Results
-from sqhn.paper.experiments.streams import ONE_LEVEL, capacity_of
+from sqhn.paper.experiments.streams import ONE_LEVEL_STREAMS, capacity_of
 from sqhn.reference import Ablation
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ __all__ = ["FAMILY"]
 FAMILY = Family()
 
 
-# -- what is run -------------------------------------------------------------------------------------------------------
+# -- experiments -------------------------------------------------------------------------------------------------------
 
 
 def ablations(reading: Reading) -> dict[str, Spec]:
-    """One change each; in the published code several, all with the plain cosine."""
+    """The models by row; the published code makes several changes at once, all with the plain cosine."""
     whole = Tree(700) if reading == DEFAULT else Tree(700, alpha=14000, similarity="cosine")
     parts = AblatedTree(700, alpha=whole.alpha, similarity=whole.similarity)
     half = Ablation(step=0.5)
@@ -58,7 +58,7 @@ def ablations(reading: Reading) -> dict[str, Spec]:
 
 def s_abl(reading: Reading) -> Iterator[Case]:
     for row, memory in ablations(reading).items():
-        yield ONE_LEVEL["OCI-C"].case("OCI-C", row, 700, memory, sigma=0, alike=False)
+        yield ONE_LEVEL_STREAMS["OCI-C"].case("OCI-C", row, 700, memory, sigma=0, alike=False)
 
 
 FAMILY.experiments.append(
@@ -69,15 +69,15 @@ FAMILY.experiments.append(
 )  # fmt: skip
 
 
-# -- what is claimed ---------------------------------------------------------------------------------------------------
+# -- claims ------------------------------------------------------------------------------------------------------------
 
 DECAYS = ("-lrDecay", "-lrDecay .1", "-lrDecay .9")
-FIVE = ("SQHN", "-Dir", "-lrDecay", "-Grw", "-Avg")
+REQUIRED = ("SQHN", "-Dir", "-lrDecay", "-Grw", "-Avg")
 
 
 def ablation_runs(results: Results) -> dict[str, Results]:
     some = results.of("S-ABL")
-    for name in FIVE:
+    for name in REQUIRED:
         some.of(model=name)
     return {name: some.where(model=name) for name in some.settings("model")}
 
@@ -95,13 +95,13 @@ def when_full(run: Results) -> float:
         "-Dir when full": {DEFAULT: below(0.99), CODE: below(0.5)},
         "-lrDecay when full": below(0.1),
     },
-    seen=(
-        "With nothing else changed a constant step costs nothing before capacity: until then every picture grows a "
-        "neuron, and nothing is averaged. In the published code the same name also halves the growth threshold and "
-        "what growth writes, and then it fails."
+    explanation=(
+        "With nothing else changed, a constant step costs nothing before capacity: until then every image grows a "
+        "neuron, and nothing is averaged. In the published code, -lrDecay also halves the growth threshold and the "
+        "vector that growth writes, and then fails."
     ),
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def before_capacity(results: Results) -> Measured:
     runs = ablation_runs(results)
     return {
         **{f"{name} when full": {"": when_full(runs[name])} for name in ("SQHN", "-Grw", "-Dir")},
@@ -114,7 +114,7 @@ def _(results: Results) -> Measured:
     "slightly more; significantly worse",
     {"recall, ahead of SQHN by": at_least(0), "error over SQHN's": above(1.3)},
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def without_averaging(results: Results) -> Measured:
     runs = ablation_runs(results)
     (a, e), (b, f) = (
         (float(runs[name].mean("accuracy")[-1]), float(runs[name].mean("mse")[-1])) for name in ("-Avg", "SQHN")
@@ -126,12 +126,12 @@ def _(results: Results) -> Measured:
     "SA.3", "S-ABL", "over the whole stream SQHN has the smallest error, and recalls more than -Dir, -lrDecay, -Grw",
     "necessary under both measures",
     {"cumulative error, below the others by": above(0), "cumulative recall, above the others by": above(0)},
-    seen=(
-        "With nothing else changed, a constant step keeps the latest picture of each neuron nearly as it was, so a few "
-        "more of the recent pictures count as recalled; its error is larger throughout."
+    explanation=(
+        "With nothing else changed, a constant step keeps the latest image of each neuron nearly unchanged, so a few "
+        "more of the recent images count as recalled; its error is larger throughout."
     ),
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def over_the_stream(results: Results) -> Measured:
     runs = ablation_runs(results)
     error = {name: float(run.average("mse").mean()) for name, run in runs.items()}
     accuracy = {name: float(run.average("accuracy").mean()) for name, run in runs.items()}
@@ -148,7 +148,7 @@ def _(results: Results) -> Measured:
     "SA.4", "S-ABL", "growth, steps that decay and averaging are essential after capacity", "worse without each",
     {"error past capacity, below the others by": above(0)},
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def after_capacity(results: Results) -> Measured:
     runs = ablation_runs(results)
 
     def late(run: Results) -> float:
@@ -160,16 +160,16 @@ def _(results: Results) -> Measured:
     }
 
 
-# -- what is drawn -----------------------------------------------------------------------------------------------------
+# -- figures -----------------------------------------------------------------------------------------------------------
 
 
 @FAMILY.figure(
     "s-abl", "S-ABL",
-    "Ablations on a stream of classes: recall of all pictures so far and its error, and their means over the stream. "
-    "-Dir: constant growth threshold; -lrDecay: constant step, of one half or as said; -Grw: no growth; -Avg: no "
-    "averaging; +OvWr: overwrite. Dotted: capacity.",
+    "Ablations on a stream of classes: recall of all images so far and its error, and their means over the stream. "
+    "-Dir: constant growth threshold; -lrDecay: constant step of one half, or of the given size; -Grw: no growth; "
+    "-Avg: no averaging; +OvWr: overwrite. Dotted: capacity.",
 )  # fmt: skip
-def _(results: Results) -> Figure:
+def recall_and_error(results: Results) -> Figure:
     runs = results.of("S-ABL")
     figure, axes = panels(2, 2, width=4.0, height=2.6)
     for row, (curve, label) in enumerate((("accuracy", RECALLED), ("mse", ERROR))):
@@ -182,6 +182,6 @@ def _(results: Results) -> Figure:
         bars(axes[row, 1], list(means), {"": list(means.values())})
         axes[row, 1].tick_params(axis="x", rotation=40)
         axes[row, 1].set_ylabel(f"cumulative {'error' if row else 'recall'}")
-    axes[1, 0].set_xlabel("pictures learned")
-    outside(figure, axes[0, 0])
+    axes[1, 0].set_xlabel(LEARNED)
+    legend_above(figure, axes[0, 0])
     return figure

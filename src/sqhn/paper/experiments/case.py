@@ -1,6 +1,6 @@
-"""What an experiment is: cases that say everything about a run, under one or both readings of the paper.
+"""Experiments as data: cases that hold all settings of a run, under one or both readings of the paper.
 
-`default` reads the paper's text; `code` takes the settings of the authors' published scripts where they differ.
+`default` follows the paper's text; `code` uses the settings of the authors' published scripts where they differ.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sqhn.checks import check_word
 from sqhn.data import load
-from sqhn.paper.experiments.memories import Spec
+from sqhn.paper.experiments.models import Spec
 from sqhn.protocol import Memory
 
 __all__ = [
@@ -26,23 +26,24 @@ __all__ = [
     "READINGS",
     "Case",
     "Experiment",
+    "Images",
     "Job",
-    "Pictures",
     "Reading",
+    "decode_images",
+    "encode_images",
     "generator",
     "jobs_of",
-    "picture",
-    "pictures_of",
+    "learn_in_steps",
+    "load_split",
     "plain",
-    "pool",
-    "taught",
+    "shrink",
 ]
 
 Reading = Literal["default", "code"]
 DEFAULT: Reading = "default"
 CODE: Reading = "code"
 READINGS: tuple[Reading, ...] = (DEFAULT, CODE)
-Pictures = NDArray[np.float32]
+Images = NDArray[np.float32]
 Anything = TypeVar("Anything")
 
 BUILTIN = {
@@ -56,15 +57,18 @@ BUILTIN = {
     "caltech256": "photos128",
     "watch": "signals",
 }
-"""What stands in for the paper's data where nothing may be downloaded."""
+"""The built-in data set that replaces each data set of the paper where nothing can be downloaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One case of an experiment: all that a run of it depends on, but for the seed.
+    """One case of an experiment: everything that a run depends on, except for the seed.
 
-    set: the paper's data set or stream, for people. data: the sets that are loaded. model: the memory, for people.
-    size: of the memory. seeds: how often it is run. heavy: it takes hours without a GPU. quick: a part of short runs.
+    The names and values of the fields are the settings in a record, so renaming one makes old records unusable.
+
+    set: the name of the paper's data set or stream. data: the data sets to load. model: the name of the model.
+    size: its number of neurons or samples. seeds: the number of runs. heavy: a run takes hours without a GPU. quick:
+    short runs include this case.
     """
 
     set: str
@@ -77,36 +81,36 @@ class Case:
     quick: bool = field(default=True, metadata={"recorded": False})
 
     def run(self, seed: int, device: str) -> dict[str, Any]:
-        """What comes out, as plain data."""
+        """The results of a run, as plain data."""
         raise NotImplementedError
 
-    def built(self, shape: tuple[int, ...], seed: int, device: str = "cpu") -> Any:
-        """The memory for samples of one shape."""
+    def build(self, shape: tuple[int, ...], seed: int, device: str = "cpu") -> Any:
+        """The model for samples of one shape."""
         if self.memory is None:
-            raise TypeError(f"{self.model} is no memory that could be built")
+            raise TypeError(f"the case of {self.model!r} declares no model to build")
         return self.memory.build(shape, seed, device)
 
 
 def plain(value: Any) -> Any:
-    """Declarations as plain data for a record; a dataclass says what it is, unless it is a case."""
+    """A declaration as plain data for a record; a dataclass adds its class as "kind", unless it is a case."""
     if is_dataclass(value):
-        named = {} if isinstance(value, Case) else {"kind": type(value).__name__}
-        kept = (one.name for one in fields(value) if one.metadata.get("recorded", True))
-        return {**named, **{name: plain(getattr(value, name)) for name in kept}}
+        kind = {} if isinstance(value, Case) else {"kind": type(value).__name__}
+        recorded = (one.name for one in fields(value) if one.metadata.get("recorded", True))
+        return {**kind, **{name: plain(getattr(value, name)) for name in recorded}}
     if isinstance(value, tuple):
         return [plain(one) for one in value]
     return "inf" if value == math.inf else value
 
 
-def _shrunk(value: Anything, quick: Mapping[str, int]) -> Anything:
-    """Sizes divided by what `quick` says, in nested declarations too."""
+def shrink(value: Anything, divisors: Mapping[str, int]) -> Anything:
+    """A copy of a declaration whose fields are divided by these numbers, in nested declarations too."""
 
     def smaller(name: str, old: Any) -> Any:
         if is_dataclass(old):
-            return _shrunk(old, quick)
-        if name in quick and isinstance(old, tuple):
-            return tuple(max(1, number // quick[name]) for number in old)
-        return max(1, old // quick[name]) if name in quick and old else old
+            return shrink(old, divisors)
+        if name in divisors and isinstance(old, tuple):
+            return tuple(max(1, number // divisors[name]) for number in old)
+        return max(1, old // divisors[name]) if name in divisors and old else old
 
     changes = {one.name: smaller(one.name, getattr(value, one.name)) for one in fields(value)}  # type: ignore[arg-type]
     return replace(value, **changes)  # type: ignore[type-var]
@@ -116,7 +120,7 @@ def _shrunk(value: Anything, quick: Mapping[str, int]) -> Anything:
 class Experiment:
     """One experiment: its cases under a reading.
 
-    quick: for a short run, what to divide sizes by; None: a short run leaves it out.
+    quick: the divisors of sizes in a short run; None: short runs skip the experiment.
     """
 
     id: str
@@ -128,7 +132,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Job:
-    """One run of one case with one seed; readings: of which it is a part."""
+    """One run of one case with one seed; readings: those that it belongs to."""
 
     experiment: str
     case: Case
@@ -136,14 +140,9 @@ class Job:
     readings: tuple[Reading, ...] = READINGS
 
     @property
-    def kind(self) -> tuple[str, ...]:
-        """What jobs have in common that take about as long."""
-        return self.experiment, self.case.set, self.case.model, str(self.case.size)
-
-    @property
     def label(self) -> str:
-        """For people."""
-        return " ".join([*self.kind, f"seed {self.seed}"])
+        """The name of the job in messages."""
+        return f"{self.experiment} {self.case.set} {self.case.model} {self.case.size} seed {self.seed}"
 
 
 def jobs_of(
@@ -155,9 +154,9 @@ def jobs_of(
     quick: bool = False,
     heavy: bool = False,
 ) -> Iterator[Job]:
-    """Every job of an experiment under some readings; what is the same in both is run once.
+    """Every job of an experiment under some readings; a case that is the same in both is run once.
 
-    seeds: for each case, instead of its own number; an illustration has one, whatever is asked for.
+    seeds: the number of runs per case, instead of the case's own; a case with one seed, an illustration, keeps one.
     """
     for reading in readings:
         check_word("reading", reading, READINGS)
@@ -170,27 +169,27 @@ def jobs_of(
     for case, of in found.items():
         if not set(of) & set(readings) or (case.heavy and not heavy) or (quick and not case.quick):
             continue
-        sized = _shrunk(case, experiment.quick or {}) if quick else case
+        sized = shrink(case, experiment.quick or {}) if quick else case
         if builtin:
             sized = replace(sized, data=tuple(BUILTIN[name] for name in sized.data))
         for seed in range(seeds if seeds and case.seeds > 1 else case.seeds):
             yield Job(experiment.id, sized, seed, tuple(of))
 
 
-# -- what cases have in common ---------------------------------------------------------------------------------------
+# -- common parts of cases ---------------------------------------------------------------------------------------------
 
 
 def generator(seed: int, *role: object) -> np.random.Generator:
-    """The random numbers of one role, say "data" or the noise of a test.
+    """The random numbers for one role, such as "data" or the noise of a test.
 
-    A seed spawns one generator for each role, so that every memory of an experiment meets the same pictures in the
-    same order, and the same corruptions of them.
+    Every role of a seed has its own generator, so all models of an experiment get the same images in the same order,
+    and the same corruptions of them.
     """
     return np.random.default_rng([seed, *" ".join(map(str, role)).encode()])
 
 
-def pool(name: str, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Pictures and labels of a data set; "val" is "train" where there is no other, "train+val" is all there is."""
+def load_split(name: str, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images and labels of a split; "val" is "train" where there is no "val", "train+val" is both."""
     splits = load(name).splits
     if split == "train+val":
         parts = [splits[part] for part in ("train", "val") if part in splits]
@@ -199,21 +198,25 @@ def pool(name: str, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return part.x, part.y
 
 
-def picture(x: Pictures) -> dict[str, Any]:
-    """Pictures as plain data for a record."""
-    values = np.round(np.clip(x, 0, 1) * 255).astype(np.uint8)
-    return {"shape": list(values.shape), "uint8": base64.b64encode(values.tobytes()).decode()}
+def encode_images(**images: Sequence[Images] | Images) -> dict[str, dict[str, Any]]:
+    """Batches of images by name, as plain data for a record."""
+
+    def encode(x: Images) -> dict[str, Any]:
+        values = np.round(np.clip(x, 0, 1) * 255).astype(np.uint8)
+        return {"shape": list(values.shape), "uint8": base64.b64encode(values.tobytes()).decode()}
+
+    return {name: encode(np.stack(list(x))) for name, x in images.items()}
 
 
-def pictures_of(kept: Mapping[str, Any]) -> NDArray[np.uint8]:
-    """The inverse of `picture`."""
-    return np.frombuffer(base64.b64decode(kept["uint8"]), np.uint8).reshape(kept["shape"])
+def decode_images(encoded: Mapping[str, Any]) -> NDArray[np.uint8]:
+    """One batch of `encode_images`."""
+    return np.frombuffer(base64.b64decode(encoded["uint8"]), np.uint8).reshape(encoded["shape"])
 
 
-def taught(memory: Memory, x: Pictures, every: int, **how: Any) -> Iterator[int]:
-    """Teach a stream; yields how many were learned at every test point, the first among them."""
+def learn_in_steps(memory: Memory, x: Images, every: int, **options: Any) -> Iterator[int]:
+    """Learn a stream and pause at every test point; yields the number of samples learned, the first time 1."""
     done = 0
     for t in range(0, len(x), every):
-        memory.learn(x[done : t + 1], **how)
+        memory.learn(x[done : t + 1], **options)
         done = t + 1
         yield done

@@ -1,8 +1,8 @@
-"""Claims: what the paper says, what is measured for it, and the bounds that it is held to.
+"""Claims: a statement of the paper, the measures taken for it, and the bounds that the measures must keep.
 
-A bound is data: the text beside a claim and the test of it are one thing. Measures are relative to the run (its
-capacity, its length), so that a short run is held to the same bounds; those that belong to one data set are asked for
-only on that data set.
+Bounds are data: the text printed beside a claim and the test of it come from the same values. Measures are relative to
+the run (its capacity, its length), so that a short run is held to the same bounds; bounds that concern one data set are
+only tested on that data set.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from sqhn.paper.experiments.results import NotRunError, Results, spread
 
 __all__ = [
     "Bound",
+    "Bounds",
     "Claim",
     "Finding",
     "Measured",
-    "Part",
-    "Word",
+    "Measurement",
+    "Verdict",
     "above",
     "at_least",
     "at_most",
     "below",
     "between",
+    "differences",
     "number",
-    "pairs",
 ]
 
-Word = Literal["PASS", "FAIL", "REPORTED", "NOT RUN", "TOO SMALL", "ERROR"]
-ROUNDING = 1e-12
-Measured = Mapping[str, Mapping[str, Any]]  # what is measured: where: a number, or one for each seed
+Verdict = Literal["PASS", "FAIL", "REPORTED", "NOT RUN", "TOO SMALL", "ERROR"]
+TOLERANCE = 1e-12  # of a closed bound, for rounding
+Measured = Mapping[str, Mapping[str, Any]]  # measure: place: one number, or one per seed
 
 
 def number(value: float) -> str:
-    """Four digits after the point, as the paper prints them; more only where they matter."""
+    """Four decimals without a leading zero, as the paper prints numbers; exponents for tiny ones."""
     if not math.isfinite(value):
         return f"{value}"
     if value != 0 and abs(value) < 5e-5:
@@ -51,13 +52,13 @@ def number(value: float) -> str:
 
 
 def short(value: float) -> str:
-    """A bound as one would write it."""
+    """A bound with as few digits as possible."""
     return f"{value:g}".replace("0.", ".", 1) if 1e-4 <= abs(value) < 1 else f"{value:g}"
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Where a measure must lie. open: not on the edge. paper_data: only asked for on the paper's own data sets."""
+    """The interval for a measure. open: without its end points. paper_data: only tested on the paper's data sets."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -65,11 +66,11 @@ class Bound:
     paper_data: bool = False
 
     def holds(self, value: float) -> bool:
-        """Whether a value keeps it; NaN never does. What is on the edge may be beyond it by rounding."""
-        return self.low < value < self.high if self.open else self.beyond(value) <= ROUNDING
+        """Whether a value lies in the interval, up to rounding; NaN never does."""
+        return self.low < value < self.high if self.open else self.excess(value) <= TOLERANCE
 
-    def beyond(self, value: float) -> float:
-        """How far a value is outside, negative inside; what is not a number is farthest."""
+    def excess(self, value: float) -> float:
+        """How far a value is outside the interval, negative inside; infinite for NaN."""
         return math.inf if math.isnan(value) else max(self.low - value, value - self.high)
 
     def __str__(self) -> str:
@@ -85,151 +86,150 @@ class Bound:
 
     @property
     def on_paper_data(self) -> Bound:
-        """The same, asked for only on the paper's own data sets."""
+        """This bound, tested on the paper's data sets only."""
         return replace(self, paper_data=True)
 
 
 def at_least(low: float) -> Bound:
-    """This or more."""
+    """A value >= low."""
     return Bound(low=low)
 
 
 def at_most(high: float) -> Bound:
-    """This or less."""
+    """A value <= high."""
     return Bound(high=high)
 
 
 def above(low: float) -> Bound:
-    """More than this."""
+    """A value > low."""
     return Bound(low=low, open=True)
 
 
 def below(high: float) -> Bound:
-    """Less than this."""
+    """A value < high."""
     return Bound(high=high, open=True)
 
 
 def between(low: float, high: float) -> Bound:
-    """From one to the other."""
+    """A value from low to high."""
     return Bound(low, high)
 
 
-Bounds = Bound | Mapping[Reading, Bound] | None  # for both readings, for each, or none: only reported
+Bounds = Bound | Mapping[Reading, Bound] | None  # for both readings, for each of them, or none: only reported
 
 
 @dataclass(frozen=True)
-class Part:
-    """One measure of a claim in all places it was taken."""
+class Measurement:
+    """One measure of a claim at all places where it was taken."""
 
     name: str
     bound: Bound | None
-    cells: Mapping[str, Any]
+    values: Mapping[str, Any]
 
     @property
     def means(self) -> dict[str, float]:
-        return {where: float(np.mean(values)) for where, values in self.cells.items()}
+        return {place: float(np.mean(values)) for place, values in self.values.items()}
 
     @property
     def worst(self) -> str:
-        """Where the bound is kept least."""
+        """The place whose value exceeds the bound most, or comes closest to it."""
         bound = self.bound or Bound(low=0)
-        return max(self.means, key=lambda where: bound.beyond(self.means[where]))
+        return max(self.means, key=lambda place: bound.excess(self.means[place]))
 
     @property
-    def outside(self) -> int:
-        """In how many places the bound is not kept."""
+    def violations(self) -> int:
+        """The number of places where the bound does not hold."""
         return 0 if self.bound is None else sum(not self.bound.holds(value) for value in self.means.values())
 
     def __str__(self) -> str:
         means = self.means
         if len(means) <= 4 or (self.bound is None and len(means) <= 8):
-            text = ", ".join(f"{where} {self._value(where)}".strip() for where in means)
+            text = ", ".join(f"{place} {self._at(place)}".strip() for place in means)
         elif self.bound is None:
             text = f"{number(min(means.values()))} to {number(max(means.values()))}"
         else:
-            text = f"{self._value(self.worst)} at worst ({self.worst})"
-            if self.outside:
-                text += f"; {self.outside} of {len(means)} do not hold"
+            text = f"{self._at(self.worst)} at worst ({self.worst})"
+            if self.violations:
+                text += f"; {self.violations} of {len(means)} out of bounds"
         return f"{self.name}: {text}"
 
-    def _value(self, where: str) -> str:
-        values = np.atleast_1d(self.cells[where])
+    def _at(self, place: str) -> str:
+        values = np.atleast_1d(self.values[place])
         text = number(float(values.mean()))
         return text if len(values) == 1 else f"{text} ± {number(float(spread(values)))}"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of a claim: the word, what was measured, or why nothing was."""
+    """The verdict on a claim, with the measurements, or the reason why there are none."""
 
-    word: Word
-    parts: tuple[Part, ...] = ()
-    why: str = ""
+    verdict: Verdict
+    measurements: tuple[Measurement, ...] = ()
+    reason: str = ""
 
     def __str__(self) -> str:
-        return "; ".join(map(str, self.parts)) or self.why
+        return "; ".join(map(str, self.measurements)) or self.reason
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim: what it says, what the paper has for it, what is measured and the bounds for that.
+    """One claim: its statement, the paper's numbers or words for it, its measures and their bounds.
 
-    seen: why it does not hold where it does not, as far as we know. beyond: the paper does not say it. quick: a short
-    run on built-in data can decide it. readings: under which it makes sense.
+    explanation: why the claim fails where it fails, as far as known. beyond: the paper does not make this claim. quick:
+    a short run on built-in data can decide it. readings: those under which it makes sense.
     """
 
     id: str
     experiments: tuple[str, ...]
-    says: str
+    statement: str
     paper: str
     bounds: Mapping[str, Bounds]
     measure: Callable[[Results], Measured]
-    seen: str = ""
+    explanation: str = ""
     beyond: bool = False
     quick: bool = True
     readings: tuple[Reading, ...] = READINGS
 
     def bound(self, name: str, reading: Reading) -> Bound | None:
-        """What a measure is held to."""
+        """The bound of a measure."""
         bounds = self.bounds[name]
         return bounds if bounds is None or isinstance(bounds, Bound) else bounds[reading]
 
     @property
-    def tolerance(self) -> str:
-        """The bounds, for people."""
+    def criteria(self) -> str:
+        """All bounds as text."""
         texts = []
         for name in self.bounds:
-            found = {reading: self.bound(name, reading) for reading in READINGS}
-            first, second = found.values()
-            if first is None:
+            text, code = (self.bound(name, reading) for reading in READINGS)
+            if text is None:
                 texts.append(f"{name}: reported")
-            elif first == second:
-                texts.append(f"{name} {first}")
+            elif text == code:
+                texts.append(f"{name} {text}")
             else:
-                texts.append(f"{name} {first} (code: {second})")
+                texts.append(f"{name} {text} (code: {code})")
         return "; ".join(texts)
 
     def judge(self, results: Results, reading: Reading) -> Finding:
-        """Whether it holds by the records of a reading; what is not there is no failure, a bug is an error."""
+        """The finding from the records of a reading; missing records are no failure, a bug is an error."""
         try:
             if results.quick and not self.quick:
-                return Finding("TOO SMALL", why="a short run cannot decide this")
+                return Finding("TOO SMALL", reason="a short run cannot decide this")
             of = results.under(reading)
-            parts = [Part(name, self.bound(name, reading), cells) for name, cells in self.measure(of).items()]
+            found = [Measurement(name, self.bound(name, reading), values) for name, values in self.measure(of).items()]
         except NotRunError as error:
-            return Finding("NOT RUN", why=str(error))
+            return Finding("NOT RUN", reason=str(error))
         except Exception as error:
-            return Finding("ERROR", why=f"{type(error).__name__}: {error}")
-        if {part.name for part in parts} != set(self.bounds):
-            return Finding("ERROR", tuple(parts), f"measured {[part.name for part in parts]}, not {list(self.bounds)}")
-        if empty := [part.name for part in parts if not part.cells]:
-            return Finding("NOT RUN", why=f"{', '.join(empty)}: nothing to measure")
-        held = [part for part in parts if part.bound and (of.paper_data or not part.bound.paper_data)]
-        if not held:
-            return Finding("REPORTED", tuple(parts))
-        return Finding("FAIL" if any(part.outside for part in held) else "PASS", tuple(parts))
+            return Finding("ERROR", reason=f"{type(error).__name__}: {error}")
+        if {one.name for one in found} != set(self.bounds):
+            return Finding("ERROR", tuple(found), f"measured {[one.name for one in found]}, not {list(self.bounds)}")
+        if empty := [one.name for one in found if not one.values]:
+            return Finding("NOT RUN", reason=f"{', '.join(empty)}: nothing to measure")
+        tested = [one for one in found if one.bound and (of.paper_data or not one.bound.paper_data)]
+        if not tested:
+            return Finding("REPORTED", tuple(found))
+        return Finding("FAIL" if any(one.violations for one in tested) else "PASS", tuple(found))
 
 
-def pairs(names: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """How much each is above the one after it."""
+def differences(names: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The differences between the means of successive names, "a - b"."""
     return {f"{a} - {b}": np.mean(values[a]) - np.mean(values[b]) for a, b in itertools.pairwise(names)}

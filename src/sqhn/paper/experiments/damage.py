@@ -1,4 +1,4 @@
-"""Recall from damage that nobody announced, and whether old is told from new: beyond the paper."""
+"""Recall from damage without a mask, and recognition of damaged samples: beyond the paper."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ from numpy.typing import NDArray
 
 from sqhn.data.corruptions import CORRUPTIONS, DAMAGES
 from sqhn.data.streams import unit
-from sqhn.paper.experiments.case import Case, Experiment, Pictures, Reading, generator, picture, pictures_of, pool
+from sqhn.paper.experiments.case import (
+    Case,
+    Experiment,
+    Images,
+    Reading,
+    decode_images,
+    encode_images,
+    generator,
+    load_split,
+)
 from sqhn.paper.experiments.claims import Measured, above, at_least
-from sqhn.paper.experiments.depth import by_corruption
 from sqhn.paper.experiments.family import Family
-from sqhn.paper.experiments.memories import MHN, AskedTree, ManhattanMHN, Nearest, Spec, Tree
-from sqhn.paper.experiments.plots import bars, by_model, grid, outside, panels, title
+from sqhn.paper.experiments.models import MHN, AskedTree, ManhattanMHN, Nearest, Spec, Tree
+from sqhn.paper.experiments.plots import bars, by_model, corruption_panels, image_grid, legend_above, panels, title
 from sqhn.paper.experiments.results import Results, Values
 from sqhn.paper.metrics import recall_accuracy, recall_error
 
@@ -26,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["FAMILY", "Damaged"]
 
 FAMILY = Family()
-FLAT, DEEP = "SQHN L1, evidence", "SQHN L3, evidence"
-PAPER = ("SQHN L1", "SQHN L2", "SQHN L3", "SQHN L3, exact")
+EVIDENCE_L1, EVIDENCE_L3 = "SQHN L1, evidence", "SQHN L3, evidence"
+PAPER_MODELS = ("SQHN L1", "SQHN L2", "SQHN L3", "SQHN L3, exact")
 KERNELS: dict[str, tuple[Any, Any]] = {
     "cifar10": ((8,), (2, 4)),
     "tiny_imagenet": ((16,), (4, 4)),
@@ -36,22 +44,25 @@ KERNELS: dict[str, tuple[Any, Any]] = {
     "fashion_mnist": ((7,), (2, 7)),
     "watch": (((25,),), ((5,), (8,))),
 }
-"""Below the memory node, of two levels and of three."""
-SHOWN = (("noise", 0.8), ("black", 0.75), ("color", 0.875), ("normal_fill", 0.75), ("salt_and_pepper", 0.6),
-         ("rectangles", 1.5), ("blurred", 2.0), ("darker", 0.5))  # fmt: skip
-WALL = ("cifar10", 0)
-"""What the wall of pictures shows, and of which set and seed."""
+"""The kernels below the memory node, for two levels and for three."""
+RECORDED_RUN = ("cifar10", 0)
+"""The set and the seed of which images are recorded."""
+RECORDED_DAMAGES = (
+    ("noise", 0.8), ("black", 0.75), ("color", 0.875), ("normal_fill", 0.75), ("salt_and_pepper", 0.6),
+    ("rectangles", 1.5), ("blurred", 2.0), ("darker", 0.5),
+)  # fmt: skip
 
 
-# -- what is run -----------------------------------------------------------------------------------------------------
+# -- experiments -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Damaged(Case):
-    """Learn a stream; ask for some of it, and for as much that was never seen, from every damage.
+    """Learn a stream; recall some of its samples, and as many new ones, from every kind of damage.
 
-    found: the neuron is the one that the paper's rule finds from the picture itself. accuracy: what comes back differs
-    from the picture by at most `threshold`. auc: how often something old has a higher score than something new.
+    Results per damage: found, the share of samples whose winner is the one of the paper's rule for the undamaged
+    sample; accuracy, the share recalled with an error of at most `threshold`; auc, the probability that the score of an
+    old sample is higher than that of a new one.
     """
 
     length: int
@@ -60,51 +71,51 @@ class Damaged(Case):
     threshold: float = 0.01
 
     def run(self, seed: int, device: str) -> dict[str, Any]:
-        every = pool(self.data[0], "train")[0]
+        every = load_split(self.data[0], "train")[0]
         chosen = generator(seed, "data").permutation(len(every))[: self.length + self.questions]
         stored, new = np.split(unit(every[chosen]), [self.length])
-        memory = self.built(self.shaped(stored).shape[1:], seed, device)
+        memory = self.build(self.shaped(stored).shape[1:], seed, device)
         memory.learn(self.shaped(stored))
-        asked = stored[np.sort(generator(seed, "asked").permutation(len(stored))[: self.questions])]
-        clean = getattr(memory, "memory", memory).recall(self.shaped(asked)).index
+        tested = stored[np.sort(generator(seed, "asked").permutation(len(stored))[: self.questions])]
+        clean = getattr(memory, "memory", memory).recall(self.shaped(tested)).index
         rows, given, found = [], [], []
         for kind, level in (("noise", 0.0), *self.damages):
-            old, _ = CORRUPTIONS[kind](asked, level, generator(seed, "old", kind, level))
+            old, _ = CORRUPTIONS[kind](tested, level, generator(seed, "old", kind, level))
             other, _ = CORRUPTIONS[kind](new, level, generator(seed, "new", kind, level))
             recalled, unknown = memory.recall(self.shaped(old)), memory.recall(self.shaped(other))
-            error = recall_error(recalled.x, self.shaped(asked))
+            error = recall_error(recalled.x, self.shaped(tested))
             rows.append({
                 "kind": kind, "level": level, "found": float(np.mean(recalled.index == clean)),
                 "accuracy": recall_accuracy(error, self.threshold), "mse": float(error.mean()),
                 "auc": auc(recalled.score, unknown.score),
             })  # fmt: skip
-            if (kind, level) in SHOWN and (self.set, seed) == WALL:
+            if (kind, level) in RECORDED_DAMAGES and (self.set, seed) == RECORDED_RUN:
                 given.append(old[0])
                 found.append(recalled.x[0].reshape(old[0].shape))
-        kept = {"pictures": {"given": picture(np.stack(given)), "found": picture(np.stack(found))}} if given else {}
-        return {"stored": len(stored), "rows": rows, **kept}
+        images = {"pictures": encode_images(given=given, found=found)} if given else {}
+        return {"stored": len(stored), "rows": rows, **images}
 
     @staticmethod
-    def shaped(x: Pictures) -> Pictures:
-        """As a memory takes them: signals have no width."""
+    def shaped(x: Images) -> Images:
+        """Samples in the shape for the model: signals have no width."""
         return x.reshape(len(x), *(n for n in x.shape[1:] if n > 1))
 
 
 def auc(old: NDArray[Any], new: NDArray[Any]) -> float:
-    """How often an old score is above a new one; ties count half."""
+    """The probability that an old score is above a new one; ties count half."""
     gap = np.asarray(old, np.float64)[:, None] - np.asarray(new, np.float64)
     return float((gap > 0).mean() + (gap == 0).mean() / 2)
 
 
-def memories_of(name: str, size: int) -> dict[str, Spec]:
+def models_of(name: str, size: int) -> dict[str, Spec]:
     two, three = KERNELS[name]
     return {
         "SQHN L1": Tree(size),
         "SQHN L2": Tree(size, two),
         "SQHN L3": Tree(size, three),
         "SQHN L3, exact": AskedTree(size, three, inference="exact"),
-        FLAT: AskedTree(size),
-        DEEP: AskedTree(size, three),
+        EVIDENCE_L1: AskedTree(size),
+        EVIDENCE_L3: AskedTree(size, three),
         "MHN": MHN(),
         "MHN-Manhtn": ManhattanMHN(),
         "NN": Nearest(size),
@@ -113,7 +124,7 @@ def memories_of(name: str, size: int) -> dict[str, Spec]:
 
 def x_dmg(reading: Reading) -> Iterator[Case]:  # noqa: ARG001
     for name in KERNELS:
-        for model, memory in memories_of(name, 1000).items():
+        for model, memory in models_of(name, 1000).items():
             yield Damaged(
                 set=name, data=(name,), model=model, size=1000, memory=memory, length=1000,
                 quick=name in ("cifar10", "watch") and not model.startswith("MHN"),
@@ -122,11 +133,11 @@ def x_dmg(reading: Reading) -> Iterator[Case]:  # noqa: ARG001
 
 def x_dmgp(reading: Reading) -> Iterator[Case]:  # noqa: ARG001
     for models, size, length in (
-        (("SQHN L1", FLAT), 1000, 3000),
-        (("SQHN L3", "SQHN L3, exact", DEEP), 600, 2000),
+        (("SQHN L1", EVIDENCE_L1), 1000, 3000),
+        (("SQHN L3", "SQHN L3, exact", EVIDENCE_L3), 600, 2000),
     ):
         for model in models:
-            memory = memories_of("cifar10", size)[model]
+            memory = models_of("cifar10", size)[model]
             yield Damaged(
                 set="cifar10", data=("cifar10",), model=model, size=size, memory=memory, length=length, questions=150
             )
@@ -136,13 +147,16 @@ SMALLER = {"length": 10, "size": 10, "capacity": 10, "questions": 5}
 FAMILY.experiments += [
     Experiment(
         "X-DMG", "Recall from damage",
-        "How much is recalled from damage that nobody announced, and is old told from new?", x_dmg, SMALLER,
+        "How much is recalled from damage without a mask, and is old told from new?", x_dmg, SMALLER,
     ),
-    Experiment("X-DMGP", "The same past capacity", "What is lost by it where neurons are averages?", x_dmgp, SMALLER),
+    Experiment(
+        "X-DMGP", "The same past capacity", "How much does recall by evidence lose where neurons are averages?",
+        x_dmgp, SMALLER,
+    ),
 ]  # fmt: skip
 
 
-# -- what is claimed -------------------------------------------------------------------------------------------------
+# -- claims ------------------------------------------------------------------------------------------------------------
 
 
 def over_damages(runs: Results, measure: str) -> Values:
@@ -156,107 +170,107 @@ def by_set(results: Results) -> Iterator[tuple[str, Results]]:
 
 
 @FAMILY.claim(
-    "XD.1", "X-DMG", "evidence finds more, over all kinds of damage, than every other memory", "-",
+    "XD.1", "X-DMG", "recall by evidence finds more than every other model, over all kinds of damage", "-",
     {"ahead of the best other": above(0), "share found": None}, beyond=True,
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def ahead_of_all(results: Results) -> Measured:
     ahead, level = {}, {}
     for name, runs in by_set(results):
-        means = {model: over_damages(runs.of(model=model), "found") for model in (*PAPER, "NN", FLAT)}
+        means = {model: over_damages(runs.of(model=model), "found") for model in (*PAPER_MODELS, "NN", EVIDENCE_L1)}
         means |= {m: over_damages(run, "found") for m in ("MHN", "MHN-Manhtn") if (run := runs.where(model=m))}
-        others = [float(values.mean()) for model, values in means.items() if model != FLAT]
-        level[name] = means[FLAT]
-        ahead[name] = float(means[FLAT].mean()) - max(others)
+        others = [float(values.mean()) for model, values in means.items() if model != EVIDENCE_L1]
+        level[name] = means[EVIDENCE_L1]
+        ahead[name] = float(means[EVIDENCE_L1].mean()) - max(others)
     return {"ahead of the best other": ahead, "share found": level}
 
 
 @FAMILY.claim(
-    "XD.2", "X-DMG", "and under no kind of damage less than the paper's trees, one level and exact inference", "-",
-    {"ahead of the best of four": at_least(-0.02)}, beyond=True,
-    seen=(
-        "By chance single samples fit some of many small blocks. Where little else is left (noise in place of 15 of 16 "
-        "parts of a large picture, salt and pepper on nine pixels of ten, strong noise on digits) that is more than "
-        "the whole picture has to say."
+    "XD.2", "X-DMG", "under no kind of damage does it find less than the paper's trees, one level and exact inference",
+    "-",     {"ahead of the best of four": at_least(-0.02)}, beyond=True,
+    explanation=(
+        "By chance, single samples fit some of many small blocks. Where little else is left (15/16 of a large image "
+        "replaced by noise, salt and pepper on nine pixels of ten, strong noise on digits), these chance matches "
+        "outweigh the match of the whole image."
     ),
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def ahead_under_every_damage(results: Results) -> Measured:
     found = {}
     for name, runs in by_set(results):
         for kind, level in runs.records[0]["settings"]["damages"]:
-            rows = {m: float(runs.of(model=m).row(kind, "found", level).mean()) for m in (*PAPER, FLAT)}
-            found[f"{name} {kind} {level}"] = rows[FLAT] - max(rows[model] for model in PAPER)
+            rows = {m: float(runs.of(model=m).row(kind, "found", level).mean()) for m in (*PAPER_MODELS, EVIDENCE_L1)}
+            found[f"{name} {kind} {level}"] = rows[EVIDENCE_L1] - max(rows[model] for model in PAPER_MODELS)
     return {"ahead of the best of four": found}
 
 
 @FAMILY.claim(
-    "XD.3", "X-DMG", "its score tells old from new better than theirs do", "-",
+    "XD.3", "X-DMG", "its score tells old from new better than theirs", "-",
     {"AUC ahead of the best of four": above(0), "AUC": None}, beyond=True,
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def old_against_new(results: Results) -> Measured:
     ahead, level = {}, {}
     for name, runs in by_set(results):
-        means = {model: over_damages(runs.of(model=model), "auc") for model in (*PAPER, FLAT)}
-        level[name] = means[FLAT]
-        ahead[name] = float(means[FLAT].mean()) - max(float(means[model].mean()) for model in PAPER)
+        means = {model: over_damages(runs.of(model=model), "auc") for model in (*PAPER_MODELS, EVIDENCE_L1)}
+        level[name] = means[EVIDENCE_L1]
+        ahead[name] = float(means[EVIDENCE_L1].mean()) - max(float(means[model].mean()) for model in PAPER_MODELS)
     return {"AUC ahead of the best of four": ahead, "AUC": level}
 
 
-WHOLE_PICTURE = (("noise", 0.0), ("blurred", 2.0), ("shifted", 1.0))
+WHOLE_IMAGE = (("noise", 0.0), ("blurred", 2.0), ("shifted", 1.0))
 
 
 @FAMILY.claim(
-    "XD.4", "X-DMGP", "past capacity, one level: what the paper's rule recalls from the whole picture it recalls too",
-    "-", {"ahead, clean, blurred, shifted": at_least(-0.02), "ahead over all damages": above(0)}, beyond=True,
+    "XD.4", "X-DMGP", "past capacity, one level: it recalls as much from whole images as the paper's rule",
+    "-", {"ahead on clean, blurred, shifted": at_least(-0.02), "ahead over all damage": above(0)}, beyond=True,
 )  # fmt: skip
-def _(results: Results) -> Measured:
-    paper, own = (results.of("X-DMGP", model=model) for model in ("SQHN L1", FLAT))
+def whole_images_past_capacity(results: Results) -> Measured:
+    paper, own = (results.of("X-DMGP", model=model) for model in ("SQHN L1", EVIDENCE_L1))
     return {
-        "ahead, clean, blurred, shifted": {
+        "ahead on clean, blurred, shifted": {
             kind: float(own.row(kind, "found", level).mean() - paper.row(kind, "found", level).mean())
-            for kind, level in WHOLE_PICTURE
+            for kind, level in WHOLE_IMAGE
         },
-        "ahead over all damages": {"": float(over_damages(own, "found").mean() - over_damages(paper, "found").mean())},
+        "ahead over all damage": {"": float(over_damages(own, "found").mean() - over_damages(paper, "found").mean())},
     }
 
 
 @FAMILY.claim(
-    "XD.5", "X-DMGP", "past capacity, three levels: as much as the paper's rule", "-",
-    {"ahead, clean": at_least(-0.01), "ahead over all damages": at_least(0)}, beyond=True,
+    "XD.5", "X-DMGP", "past capacity, three levels: it recalls as much as the paper's rule", "-",
+    {"ahead on clean": at_least(-0.01), "ahead over all damage": at_least(0)}, beyond=True,
 )  # fmt: skip
-def _(results: Results) -> Measured:
-    paper, own = (results.of("X-DMGP", model=model) for model in ("SQHN L3", DEEP))
+def trees_past_capacity(results: Results) -> Measured:
+    paper, own = (results.of("X-DMGP", model=model) for model in ("SQHN L3", EVIDENCE_L3))
     clean, damaged = (
         float(np.mean(measure(own)) - np.mean(measure(paper)))
         for measure in (lambda run: run.row("noise", "accuracy", 0.0), lambda run: over_damages(run, "accuracy"))
     )
-    return {"ahead, clean": {"": clean}, "ahead over all damages": {"": damaged}}
+    return {"ahead on clean": {"": clean}, "ahead over all damage": {"": damaged}}
 
 
-# -- what is drawn ---------------------------------------------------------------------------------------------------
+# -- figures -----------------------------------------------------------------------------------------------------------
 
-LINES = {"noise": "noise", "black rectangle": "black", "color rectangle": "color", "noise rectangle": "normal_fill"}
+CURVES = {"noise": "noise", "black rectangle": "black", "color rectangle": "color", "noise rectangle": "normal_fill"}
 
 
 @FAMILY.figure(
     "x-dmg", "X-DMG",
-    "Share of stored samples found, from noise and from behind rectangles that nobody announced: the comparison of "
-    "depths with recall by evidence added, and other memories.",
+    "Share of stored samples found, from noise and from behind rectangles without a mask: the comparison of depths, "
+    "with recall by evidence and other models.",
 )  # fmt: skip
-def _(results: Results) -> Figure:
+def share_found(results: Results) -> Figure:
     def points(run: Results, kind: str) -> tuple[list[float], Values]:
         levels = [level for which, level in run.records[0]["settings"]["damages"] if which == kind]
         clean = run.row("noise", "found", 0.0)
         return [0.0, *levels], np.array([clean, *(run.row(kind, "found", level) for level in levels)]).T
 
-    return by_corruption(results.of("X-DMG"), LINES, points, "share found")
+    return corruption_panels(results.of("X-DMG"), CURVES, points, "share found")
 
 
 @FAMILY.figure(
     "x-dmg-mean", "X-DMG",
-    "Over all kinds of damage: the share of stored samples found, and how often something old has a higher score "
-    "than something new (a half: by chance).",
+    "Over all kinds of damage: the share of stored samples found, and the probability that an old sample has a higher "
+    "score than a new one (chance: one half).",
 )  # fmt: skip
-def _(results: Results) -> Figure:
+def found_and_auc(results: Results) -> Figure:
     runs = results.of("X-DMG")
     sets = runs.settings("set")
     figure, axes = panels(2, 1, width=9, height=2.6)
@@ -268,23 +282,23 @@ def _(results: Results) -> Figure:
         bars(axis, [title(name) for name in sets], series)
         axis.set_ylabel(heading)
         axis.set_ylim(0, 1)
-    outside(figure, axes[0, 0])
+    legend_above(figure, axes[0, 0])
     return figure
 
 
-def wall(results: Results, models: Mapping[str, str]) -> Figure:
-    """What was given, and what some memories recalled."""
-    runs = {label: results.of("X-DMG", set=WALL[0], model=model) for label, model in models.items()}
-    rows = [pictures_of(next(iter(runs.values())).pictures("given"))]
-    rows += [pictures_of(run.pictures("found")) for run in runs.values()]
-    return grid(rows, ["given", *runs], [kind.replace("_", " ") for kind, _ in SHOWN])
+def recalled_images(results: Results, models: Mapping[str, str]) -> Figure:
+    """The damaged images and those that some models recalled."""
+    runs = {label: results.of("X-DMG", set=RECORDED_RUN[0], model=model) for label, model in models.items()}
+    rows = [decode_images(next(iter(runs.values())).images("given"))]
+    rows += [decode_images(run.images("found")) for run in runs.values()]
+    return image_grid(rows, ["given", *runs], [kind.replace("_", " ") for kind, _ in RECORDED_DAMAGES])
 
 
-@FAMILY.figure("x-dmg-wall", "X-DMG", "What was given, and what each memory recalled: one of the stored pictures.")
-def _(results: Results) -> Figure:
-    return wall(results, {model: model for model, _ in by_model(results.of("X-DMG", set=WALL[0]))})
+@FAMILY.figure("x-dmg-wall", "X-DMG", "One stored image with every kind of damage, and what each model recalled.")
+def recalled_by_all(results: Results) -> Figure:
+    return recalled_images(results, {model: model for model, _ in by_model(results.of("X-DMG", set=RECORDED_RUN[0]))})
 
 
-@FAMILY.figure("x-dmg-short", "X-DMG", "The same of three memories.")
-def _(results: Results) -> Figure:
-    return wall(results, {"one level": "SQHN L1", "three levels": "SQHN L3", "evidence": FLAT})
+@FAMILY.figure("x-dmg-short", "X-DMG", "The same for three models.")
+def recalled_by_three(results: Results) -> Figure:
+    return recalled_images(results, {"one level": "SQHN L1", "three levels": "SQHN L3", "evidence": EVIDENCE_L1})

@@ -1,4 +1,4 @@
-"""A family of experiments: what is run, what is claimed of it, and what is drawn, in one place."""
+"""A family of experiments in one module: the experiments, the claims about them, and the figures."""
 
 from __future__ import annotations
 
@@ -13,52 +13,52 @@ from sqhn.paper.experiments.results import Results
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Drawing", "Family"]
+__all__ = ["Family", "FigureSpec"]
 
 Measure = Callable[[Results], Measured]
-Make = Callable[[Results], "Figure"]
+Draw = Callable[[Results], "Figure"]
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """One figure: its name, the experiments it shows, what it says, and how it is drawn."""
+class FigureSpec:
+    """One figure: its name, the experiments it shows, its caption, and the function that draws it."""
 
     name: str
     experiments: tuple[str, ...]
     caption: str
-    make: Make
+    draw: Draw
 
 
 @dataclass
 class Family:
-    """Experiments, claims and figures, in the order in which they are declared."""
+    """Experiments, claims and figures, in the order of their declaration."""
 
     experiments: list[Experiment] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
-    figures: list[Drawing] = field(default_factory=list)
+    figures: list[FigureSpec] = field(default_factory=list)
 
     def claim(
         self,
         id: str,  # noqa: A002
         experiments: str,
-        says: str,
+        statement: str,
         paper: str,
         bounds: Mapping[str, Bounds],
         **more: Any,
     ) -> Callable[[Measure], Measure]:
-        """Register what measures a claim."""
+        """Register the function that measures a claim."""
 
         def register(measure: Measure) -> Measure:
-            self.claims.append(Claim(id, tuple(experiments.split()), says, paper, bounds, measure, **more))
+            self.claims.append(Claim(id, tuple(experiments.split()), statement, paper, bounds, measure, **more))
             return measure
 
         return register
 
-    def figure(self, name: str, experiments: str, caption: str) -> Callable[[Make], Make]:
-        """Register what draws a figure."""
+    def figure(self, name: str, experiments: str, caption: str) -> Callable[[Draw], Draw]:
+        """Register the function that draws a figure."""
 
-        def register(make: Make) -> Make:
-            self.figures.append(Drawing(name, tuple(experiments.split()), caption, make))
-            return make
+        def register(draw: Draw) -> Draw:
+            self.figures.append(FigureSpec(name, tuple(experiments.split()), caption, draw))
+            return draw
 
         return register

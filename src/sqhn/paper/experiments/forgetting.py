@@ -10,21 +10,22 @@ import numpy as np
 from sqhn.paper.experiments.case import CODE, DEFAULT, Case, Experiment, Reading
 from sqhn.paper.experiments.claims import Measured, above, at_least
 from sqhn.paper.experiments.family import Family
-from sqhn.paper.experiments.memories import Tree
+from sqhn.paper.experiments.hyperparameters import FIRST_OUT, RESERVOIR, nearest_neighbors
+from sqhn.paper.experiments.models import Tree
 from sqhn.paper.experiments.plots import (
     ERROR,
+    LEARNED,
     RECALLED,
     by_model,
+    legend_above,
     line,
+    log_log,
     mark,
-    outside,
     panels,
-    plain_logarithmic,
     style_of,
 )
 from sqhn.paper.experiments.results import Results
-from sqhn.paper.experiments.rivals import FIRST_OUT, RESERVOIR, nearest
-from sqhn.paper.experiments.streams import Arrival, lowest_until_full, past_capacity
+from sqhn.paper.experiments.streams import StreamSettings, lowest_until_full, past_capacity
 from sqhn.paper.experiments.table_1 import DEPTHS, kernels_of
 from sqhn.paper.metrics import forgetting_bound
 
@@ -36,18 +37,18 @@ __all__ = ["FAMILY"]
 FAMILY = Family()
 
 
-# -- what is run -------------------------------------------------------------------------------------------------------
+# -- experiments -------------------------------------------------------------------------------------------------------
 
 
 def ac_d(reading: Reading) -> Iterator[Case]:
     for J, length in ((200, 2500), (600, 3000), (1000, 3500)):
-        arrival = Arrival(("cifar100",), "iid", "", length, (0, 0, 0))
+        stream = StreamSettings(("cifar100",), "iid", "", length, (0, 0, 0))
         more: dict[str, Any] = {"sigma": 0, "alike": False, "tests": 10000}
         for model, kernels in kernels_of("cifar100").items():
             alpha = 1e7 if reading == DEFAULT else 1e5 if model == "SQHN L3" else 5e4
-            yield arrival.case("cifar100", model, J, Tree(J, kernels, alpha), **more)
-        for model, rival in nearest(J).items():
-            yield arrival.case("cifar100", model, J, rival, **more)
+            yield stream.case("cifar100", model, J, Tree(J, kernels, alpha), **more)
+        for model, store in nearest_neighbors(J).items():
+            yield stream.case("cifar100", model, J, store, **more)
 
 
 FAMILY.experiments.append(
@@ -59,11 +60,11 @@ FAMILY.experiments.append(
 )  # fmt: skip
 
 
-# -- what is claimed ---------------------------------------------------------------------------------------------------
+# -- claims ------------------------------------------------------------------------------------------------------------
 
 
 def depth_runs(results: Results) -> dict[int, dict[str, Results]]:
-    """By size and depth."""
+    """The runs by size and depth."""
     some = results.of("AC-D")
     return {
         J: {depth: some.of("AC-D", model=model, size=J) for depth, model in DEPTHS.items()}
@@ -72,10 +73,10 @@ def depth_runs(results: Results) -> dict[int, dict[str, Results]]:
 
 
 @FAMILY.claim(
-    "ACD.1", "AC-D", "all pictures are recalled until the memory is full, at any depth", "1.0",
+    "ACD.1", "AC-D", "all images are recalled until the memory is full, at any depth", "1.0",
     {"lowest recall up to J": {DEFAULT: at_least(0.99), CODE: at_least(0.95)}},
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def recall_until_full(results: Results) -> Measured:
     runs = {f"J={J} {depth}": run for J, by_depth in depth_runs(results).items() for depth, run in by_depth.items()}
     return {"lowest recall up to J": lowest_until_full(runs, "accuracy")}
 
@@ -84,7 +85,7 @@ def _(results: Results) -> Measured:
     "ACD.2", "AC-D", "past capacity deeper trees decay more slowly than one level", "much slower",
     {"ahead of L1 at every test point from 1.5 J on": above(0), "L3 ahead of L2": at_least(-0.02)},
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def decay_by_depth(results: Results) -> Measured:
     ahead: dict[str, float] = {}
     deeper: dict[str, float] = {}
     for J, runs in depth_runs(results).items():
@@ -96,26 +97,26 @@ def _(results: Results) -> Measured:
 
 
 @FAMILY.claim(
-    "ACD.3", "AC-D", "one level stays above the line of Theorem 2", "above",
-    {"above the line of Theorem 2": at_least(-0.02)},
+    "ACD.3", "AC-D", "one level stays above the curve of Theorem 2", "above",
+    {"above the curve of Theorem 2": at_least(-0.02)},
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def theorem_2_for_one_level(results: Results) -> Measured:
     runs = {f"J={J}": by_depth["L1"] for J, by_depth in depth_runs(results).items()}
-    return {"above the line of Theorem 2": past_capacity(runs)["above the line of Theorem 2"]}
+    return {"above the curve of Theorem 2": past_capacity(runs)["above the curve of Theorem 2"]}
 
 
 @FAMILY.claim(
-    "ACD.4", "AC-D", "trees generalize better: lower error on unseen pictures, at the end and over the stream",
+    "ACD.4", "AC-D", "trees generalize better: lower error on unseen images, at the end and over the stream",
     "below L1",
     {"below L1 at the end by": above(0), "below L1 over the stream by": above(0), "cross L1 for good at, in J": None},
-    seen=(
-        "At the end it holds at every size. Until the memory is full and a while after, trees are far worse than one "
-        "level on unseen pictures: each patch is taken from the same single picture. They cross one level at about "
-        "twice the capacity, too late for a stream of five times the capacity or less to come out ahead over the "
-        "whole of it."
+    explanation=(
+        "At the end the claim holds at every size. Until the memory is full, and for a while after, trees are far "
+        "worse than one level on unseen images, because all patches are taken from the same image. They cross one "
+        "level at about twice the capacity, which is too late for a mean over a stream of five times the capacity or "
+        "less."
     ),
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def generalization(results: Results) -> Measured:
     end, whole, cross = {}, {}, {}
     for J, runs in depth_runs(results).items():
         l1 = runs["L1"].mean("test_mse")
@@ -128,12 +129,12 @@ def _(results: Results) -> Measured:
 
 
 @FAMILY.claim(
-    "X.NN", "AC-D", "past capacity three levels recall more than a store of as many pictures; one level does not",
+    "X.NN", "AC-D", "past capacity three levels recall more than a store of as many images; one level does not",
     "not in the paper",
     {"L3 recalls more than the store at the end by": above(0), "L1 recalls more than the store at the end by": None},
     beyond=True,
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def ahead_of_stores(results: Results) -> Measured:
     ends: dict[str, dict[str, float]] = {"L3": {}, "L1": {}}
     for J, runs in depth_runs(results).items():
         store = max(float(results.of("AC-D", model=m, size=J).mean("accuracy")[-1]) for m in (FIRST_OUT, RESERVOIR))
@@ -142,16 +143,16 @@ def _(results: Results) -> Measured:
     return {f"{depth} recalls more than the store at the end by": found for depth, found in ends.items()}
 
 
-# -- what is drawn -----------------------------------------------------------------------------------------------------
+# -- figures -----------------------------------------------------------------------------------------------------------
 
 
 @FAMILY.figure(
     "ac-d", "AC-D",
-    "Recall of all pictures so far (top; gray: the line of Theorem 2) and error on unseen pictures (bottom), by depth, "
-    "beside stores of as many pictures. Trees recall far more past capacity; on unseen pictures they are worse than "
-    "one level until about twice the capacity, and better after.",
+    "Recall of all images so far (top; gray: the curve of Theorem 2) and error on unseen images (bottom), by depth, "
+    "with stores of as many images. Trees recall far more past capacity; on unseen images they are worse than one "
+    "level until about twice the capacity, and better after that.",
 )  # fmt: skip
-def _(results: Results) -> Figure:
+def recall_and_generalization(results: Results) -> Figure:
     runs = results.of("AC-D")
     sizes = runs.settings("size")
     figure, axes = panels(2, len(sizes))
@@ -162,22 +163,22 @@ def _(results: Results) -> Figure:
         t = np.arange(1, run.t[-1] + 1)
         axes[0, column].plot(t, forgetting_bound(J, t), color="0.6", linewidth=3, zorder=0, label="Theorem 2")
         axes[0, column].set_title(f"J = {J}")
-        axes[1, column].set_xlabel("pictures learned")
+        axes[1, column].set_xlabel(LEARNED)
         axes[1, column].set_ylim(0, None)
         for row in (0, 1):
             mark(axes[row, column], x=J)
     axes[0, 0].set_ylabel(RECALLED)
     axes[1, 0].set_ylabel(f"{ERROR}, unseen")
-    outside(figure, axes[0, -1])
+    legend_above(figure, axes[0, -1])
     return figure
 
 
 @FAMILY.figure(
     "bytes", "AC-D",
-    "Recall per byte: pictures recalled at the end of the stream against what the memory keeps, for three sizes, and "
-    "for stores of as many pictures as float32 and as bytes. Right: what one needs for each picture recalled.",
+    "Recall per byte: images recalled at the end of the stream against the size of the memory, for three sizes, and "
+    "for stores of as many images as float32 and as bytes. Right: the bytes per image recalled.",
 )  # fmt: skip
-def _(results: Results) -> Figure:
+def recall_per_byte(results: Results) -> Figure:
     runs = results.of("AC-D")
     figure, axes = panels(1, 2, width=4.4, height=3.0)
     rows: dict[str, list[tuple[float, float]]] = {}
@@ -190,14 +191,14 @@ def _(results: Results) -> Figure:
                 rows.setdefault(f"{model}, uint8", []).append((size / 4, count))
     for model, points in rows.items():
         size, count = np.array(sorted(points)).T
-        look = style_of(model.removesuffix(", uint8"))
+        style = style_of(model.removesuffix(", uint8"))
         if model.endswith("uint8"):
-            look |= {"fillstyle": "none"}
-        axes[0, 0].plot(size / 2**20, count, label=model, markersize=5, **look)
-        axes[0, 1].plot(size / 2**20, size / count / 1024, label=model, markersize=5, **look)
-    for axis, label in zip(axes[0], ("pictures recalled", "kilobytes for each")):
-        plain_logarithmic(axis)
-        axis.set_xlabel("megabytes kept")
+            style |= {"fillstyle": "none"}
+        axes[0, 0].plot(size / 2**20, count, label=model, markersize=5, **style)
+        axes[0, 1].plot(size / 2**20, size / count / 1024, label=model, markersize=5, **style)
+    for axis, label in zip(axes[0], ("images recalled", "kilobytes per image")):
+        log_log(axis)
+        axis.set_xlabel("megabytes")
         axis.set_ylabel(label)
-    outside(figure, axes[0, 0])
+    legend_above(figure, axes[0, 0])
     return figure

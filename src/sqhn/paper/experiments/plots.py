@@ -1,39 +1,42 @@
-"""How figures look: parts that all of them are made of.
+"""The style of figures, and the plots that several of them are made of.
 
-A memory has one color, marker and dash in all figures. Colors are told apart without color vision (Okabe and Ito).
+A model has the same color, marker and dash in all figures. The colors can be told apart without color vision (Okabe and
+Ito).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.paper.experiments.results import Results, spread
+from sqhn.paper.experiments.results import Results, Values, spread
 
-if TYPE_CHECKING:  # what runs experiments does not draw
+if TYPE_CHECKING:  # matplotlib is imported when a figure is drawn
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
     "CHANCE",
     "ERROR",
+    "LEARNED",
     "RECALLED",
     "bars",
     "by_model",
-    "grid",
+    "corruption_panels",
+    "image_grid",
+    "legend_above",
     "line",
+    "log_log",
     "mark",
-    "outside",
     "panels",
-    "plain_logarithmic",
     "style_of",
     "title",
 ]
 
-LOOK: dict[Any, Any] = {
+RC_PARAMS: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -45,10 +48,9 @@ LOOK: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
 }
 
-LABEL = 1.5
-"""Inches that an entry of a legend takes."""
-CHANCE = 2 / 3
-"""Of always saying new."""
+LEGEND_WIDTH = 1.5  # inches for one entry of a legend
+CHANCE = 2 / 3  # the recognition accuracy of always answering "new"
+LEARNED = "images learned"
 RECALLED = "share recalled"
 ERROR = "mean squared error"
 
@@ -88,11 +90,11 @@ STYLES: dict[str, tuple[str, str, Any, str]] = {  # color, marker, dash, hatch
     "-Avg": (YELLOW, "v", "--", "++"),
     "+OvWr": (BLACK, "X", ":", "oo"),
 }
-"""In the order in which they are drawn; those of one family never meet another with the same color and marker."""
+"""In drawing order. Models in one figure never share both color and marker."""
 
-OTHERS = [(BLUE, "o", "-", ""), (GREEN, "s", "--", "//"), (RED, "D", "-.", ".."), (PINK, "^", ":", "\\\\"),
+SERIES = [(BLUE, "o", "-", ""), (GREEN, "s", "--", "//"), (RED, "D", "-.", ".."), (PINK, "^", ":", "\\\\"),
           (YELLOW, "v", LONG, "++"), (SKY, "P", DOTS, "xx"), (BLACK, "X", MIXED, "oo")]  # fmt: skip
-"""For what is no memory, by number."""
+"""Styles of other series, by number."""
 
 TITLES = {
     "cifar10": "CIFAR-10",
@@ -108,22 +110,22 @@ TITLES = {
 
 
 def title(name: str) -> str:
-    """The name of a data set for people."""
+    """The display name of a data set."""
     return TITLES.get(name, name)
 
 
-def look(label: str, number: int = 0) -> tuple[str, str, Any, str]:
-    return STYLES.get(label) or OTHERS[number % len(OTHERS)]
+def full_style(label: str, number: int = 0) -> tuple[str, str, Any, str]:
+    return STYLES.get(label) or SERIES[number % len(SERIES)]
 
 
 def style_of(label: str, number: int = 0) -> dict[str, Any]:
-    """Color, marker and dash of a memory, or of the n-th of other things."""
-    color, marker, dash, _ = look(label, number)
+    """Color, marker and dash of a model, or of another series by its number."""
+    color, marker, dash, _ = full_style(label, number)
     return {"color": color, "marker": marker, "linestyle": dash}
 
 
 def by_model(runs: Results) -> Iterator[tuple[str, Results]]:
-    """The runs of every memory: the SQHN first, the yardsticks last."""
+    """The runs of every model in drawing order: SQHNs first, nearest neighbors last."""
     order = list(STYLES)
     models = sorted(runs.settings("model"), key=lambda model: order.index(model) if model in order else len(order))
     for model in models:
@@ -140,14 +142,14 @@ def _figure(width: float, height: float) -> Figure:
     import matplotlib
     from matplotlib.figure import Figure
 
-    matplotlib.rcParams.update(LOOK)
+    matplotlib.rcParams.update(RC_PARAMS)
     return Figure(figsize=(width, height))
 
 
 def line(
     axis: Axes, x: Any, values: NDArray[Any], label: str, number: int = 0, band: NDArray[Any] | None = None
 ) -> None:
-    """The mean of curves (seeds, points) with a band of one standard deviation over seeds, or the band given."""
+    """The mean of curves (seeds, points) with a band of one standard deviation over seeds, or the given band."""
     mean = values.mean(axis=0)
     deviation = spread(values) if band is None else band
     every = max(1, len(mean) // 7)
@@ -160,21 +162,21 @@ def line(
 def bars(
     axis: Axes, groups: Sequence[str], series: Mapping[str, Sequence[NDArray[Any]]], medians: bool = False
 ) -> None:
-    """Means over seeds side by side, with their standard deviation; or medians, with the least and the most.
+    """Means over seeds with their standard deviation, side by side; or medians with the range of values.
 
-    Of a series without a name each bar looks as its group does elsewhere.
+    Each bar of a series without a name has the style of its group.
     """
     width = 0.8 / max(1, len(series))
     for number, (label, values) in enumerate(series.items()):
         x = np.arange(len(groups)) + (number - (len(series) - 1) / 2) * width
         some = [np.asarray(value) if len(value) else np.array([np.nan]) for value in values]
-        centre = np.array([np.median(value) if medians else value.mean() for value in some])
-        around = np.array([[value.min(), value.max()] for value in some]).T
-        errors = np.abs(around - centre) if medians else np.array([float(spread(value)) for value in some])
-        looks = [look(label or group, number) for group in groups]
-        color, hatch = [one[0] for one in looks], [one[3] for one in looks]
+        center = np.array([np.median(value) if medians else value.mean() for value in some])
+        extremes = np.array([[value.min(), value.max()] for value in some]).T
+        errors = np.abs(extremes - center) if medians else np.array([float(spread(value)) for value in some])
+        styles = [full_style(label or group, number) for group in groups]
+        color, hatch = [style[0] for style in styles], [style[3] for style in styles]
         axis.bar(
-            x, centre, width * 0.92, yerr=errors, label=label or None, color=color, hatch=hatch, edgecolor="white",
+            x, center, width * 0.92, yerr=errors, label=label or None, color=color, hatch=hatch, edgecolor="white",
             linewidth=0.5, error_kw={"linewidth": 1},
         )  # fmt: skip
     axis.set_xticks(np.arange(len(groups)), groups)
@@ -182,47 +184,70 @@ def bars(
 
 
 def mark(axis: Axes, x: float | None = None, y: float | None = None, label: str | None = None) -> None:
-    """A gray line at a place that matters."""
+    """A gray reference line."""
     if x is not None:
         axis.axvline(x, color="0.5", linewidth=1, linestyle=":", label=label)
     if y is not None:
         axis.axhline(y, color="0.5", linewidth=1, linestyle="--", label=label)
 
 
-def outside(figure: Figure, *axes: Axes) -> None:
+def legend_above(figure: Figure, axis: Axes) -> None:
     """One legend for all panels, above them."""
-    found: dict[str, Any] = {}
-    for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels()):
-            found.setdefault(label, handle)
-    most = max(1, int(figure.get_figwidth() / LABEL))
-    figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=min(5, most, len(found)))
+    found = dict(zip(*reversed(axis.get_legend_handles_labels())))
+    fitting = max(1, int(figure.get_figwidth() / LEGEND_WIDTH))
+    figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=min(5, fitting, len(found)))
 
 
-def plain_logarithmic(*axes: Axes) -> None:
-    """Both scales logarithmic, with plain numbers on them."""
+def log_log(axis: Axes) -> None:
+    """Logarithmic scales with plain numbers."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    for axis in axes:
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        for scale in (axis.xaxis, axis.yaxis):
-            scale.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            scale.set_major_formatter("{x:g}")
-            scale.set_minor_formatter(NullFormatter())
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    for scale in (axis.xaxis, axis.yaxis):
+        scale.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        scale.set_major_formatter("{x:g}")
+        scale.set_minor_formatter(NullFormatter())
 
 
-def grid(
+def corruption_panels(
+    runs: Results,
+    kinds: Mapping[str, str],
+    points: Callable[[Results, str], tuple[list[float], Values]],
+    label: str,
+) -> Figure:
+    """A row of panels per data set, a column per kind of corruption; `kinds` maps headings to kinds.
+
+    points: the levels of a kind, and the values (seeds, levels) of some runs there.
+    """
+    sets = runs.settings("set")
+    figure, axes = panels(len(sets), len(kinds), width=2.7, height=2.1)
+    for row, name in enumerate(sets):
+        for column, (heading, kind) in enumerate(kinds.items()):
+            axis = axes[row, column]
+            for model, run in by_model(runs.where(set=name)):
+                line(axis, *points(run, kind), model)
+            axis.set_ylim(-0.03, 1.03)
+            if row == 0:
+                axis.set_title(heading)
+            if row == len(sets) - 1:
+                axis.set_xlabel("standard deviation" if kind == "noise" else "share covered")
+        axes[row, 0].set_ylabel(f"{title(name)}\n{label}")
+    legend_above(figure, axes[0, 0])
+    return figure
+
+
+def image_grid(
     rows: Sequence[NDArray[np.uint8]], labels: Sequence[str], headings: Sequence[str] = (), size: float = 1.0
 ) -> Figure:
-    """Pictures in rows, with a label before each row; size: of one, in inches."""
+    """Rows of images with a label before each row; size: of an image in inches."""
     columns = len(rows[0])
     figure = _figure(size * columns + 1.2, size * len(rows) + (0.3 if headings else 0))
     axes = np.asarray(figure.subplots(len(rows), columns, squeeze=False))
     for r, row in enumerate(rows):
-        for c, picture in enumerate(row):
+        for c, image in enumerate(row):
             axis = axes[r, c]
-            axis.imshow(picture, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            axis.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
             axis.set_xticks([])
             axis.set_yticks([])
             axis.grid(visible=False)

@@ -1,4 +1,4 @@
-"""Recognition: telling pictures that were learned from new ones."""
+"""Recognition: telling learned images from new ones."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from sqhn.data.corruptions import white_noise
 from sqhn.data.streams import TRANSFORMS, iid, unit
-from sqhn.paper.experiments.case import CODE, DEFAULT, Case, Experiment, Reading, generator, pool, taught
+from sqhn.paper.experiments.case import CODE, DEFAULT, Case, Experiment, Reading, generator, learn_in_steps, load_split
 from sqhn.paper.experiments.claims import Measured, above, at_least, at_most, below
 from sqhn.paper.experiments.family import Family
-from sqhn.paper.experiments.memories import ByErrorTree, Spec, Tree
-from sqhn.paper.experiments.plots import CHANCE, ERROR, by_model, line, mark, outside, panels, title
+from sqhn.paper.experiments.hyperparameters import RECOGNIZERS, nearest_neighbors
+from sqhn.paper.experiments.models import ByErrorTree, Spec, Tree
+from sqhn.paper.experiments.plots import CHANCE, ERROR, LEARNED, by_model, legend_above, line, mark, panels, title
 from sqhn.paper.experiments.results import Results, Values
-from sqhn.paper.experiments.rivals import RECOGNIZERS, nearest
 from sqhn.paper.experiments.table_1 import DEPTHS, kernels_of
 from sqhn.paper.metrics import recall_error, recognition_accuracy
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 __all__ = ["FAMILY", "Recognition"]
 
 FAMILY = Family()
-KINDS = {"old": "learned", "new": "new, same kind", "other": "new, another kind"}
+GROUPS = {"old": "learned", "new": "new, same kind", "other": "new, another kind"}
 TOLERANCES = tuple(float(factor) for factor in np.geomspace(1e-3, 1e3, 61))
 
 
-# -- what is run -----------------------------------------------------------------------------------------------------
+# -- experiments -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recognition(Case):
-    """Learn a stream; at every test point judge all pictures so far, and as many new ones of two kinds.
+    """Learn a stream; at every test point recognize all images so far, and as many new ones of two kinds.
 
-    data: the set that is learned, and the one of another kind, which is turned by `transform`. pretrain: so many other
-    pictures for the levels below the memory node, which then learns alone. sigma: of noise on all that is judged.
-    search: also judge with other tolerances, many factors of the memory's own.
+    data: the set that is learned, and the set of another kind, to which `transform` is applied. pretrain: the number of
+    other images on which the levels below the memory node are trained; the memory node then learns alone. sigma: of
+    noise on all test images. search: also test other tolerances, many factors of the model's own.
     """
 
     length: int = 3000
@@ -51,28 +51,28 @@ class Recognition(Case):
 
     def run(self, seed: int, device: str) -> dict[str, Any]:
         name, other = self.data
-        drawn = iid(pool(name, "train")[0], self.pretrain + self.length, generator(seed, "data"))
+        drawn = iid(load_split(name, "train")[0], self.pretrain + self.length, generator(seed, "data"))
         before, x = drawn[: self.pretrain], drawn[self.pretrain :]
-        memory = self.built(x.shape[1:], seed, device)
+        memory = self.build(x.shape[1:], seed, device)
         if len(before):
             memory.pretrain(before)
         groups = {
             "old": x,
-            "new": unit(pool(name, "test")[0][: len(x)]),
-            "other": TRANSFORMS[self.transform](unit(pool(other, "test")[0][: len(x)])),
+            "new": unit(load_split(name, "test")[0][: len(x)]),
+            "other": TRANSFORMS[self.transform](unit(load_split(other, "test")[0][: len(x)])),
         }
-        shown = groups
+        given = groups
         if self.sigma:
-            shown = {
+            given = {
                 kind: white_noise(group, self.sigma, generator(seed, "noise", kind))[0]
                 for kind, group in groups.items()
             }
         curves: dict[str, list[Any]] = {"learned": [], "accuracy": [], **({"searched": []} if self.search else {})}
-        for done in taught(memory, x, self.every, **({"root_only": True} if len(before) else {})):
+        for done in learn_in_steps(memory, x, self.every, **({"root_only": True} if len(before) else {})):
             curves["learned"].append(done)
             shares, searched = {}, {}
             for kind, group in groups.items():
-                judged = memory.recognize(shown[kind][:done])
+                judged = memory.recognize(given[kind][:done])
                 old = float(np.mean(judged.old))
                 shares[kind] = old if kind == "old" else 1 - old
                 error = recall_error(memory.recall(group[:done]).x, group[:done])
@@ -95,9 +95,9 @@ def rc(reading: Reading) -> Iterator[Case]:
     if code:
         memory = replace(memory, when_full="overwrite", mu="pseudocount")
     by_error = ByErrorTree(300, alpha=50000, rho=0.99999, when_full=memory.when_full, mu=memory.mu)
-    memories: dict[str, Spec] = {"SQHN": memory, "SQHN(mse)": by_error, **RECOGNIZERS, **nearest(300)}
-    for model, one in memories.items():
-        flipped = code and isinstance(one, Tree)  # the script of the MHNs does not flip
+    models: dict[str, Spec] = {"SQHN": memory, "SQHN(mse)": by_error, **RECOGNIZERS, **nearest_neighbors(300)}
+    for model, one in models.items():
+        flipped = code and isinstance(one, Tree)  # the script of the MHNs does not flip images
         yield Recognition(
             set="mnist", data=data, model=model, size=300, memory=one, transform="flipped" if flipped else "plain",
             search=model in RECOGNIZERS,
@@ -105,42 +105,41 @@ def rc(reading: Reading) -> Iterator[Case]:
 
 
 @dataclass(frozen=True)
-class Scene:
-    """A way to read which sets are learned and new in the comparison of depths."""
+class DataSets:
+    """The learned and the foreign data set in the comparison of depths, on which the paper contradicts itself."""
 
     data: tuple[str, str]
     transform: str
 
 
-METHODS, CAPTION = Scene(("cifar10", "cifar100"), "flipped"), Scene(("cifar100", "svhn"), "flipped")
+IN_METHODS = DataSets(("cifar10", "cifar100"), "flipped")
+IN_CAPTION = DataSets(("cifar100", "svhn"), "flipped")
 
 
 def by_depth(
     reading: Reading, sigma: float = 0.0, rho: tuple[float, float, float] = (0.99999, 0.999, 0.999)
 ) -> Iterator[Case]:
-    """Text: 500 neurons in every node, nodes that choose as they learned; the code: 40 and 200 below, and not so."""
-    for scene in (METHODS,) if reading == CODE or sigma else (METHODS, CAPTION):
-        whole = Recognition(
-            set=scene.data[0], data=scene.data, model="", size=500, sigma=sigma, transform=scene.transform
-        )
+    """Text: 500 neurons in every node and propagation "max"; code: 40 and 200 below the memory node and "argmax"."""
+    for sets in (IN_METHODS,) if reading == CODE or sigma else (IN_METHODS, IN_CAPTION):
+        whole = Recognition(set=sets.data[0], data=sets.data, model="", size=500, sigma=sigma, transform=sets.transform)
         for model, memory in one_level(reading, rho[0]).items():
             yield replace(whole, model=model, memory=memory)
-        for model, tolerance in zip(BELOW, rho[1:]):
+        for model, tolerance in zip(PUBLISHED_CAPACITIES, rho[1:]):
             tree = Tree(500, kernels_of("cifar10")[model], 100000, rho=tolerance, propagation="max")
             case = replace(whole, model=model, memory=tree, pretrain=1000)
             if reading == CODE:
-                below = replace(tree, capacity=BELOW[model], propagation="argmax", mu="pseudocount")
+                below = replace(tree, capacity=PUBLISHED_CAPACITIES[model], propagation="argmax", mu="pseudocount")
                 case = replace(case, memory=below, transform="plain")
             yield case
-        for model, store in nearest(500).items():
+        for model, store in nearest_neighbors(500).items():
             yield replace(whole, model=model, memory=replace(store, tolerance=2 * sigma**2) if sigma else store)
 
 
-BELOW = {"SQHN L2": (40, 500), "SQHN L3": (40, 200, 500)}
+PUBLISHED_CAPACITIES = {"SQHN L2": (40, 500), "SQHN L3": (40, 200, 500)}
 
 
 def one_level(reading: Reading, rho: float) -> dict[str, Tree]:
-    """The code overwrites, the text averages; with the text's other settings both are run."""
+    """The code overwrites and the text averages; under the text both are run."""
     one = Tree(500, alpha=500000, rho=rho)
     if reading == CODE:
         return {"SQHN L1": replace(one, when_full="overwrite", mu="pseudocount")}
@@ -150,44 +149,44 @@ def one_level(reading: Reading, rho: float) -> dict[str, Tree]:
 QUARTER = {"length": 4, "capacity": 4, "size": 4, "pretrain": 4}
 FAMILY.experiments += [
     Experiment(
-        "RC", "Recognition", "Can the memory tell pictures it has learned from new ones?",
+        "RC", "Recognition", "Can the memory tell learned images from new ones?",
         rc, {"length": 2, "capacity": 2, "size": 2},
     ),
     Experiment(
         "AC-E", "Recognition by depth", "Does depth cost the ability to tell old from new?", by_depth, QUARTER,
     ),
     Experiment(
-        "X-RECN", "Recognition by depth, with noise", "The same when every picture to judge is noisy.",
+        "X-RECN", "Recognition by depth, with noise", "The same with noisy test images.",
         lambda reading: by_depth(reading, 0.2, (0.85, 0.45, 0.25)), QUARTER,
     ),
 ]  # fmt: skip
 
 
-# -- what is claimed -------------------------------------------------------------------------------------------------
+# -- claims ------------------------------------------------------------------------------------------------------------
 
 
-def before(run: Results) -> Any:
-    """Test points until the memory is full."""
+def until_full(run: Results) -> Any:
+    """A mask of the test points until the memory is full."""
     return run.t <= run.setting("size")
 
 
 @FAMILY.claim(
-    "RC.1", "RC", "until it is full SQHN tells all old pictures from all new ones", "1.0",
+    "RC.1", "RC", "until it is full SQHN tells all old images from all new ones", "1.0",
     {"lowest accuracy, any seed": at_least(1)},
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def accuracy_until_full(results: Results) -> Measured:
     run = results.of("RC", model="SQHN")
-    return {"lowest accuracy, any seed": {"": float(run.curve("accuracy")[:, before(run)].min())}}
+    return {"lowest accuracy, any seed": {"": float(run.curve("accuracy")[:, until_full(run)].min())}}
 
 
 @FAMILY.claim(
     "RC.2", "RC", "later it stays above chance and falls gradually", "above 2/3",
     {"lowest accuracy above chance by": above(0.03), "largest rise between test points": at_most(0.02)},
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def accuracy_past_capacity(results: Results) -> Measured:
     run = results.of("RC", model="SQHN")
     accuracy = run.mean("accuracy")
-    rise = float(np.diff(accuracy[~before(run)]).max(initial=0))
+    rise = float(np.diff(accuracy[~until_full(run)]).max(initial=0))
     return {
         "lowest accuracy above chance by": {"": float(accuracy.min()) - CHANCE},
         "largest rise between test points": {"": rise},
@@ -195,7 +194,7 @@ def _(results: Results) -> Measured:
 
 
 def best_tolerance(run: Results) -> Values:
-    """The accuracy with the one tolerance, of many, that is best over the whole stream; (seeds, points)."""
+    """The accuracy with the tolerance that is best over the whole stream; (seeds, points)."""
     searched = run.curve("searched")
     return np.asarray(searched[:, :, int(searched.mean(axis=(0, 1)).argmax())])
 
@@ -204,7 +203,7 @@ def best_tolerance(run: Results) -> Values:
     "RC.3", "RC", "the MHNs do no better than chance, with the best of 61 tolerances", "about 2/3",
     {"accuracy above chance from t = J on": at_most(0.03)},
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def mhns_against_chance(results: Results) -> Measured:
     tops = {}
     for mhn in RECOGNIZERS:
         run = results.of("RC", model=mhn)
@@ -213,14 +212,14 @@ def _(results: Results) -> Measured:
 
 
 @FAMILY.claim(
-    "RC.4", "RC", "errors order old, new and foreign pictures", "old ~0 until full, lowest after; foreign highest",
+    "RC.4", "RC", "errors order old, new and foreign images", "old ~0 until full, lowest after; foreign highest",
     {"error of old until full": below(1e-6), "new above old, later, by": above(0),
      "foreign above new, later, by": above(0)},
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def order_of_errors(results: Results) -> Measured:
     run = results.of("RC", model="SQHN")
-    old, new, other = (run.mean(f"{kind}_mse") for kind in KINDS)
-    early = before(run)
+    old, new, other = (run.mean(f"{kind}_mse") for kind in GROUPS)
+    early = until_full(run)
     return {
         "error of old until full": {"": float(old[early].max())},
         "new above old, later, by": {"": float((new - old)[~early].min())},
@@ -232,29 +231,29 @@ def _(results: Results) -> Measured:
     "RC.5", "RC", "the MHN's errors do not tell old from new", "identical",
     {"relative difference for t >= 5 J / 3": below(0.1)},
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def errors_of_the_mhn(results: Results) -> Measured:
     run = results.of("RC", model="MHN (rec-mse)")
     old, new = (run.mean(f"{kind}_mse")[run.t >= 5 * run.setting("size") / 3] for kind in ("old", "new"))
     return {"relative difference for t >= 5 J / 3": {"": float(np.max(np.abs(old - new) / old))}}
 
 
 @FAMILY.claim(
-    "RC.6", "RC", "MHNs generalize better early: until SQHN is full their error on new pictures is lower",
-    "generalize better earlier", {"error on new pictures, below SQHN's by": above(0)},
-    seen=(
-        "A gradient step for each of 300 pictures is not enough: until then the network's error on new pictures is "
-        "larger than that of the nearest stored picture, which is what one level gives."
+    "RC.6", "RC", "MHNs generalize better early: until SQHN is full their error on new images is lower",
+    "generalize better earlier", {"error on new images, below SQHN's by": above(0)},
+    explanation=(
+        "One gradient step for each of 300 images is not enough: until then the network's error on new images is "
+        "larger than that of the nearest stored image, which one level recalls."
     ),
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def early_generalization(results: Results) -> Measured:
     ours = results.of("RC", model="SQHN")
-    early = before(ours)
+    early = until_full(ours)
     early[0] = False  # nothing is learned yet
     found = {}
     for mhn in RECOGNIZERS:
         theirs = results.of("RC", model=mhn).mean("new_mse")
         found[mhn] = float((ours.mean("new_mse") - theirs)[early].mean())
-    return {"error on new pictures, below SQHN's by": found}
+    return {"error on new images, below SQHN's by": found}
 
 
 def by_depths(results: Results, experiment: str, name: str) -> dict[str, Results]:
@@ -268,36 +267,36 @@ def ends(runs: Mapping[str, Results]) -> dict[str, Values]:
     return {depth: run.curve("accuracy")[:, -1] for depth, run in runs.items()}
 
 
-def depth_claims(prefix: str, name: str, what: str, **more: Any) -> None:
-    """Figure 5 E, for a way to read which sets it shows."""
+def depth_claims(prefix: str, name: str, sets: str, **more: Any) -> None:
+    """Figure 5 E, for the learned set `name`."""
 
     @FAMILY.claim(
-        f"{prefix}.1", "AC-E", f"{what}: until full, all depths tell old from new", "1.0",
+        f"{prefix}.1", "AC-E", f"{sets}: until full, all depths tell old from new", "1.0",
         {"lowest accuracy": at_least(0.98)}, **more,
     )  # fmt: skip
-    def _(results: Results) -> Measured:
+    def accuracy_by_depth_until_full(results: Results) -> Measured:
         runs = by_depths(results, "AC-E", name)
-        return {"lowest accuracy": {d: float(run.mean("accuracy")[before(run)].min()) for d, run in runs.items()}}
+        return {"lowest accuracy": {d: float(run.mean("accuracy")[until_full(run)].min()) for d, run in runs.items()}}
 
     @FAMILY.claim(
-        f"{prefix}.2", "AC-E", f"{what}: six times past capacity all depths are well above chance", "well above 2/3",
+        f"{prefix}.2", "AC-E", f"{sets}: six times past capacity all depths are well above chance", "well above 2/3",
         {"above chance by, at the end": above(0.03)},
-        seen=(
-            "Past capacity a neuron's threshold is the mean match of all that was averaged into it. Six pictures for "
-            "each neuron make that mean low, new pictures pass it, and the accuracy of one level falls to little more "
-            "than that of always saying new. Trees, whose memory node compares codes, stay well above."
+        explanation=(
+            "Past capacity the threshold of a neuron is the mean match of all images that were averaged into it. With "
+            "six images per neuron this mean is low, new images pass it, and the accuracy of one level falls to little "
+            "more than that of always answering new. Trees, whose memory node compares codes, stay well above."
         ),
         **more,
     )  # fmt: skip
-    def _(results: Results) -> Measured:
+    def accuracy_by_depth_at_the_end(results: Results) -> Measured:
         last = ends(by_depths(results, "AC-E", name))
         return {"above chance by, at the end": {depth: values - CHANCE for depth, values in last.items()}}
 
     @FAMILY.claim(
-        f"{prefix}.3", "AC-E", f"{what}: depth costs no recognition", "no significant loss",
+        f"{prefix}.3", "AC-E", f"{sets}: depth costs no recognition", "no significant loss",
         {"behind L1 at the end by": at_most(0.1)}, **more,
     )  # fmt: skip
-    def _(results: Results) -> Measured:
+    def loss_by_depth(results: Results) -> Measured:
         last = ends(by_depths(results, "AC-E", name))
         return {"behind L1 at the end by": {d: float(last["L1"].mean() - last[d].mean()) for d in ("L2", "L3")}}
 
@@ -309,14 +308,14 @@ depth_claims("ACEb", "cifar100", "CIFAR-100, flipped SVHN", readings=(DEFAULT,))
 @FAMILY.claim(
     "XR.1", "X-RECN", "with noise, until full, all depths are above chance", "not in the paper",
     {"lowest accuracy above chance by": above(0)}, beyond=True,
-    seen=(
-        "Three levels take most noisy old pictures for new, whichever reading sets the tolerances, and with those of "
-        "the text two levels do so too: small patches are easily mistaken under noise."
+    explanation=(
+        "Three levels take most noisy old images for new under both readings, and two levels do so with the tolerances "
+        "of the text: small patches are easily confused under noise."
     ),
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def noisy_accuracy_until_full(results: Results) -> Measured:
     runs = by_depths(results, "X-RECN", "cifar10")
-    lows = {depth: float(run.mean("accuracy")[before(run)].min()) - CHANCE for depth, run in runs.items()}
+    lows = {depth: float(run.mean("accuracy")[until_full(run)].min()) - CHANCE for depth, run in runs.items()}
     return {"lowest accuracy above chance by": lows}
 
 
@@ -324,22 +323,22 @@ def _(results: Results) -> Measured:
     "XR.2", "X-RECN", "with noise, small patches hurt: L1 >= L2 >= L3 when full", "not in the paper",
     {"L1 - L2": at_least(0), "L2 - L3": at_least(-0.02)}, beyond=True,
 )  # fmt: skip
-def _(results: Results) -> Measured:
+def noisy_accuracy_by_depth(results: Results) -> Measured:
     runs = by_depths(results, "X-RECN", "cifar10")
-    full = {depth: float(run.mean("accuracy")[before(run)][-1]) for depth, run in runs.items()}
+    full = {depth: float(run.mean("accuracy")[until_full(run)][-1]) for depth, run in runs.items()}
     return {"L1 - L2": {"": full["L1"] - full["L2"]}, "L2 - L3": {"": full["L2"] - full["L3"]}}
 
 
-# -- what is drawn ---------------------------------------------------------------------------------------------------
+# -- figures -----------------------------------------------------------------------------------------------------------
 
 
 @FAMILY.figure(
     "rc", "RC",
-    "Recognition. A: accuracy over learned pictures, new ones of the same kind and of another kind (the MHNs with the "
-    "best of 61 tolerances); dashes: always saying new. B: errors of recall of the three groups (bands: spread within "
-    "a group). C: the same for the MHN.",
+    "Recognition. A: accuracy over learned images, new ones of the same kind and of another kind (the MHNs with the "
+    "best of 61 tolerances); dashes: always answering new. B: errors of recall of the three groups (bands: spread "
+    "within a group). C: the same for the MHN.",
 )  # fmt: skip
-def _(results: Results) -> Figure:
+def accuracy_and_errors(results: Results) -> Figure:
     runs = results.of("RC")
     figure, axes = panels(1, 3, width=3.4, height=2.9)
     size = runs.setting("size")
@@ -352,41 +351,41 @@ def _(results: Results) -> Figure:
     for axis, model, letter in ((axes[0, 1], "SQHN", "B"), (axes[0, 2], "MHN (rec-mse)", "C")):
         chosen = runs.of(model=model)
         axis.set_title(f"{letter}: {model}")
-        for number, (kind, label) in enumerate(KINDS.items()):
-            line(axis, chosen.t, chosen.curve(f"{kind}_mse"), label, number, chosen.mean(f"{kind}_mse_std"))
+        for number, (group, label) in enumerate(GROUPS.items()):
+            line(axis, chosen.t, chosen.curve(f"{group}_mse"), label, number, chosen.mean(f"{group}_mse_std"))
         mark(axis, x=size)
         axis.set_ylabel(ERROR)
         axis.legend()
     for axis in axes[0]:
-        axis.set_xlabel("pictures learned")
+        axis.set_xlabel(LEARNED)
     axes[0, 0].legend()
     return figure
 
 
 @FAMILY.figure(
     "ac-e", "AC-E",
-    "Recognition by depth, for two ways to read which pictures were used. Dotted: capacity; dashes: always saying new. "
-    "The paper's axis runs from .6 to 1.1.",
+    "Recognition by depth, for the data sets named in the paper's methods (left) and in its caption (right). Dotted: "
+    "capacity; dashes: always answering new. The paper's axis runs from .6 to 1.1.",
 )  # fmt: skip
-def _(results: Results) -> Figure:
+def by_data_sets(results: Results) -> Figure:
     return depth_panels(results.of("AC-E"))
 
 
-@FAMILY.figure("x-recn", "X-RECN", "The same when every picture to judge has noise of 0.2 on it; not in the paper.")
-def _(results: Results) -> Figure:
+@FAMILY.figure("x-recn", "X-RECN", "The same with noise of 0.2 on the test images; not in the paper.")
+def with_noise(results: Results) -> Figure:
     return depth_panels(results.of("X-RECN"), lowest=0.3)
 
 
 def depth_panels(runs: Results, lowest: float = 0.6) -> Figure:
-    scenes = [(scene, some) for scene in (METHODS, CAPTION) if (some := runs.where(set=scene.data[0]))]
-    figure, axes = panels(1, len(scenes), width=4.2, height=2.9)
-    for axis, (scene, some) in zip(axes[0], scenes):
+    shown = [(sets, some) for sets in (IN_METHODS, IN_CAPTION) if (some := runs.where(set=sets.data[0]))]
+    figure, axes = panels(1, len(shown), width=4.2, height=2.9)
+    for axis, (sets, some) in zip(axes[0], shown):
         for model, run in by_model(some):
             line(axis, run.t, run.curve("accuracy"), model)
         mark(axis, x=some.settings("size")[0], y=CHANCE)
-        axis.set_title("learned {}, foreign {}".format(*map(title, scene.data)))
-        axis.set_xlabel("pictures learned")
+        axis.set_title("learned {}, foreign {}".format(*map(title, sets.data)))
+        axis.set_xlabel(LEARNED)
         axis.set_ylim(lowest, 1.03)
     axes[0, 0].set_ylabel("recognition accuracy")
-    outside(figure, axes[0, 0])
+    legend_above(figure, axes[0, 0])
     return figure

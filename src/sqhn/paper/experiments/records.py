@@ -1,4 +1,4 @@
-"""What a job leaves behind: one line of JSON with everything needed to know what was run and what came out."""
+"""Records of jobs: one line of JSON each, with the settings, the results and their provenance."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ FILE = "records.jsonl"
 
 
 def key_of(experiment: str, settings: dict[str, Any], seed: int, data: dict[str, str]) -> str:
-    """What makes two runs the same run."""
+    """The identity of a run: two runs with the same key are the same."""
     return json.dumps([experiment, settings, seed, data], sort_keys=True)
 
 
 def read(folder: Path) -> dict[str, Record]:
-    """The records of a folder by their key; a line that a crash cut short is left out."""
+    """The records of a folder by their key; lines cut short by a crash are skipped."""
     records: dict[str, Record] = {}
     path = folder / FILE
     for line in path.read_text().splitlines() if path.exists() else []:
@@ -41,7 +41,7 @@ def read(folder: Path) -> dict[str, Record]:
 
 
 def append(folder: Path, record: Record) -> None:
-    """Add a record, on the disk before this returns."""
+    """Add a record; it is on disk when this returns."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / FILE).open("a+b") as file:
         if file.tell():
@@ -60,7 +60,7 @@ def write(folder: Path, records: Iterable[Record]) -> None:
 
 @cache
 def provenance() -> dict[str, Any]:
-    """Where a record comes from: versions, commit and machine."""
+    """The provenance of a record: versions, commit and machine."""
     return {
         "versions": {"sqhn": sqhn.__version__, "python": platform.python_version(), **_installed()},
         "commit": _commit(),
@@ -77,7 +77,7 @@ def _installed() -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """The commit of a checkout, marked if files differ from it; None for an installed package."""
+    """The commit of a checkout, marked if files have changed since; None for an installed package."""
     here = Path(__file__).parent
     try:
         git = ["git", "-C", str(here)]

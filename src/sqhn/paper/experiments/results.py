@@ -1,4 +1,4 @@
-"""Records as a table to ask: which of them, grouped how, and their curves over seeds."""
+"""Records as a table: select them by settings, group them, and read results and curves over seeds."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from numpy.typing import NDArray
 from sqhn.paper.experiments.case import BUILTIN, READINGS, Reading
 from sqhn.paper.experiments.records import Record
 
-__all__ = ["Found", "NotRunError", "Results", "Values", "spread"]
+__all__ = ["ByName", "NotRunError", "Results", "Values", "spread"]
 
 Values = NDArray[np.float64]
-Found_ = TypeVar("Found_")
+Value = TypeVar("Value")
 
 
 class NotRunError(LookupError):
-    """Nothing was recorded that could answer; the text says what."""
+    """No record has the results asked for; the message names them."""
 
 
-class Found(dict[str, Found_]):
-    """What was found by name; asking for another says that it was not run."""
+class ByName(dict[str, Value]):
+    """A dict whose missing names raise `NotRunError`."""
 
-    def __missing__(self, name: str) -> Found_:
+    def __missing__(self, name: str) -> Value:
         raise NotRunError(f"{name}: not run")
 
 
 class Results:
-    """A set of records, by seed; it does not matter in which order they come."""
+    """A set of records, sorted by seed; their original order does not matter."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.records = sorted(records, key=lambda record: record["seed"])
@@ -44,12 +44,12 @@ class Results:
 
     @cached_property
     def readings(self) -> list[Reading]:
-        """The readings that were run: those that some records belong to alone, or all, if what was run is the same."""
+        """The readings that were run: those with records of their own, or all where every record belongs to all."""
         own = {record["readings"][0] for record in self.records if len(record["readings"]) == 1}
         return [reading for reading in READINGS if reading in own or not own]
 
     def of(self, experiment: str | None = None, **where: Any) -> Results:
-        """The records of an experiment with these settings; there must be some."""
+        """The records of an experiment with these settings; raises `NotRunError` where there are none."""
         found = self.where(experiment, **where)
         if not found.records:
             what = " ".join(map(str, [*([experiment] if experiment else []), *where.values()]))
@@ -57,7 +57,7 @@ class Results:
         return found
 
     def where(self, experiment: str | None = None, **where: Any) -> Results:
-        """The same, perhaps none."""
+        """The records of an experiment with these settings; may be empty."""
         return Results(
             record
             for record in self.records
@@ -66,7 +66,7 @@ class Results:
         )
 
     def settings(self, name: str) -> list[Any]:
-        """The different values of a setting: numbers from the least up, others in order of their first use."""
+        """The different values of a setting: numbers in ascending order, others in order of first use."""
         found = list(dict.fromkeys(record["settings"].get(name) for record in self.records))
         return sorted(found) if all(isinstance(value, (int, float)) for value in found) else found
 
@@ -76,7 +76,7 @@ class Results:
         return value
 
     def each(self, name: str) -> Iterator[tuple[Any, Results]]:
-        """The records for each value of a setting."""
+        """The records grouped by the values of a setting."""
         for value in self.settings(name):
             yield value, self.where(**{name: value})
 
@@ -87,15 +87,15 @@ class Results:
 
     @cached_property
     def quick(self) -> bool:
-        """Whether they come from a short run."""
+        """Whether the records come from a short run."""
         return any(record["quick"] for record in self.records)
 
     def values(self, get: Callable[[Record], float]) -> Values:
-        """One number for each record, that is for each seed."""
+        """One number per record, that is per seed."""
         return np.array([get(record) for record in self.records])
 
     def result(self, name: str) -> Values:
-        """A number of the results, for each seed."""
+        """A number from the results, for each seed."""
         return self.values(lambda record: record["results"][name])
 
     def row(self, kind: str, measure: str, level: float | None = None) -> Values:
@@ -111,7 +111,7 @@ class Results:
 
     @property
     def t(self) -> NDArray[np.int64]:
-        """How many samples were learned at the test points of the curves."""
+        """The number of samples learned at each test point of the curves."""
         return np.array(self.records[0]["results"]["curves"]["learned"])
 
     def curve(self, name: str) -> Values:
@@ -119,24 +119,20 @@ class Results:
         return np.array([record["results"]["curves"][name] for record in self.records])
 
     def average(self, name: str) -> Values:
-        """A curve's mean over its test points, for each seed; none if there are no records."""
+        """The mean of a curve over its test points, for each seed."""
         return self.values(lambda record: float(np.mean(record["results"]["curves"][name])))
 
     def mean(self, name: str) -> Values:
         """A curve, averaged over seeds."""
         return np.asarray(self.curve(name).mean(axis=0))
 
-    def std(self, name: str) -> Values:
-        """Its sample standard deviation over seeds; 0 for one seed."""
-        return spread(self.curve(name))
-
-    def pictures(self, name: str) -> dict[str, Any]:
-        """Pictures kept in the results of the first seed."""
+    def images(self, name: str) -> dict[str, Any]:
+        """Recorded images of the first seed that has some."""
         for record in self.records:
             if "pictures" in record["results"]:
-                kept: dict[str, Any] = record["results"]["pictures"][name]
-                return kept
-        raise NotRunError("no pictures were kept")
+                recorded: dict[str, Any] = record["results"]["pictures"][name]
+                return recorded
+        raise NotRunError("no images were recorded")
 
 
 def spread(values: Values) -> Values:

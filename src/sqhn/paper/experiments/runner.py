@@ -1,4 +1,4 @@
-"""One runner for all experiments: jobs side by side, one record each; a second run does only what is missing."""
+"""Runs jobs in parallel, one record each; a second run does only the missing ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import signal
 import time
 import traceback
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sqhn.banks.cpu.threads import set_num_threads
 from sqhn.checks import check_word
@@ -29,18 +28,21 @@ __all__ = ["Backend", "Outcome", "other_runs", "run"]
 Backend = Literal["loky", "ray", "dask"]
 Answer = TypeVar("Answer")
 Sources = dict[str, str]
-Todo = dict[str, tuple[Job, Sources]]  # by the key of the record it will leave
+Todo = dict[str, tuple[Job, Sources]]  # jobs by the key of their record
+
+SPEED_PERIOD = 3600
+"""Seconds of past jobs from which the remaining time is estimated: single jobs can take many minutes."""
 
 
 @dataclass
 class Outcome:
-    """What became of the jobs: how many ran, were done before, or failed; and what data some lack."""
+    """The number of jobs run and of those recorded before, failed jobs, and jobs that lack data or packages."""
 
     ran: int = 0
     before: int = 0
     interrupted: bool = False
-    failed: dict[str, str] = field(default_factory=dict)  # label of the job: traceback
-    missing: dict[str, list[str]] = field(default_factory=dict)  # what to do about it: experiments that wait
+    failed: dict[str, str] = field(default_factory=dict)  # label of a job: traceback
+    missing: dict[str, list[str]] = field(default_factory=dict)  # message with the remedy: experiments that wait
 
 
 def run(
@@ -52,9 +54,9 @@ def run(
     device: str = "cpu",
     quick: bool = False,
 ) -> Outcome:
-    """Run what is not yet recorded in the folder. Ctrl-C keeps all that is done.
+    """Run the jobs that have no record in the folder yet. Ctrl-C keeps all finished records.
 
-    device: where memories that use torch live. quick: these are the jobs of a short run, and their records say so.
+    device: where models that use torch run. quick: recorded as the mark of a short run.
     """
     check_word("backend", backend, get_args(Backend))
     outcome, done = Outcome(), records.read(folder)
@@ -76,9 +78,10 @@ def run(
             todo[order[-1]] = (job, sources)
     if not todo:
         return outcome
-    left = Estimate([job for job, _ in todo.values()], workers)
-    with _progress(console) as bar:
-        task = bar.add_task("", total=len(order), completed=outcome.before, left="")
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    label = TextColumn("{task.description}", markup=False)
+    with Progress(*columns, label, console=console, speed_estimate_period=SPEED_PERIOD) as bar:
+        task = bar.add_task("", total=len(order), completed=outcome.before)
         try:
             for key, result in _results(todo, workers, backend, device):
                 job = todo[key][0]
@@ -90,19 +93,17 @@ def run(
                     records.append(folder, result)
                     done[key] = result
                     outcome.ran += 1
-                    left.learn(job, result["seconds"])
-                left.remove(job)
-                bar.update(task, advance=1, description=job.label, left=left.text())
+                bar.update(task, advance=1, description=job.label)
         except KeyboardInterrupt:
             outcome.interrupted = True
-    if outcome.ran:  # in the order of the jobs, whichever came first
+    if outcome.ran:  # records came in the order in which jobs ended; write them in the order of the jobs
         others = [record for key, record in done.items() if key not in set(order)]
         records.write(folder, [*(done[key] for key in order if key in done), *others])
     return outcome
 
 
 def other_runs(folder: Path, declared: Mapping[str, Sequence[Job]]) -> str | None:
-    """An experiment of which the folder has a record with settings that are not declared now; None if there is none."""
+    """An experiment with a record whose settings are not declared now; None if there is none."""
     for record in records.read(folder).values():
         jobs = declared.get(record["experiment"], ())
         if not any(plain(job.case) == record["settings"] for job in jobs):
@@ -122,10 +123,10 @@ def _check_needs(job: Job) -> None:
 
 
 def work(key: str, job: Job, sources: Sources, device: str) -> tuple[str, Record | str]:
-    """One job, on one thread; returns its record, or the traceback of what went wrong."""
+    """Run one job on one thread; returns its record, or the traceback of its error."""
     from threadpoolctl import threadpool_limits
 
-    set_num_threads(1)  # jobs run side by side; and sums in one order, however many there are
+    set_num_threads(1)  # jobs run in parallel, and the order of sums must not depend on their number
     start = time.perf_counter()
     try:
         with threadpool_limits(1):
@@ -139,10 +140,10 @@ def work(key: str, job: Job, sources: Sources, device: str) -> tuple[str, Record
     return key, {**record, "results": results, **records.provenance(), "date": _now(), "seconds": seconds}
 
 
-def apart(work: Callable[..., Answer], *args: Any) -> Answer:
-    """Work in a process of its own, which Ctrl-C does not concern: we hear it, and end all of them.
+def in_worker(work: Callable[..., Answer], *args: Any) -> Answer:
+    """Call a function in a worker process, which ignores Ctrl-C: the main process receives it and stops all workers.
 
-    It ends without a word if nobody is left to take the result.
+    A worker whose main process is gone ends silently.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "SIGPIPE"):
@@ -151,7 +152,7 @@ def apart(work: Callable[..., Answer], *args: Any) -> Answer:
 
 
 def _used(job: Job, device: str) -> str:
-    """Where the job really ran: only what uses torch lives on a GPU."""
+    """The device on which a job ran: only models that use torch run on a GPU."""
     if job.case.memory is None or not job.case.memory.torch or device == "cpu":
         return "cpu"
     import torch
@@ -164,42 +165,44 @@ def _now() -> str:
 
 
 def _results(todo: Todo, workers: int, backend: Backend, device: str) -> Iterator[tuple[str, Record | str]]:
-    """The result of every job as it comes. If a worker process dies, the jobs it may have had are run one by one."""
+    """The results in the order in which jobs end. After a worker process dies, the next jobs are run one by one."""
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     pending = dict(todo)
     while pending:
         try:
-            for key, result in _parallel(pending, workers, backend, device):
+            for key, result in run_parallel(pending, workers, backend, device):
                 del pending[key]
                 yield key, result
         except TerminatedWorkerError:
             for key in list(pending)[: 2 * workers]:
-                alone = {key: pending.pop(key)}
+                single = {key: pending.pop(key)}
                 try:
-                    yield from _parallel(alone, 2, backend, device)  # 2: in another process even for one job
+                    yield from run_parallel(
+                        single, 2, backend, device
+                    )  # with 2 workers, even one job runs in another process
                 except TerminatedWorkerError:
                     yield key, "the process of this job died: out of memory?"
 
 
-def _parallel(todo: Todo, workers: int, backend: Backend, device: str) -> Iterator[tuple[str, Record | str]]:
+def run_parallel(todo: Todo, workers: int, backend: Backend, device: str) -> Iterator[tuple[str, Record | str]]:
     from joblib import Parallel, delayed, parallel_config
 
-    own = (apart, work) if backend == "loky" and workers > 1 else (work,)
-    calls = [delayed(own[0])(*own[1:], key, job, sources, device) for key, (job, sources) in todo.items()]
-    with _cluster(backend, workers), parallel_config(backend=backend, n_jobs=workers):
-        if backend == "ray":  # gives the results of a call all together
+    call = (in_worker, work) if backend == "loky" and workers > 1 else (work,)
+    calls = [delayed(call[0])(*call[1:], key, job, sources, device) for key, (job, sources) in todo.items()]
+    with _backend_context(backend, workers), parallel_config(backend=backend, n_jobs=workers):
+        if backend == "ray":  # which returns the results of a call all at once
             for start in range(0, len(calls), 4 * workers):
                 yield from Parallel(batch_size=1)(calls[start : start + 4 * workers])
         else:
-            with _deaf_to_interrupts():
+            with _interrupts_blocked():
                 results = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=2 * workers)(calls)
             yield from results
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes started here never hear Ctrl-C, not even while they start: we do, and end them."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes started in this context never receive Ctrl-C, not even while they start."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -208,7 +211,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
     from joblib.externals.loky.backend import resource_tracker as own_tracker
 
     for tracker in (resource_tracker, own_tracker):
-        tracker.ensure_running()  # which lets the signal through again when it starts
+        tracker.ensure_running()  # it unblocks the signal when it starts, so start it before
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -217,8 +220,8 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def _cluster(backend: Backend, workers: int) -> Iterator[None]:
-    """What a backend needs around it; a cluster that runs already is found as ray and dask find theirs."""
+def _backend_context(backend: Backend, workers: int) -> Iterator[None]:
+    """Registers ray, or connects to dask; a running cluster is found in the usual way of ray and dask."""
     client: Any = nullcontext()
     try:
         if backend == "ray":
@@ -234,40 +237,3 @@ def _cluster(backend: Backend, workers: int) -> Iterator[None]:
         raise ImportError(f"backend {backend!r} needs an extra package: pip install 'sqhn[{backend}]'") from error
     with client:
         yield
-
-
-class Estimate:
-    """How long the jobs that are left will take: each as long as its like so far."""
-
-    def __init__(self, jobs: Sequence[Job], workers: int) -> None:
-        self.workers = workers
-        self.left: dict[tuple[str, ...], int] = defaultdict(int)
-        self.seconds: dict[tuple[str, ...], list[float]] = defaultdict(list)
-        for job in jobs:
-            self.left[job.kind] += 1
-
-    def learn(self, job: Job, seconds: float) -> None:
-        self.seconds[job.kind].append(seconds)
-
-    def remove(self, job: Job) -> None:
-        self.left[job.kind] -= 1
-
-    def text(self) -> str:
-        known = {kind: sum(times) / len(times) for kind, times in self.seconds.items()}
-        if not known:
-            return ""
-        by_experiment: dict[str, list[float]] = defaultdict(list)
-        for kind, mean in known.items():
-            by_experiment[kind[0]].append(mean)
-        overall = sum(known.values()) / len(known)
-        total = 0.0
-        for kind, count in self.left.items():
-            alike = by_experiment.get(kind[0], [overall])
-            total += count * known.get(kind, sum(alike) / len(alike))
-        minutes, seconds = divmod(round(total / self.workers), 60)
-        return f"about {minutes}:{seconds:02} left"
-
-
-def _progress(console: Console) -> Progress:
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
-    return Progress(*columns, TextColumn("{task.description}", markup=False), console=console)

@@ -1,1 +1,1 @@
-"""What was reproduced: the paper's numbers, verdicts claim by claim, tables, figures and a page to look at."""
+"""The report of a run: verdicts on every claim, tables, figures and a web page."""

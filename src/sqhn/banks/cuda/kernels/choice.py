@@ -1,29 +1,25 @@
 """Choices among the values of neurons, on a GPU."""
 
-# Triton reads these functions as its own language.
-# mypy: ignore-errors
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from sqhn.level import TIE
+from sqhn.banks.cuda.kernels.common import TIE
 
 __all__ = ["first_best"]
-
-_TIE = tl.constexpr(TIE)
 
 
 @triton.jit
 def first_best(u, k, value, width, J: tl.constexpr):
-    """The first of those that are the maximum, rounding apart, of a row of u; one program for a row."""
+    """The first of the values that are the maximum of a row of u, up to rounding (TIE); one program for a row."""
     row = tl.program_id(0).to(tl.int64)
     u += row * width
     best = tl.full((J,), float("-inf"), tl.float64)
     for lowest in range(0, width, J):
         j = lowest + tl.arange(0, J)
         best = tl.maximum(best, tl.load(u + j, mask=j < width, other=float("-inf")))
-    least = tl.max(best) - _TIE
+    least = tl.max(best) - TIE
     first = tl.full((J,), width, tl.int32)
     for lowest in range(0, width, J):
         j = lowest + tl.arange(0, J)

@@ -1,35 +1,31 @@
 """The code bank's kernels on a GPU.
 
-A chunk is learned like one of patterns: what every sample of it has in common with every neuron (`overlaps`) and with
-every other sample (`agreements`) is computed side by side; then `walk`, one program per node, takes the decisions one
+A chunk is learned as in the pattern bank: `overlaps` and `agreements` compute, in parallel, how much every sample has
+in common with every neuron and with every other sample; then `walk`, one program per node, takes the decisions one
 after another and corrects the overlaps as neurons change. All of it is exact: counts are integers, strengths float64.
 
-In all kernels: `overlap` (nodes, batch, width) sums of strengths times counts of the values that a sample and a neuron
-share, `shared` the same without strengths; `v` (nodes, children, batch) strengths and `k` values of the children; `S`
-sums of squared counts. What belongs together comes as a tuple, which the first lines of a kernel take apart.
+In all kernels: `overlap` (nodes, batch, width) sums of strengths times counts, over the children whose value a sample
+and a neuron share; `shared` the same without strengths; `v` (nodes, children, batch) strengths and `k` values of the
+children; `S` sums of squared counts. Entries (`entries.Entries`) come as two sorted lists, the large one and the
+recent one. Arguments that belong together come as a tuple, which the first lines of a kernel take apart.
 """
 
-# Triton reads these functions as its own language.
-# mypy: ignore-errors
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
+from sqhn.banks.cuda.kernels.common import AVERAGED, GREW, NO_INDEX, NONE, SKIPPED, TIE
 from sqhn.banks.cuda.kernels.neurons import written_to
-from sqhn.banks.rule import AVERAGED, GREW, SKIPPED
-from sqhn.level import TIE
 
-__all__ = ["agreements", "best", "enter", "forget", "overlaps", "ranges", "repeats", "walk"]
+__all__ = ["FREE", "agreements", "best", "enter", "forget", "overlaps", "ranges", "repeats", "walk"]
 
-_TIE = tl.constexpr(TIE)
-_LAST = tl.constexpr(2**31 - 1)
-_KEPT, _AVERAGED, _BECAME = tl.constexpr(SKIPPED), tl.constexpr(AVERAGED), tl.constexpr(GREW)
+FREE = tl.constexpr(-1.0)  # instead of a root of squared counts: the slot is free, so its activity is minus infinity
 
 
 @triton.jit
 def over(a, b):
-    """a / b in float64 without the branches of the exact kind: b > 0, in float32's range; the last bit may differ."""
+    """a / b in float64 without branches, to within the last bit; b > 0 must be in the range of float32."""
     y = (1.0 / b.to(tl.float32)).to(tl.float64)
     y = y + y * (1 - b * y)
     q = a * y
@@ -38,7 +34,7 @@ def over(a, b):
 
 @triton.jit
 def root(x):
-    """sqrt(x) in float64, likewise."""
+    """sqrt(x) in float64, by the same means."""
     some = tl.maximum(x, 1e-30)
     y = tl.rsqrt(some.to(tl.float32)).to(tl.float64)
     y = y + 0.5 * y * (1 - some * y * y)
@@ -61,13 +57,13 @@ def find(key, length, wanted, inside):
 
 
 @triton.jit
-def ranges(keys, lengths, k, where, some, batch, values, neurons, E: tl.constexpr):
-    """Where the entries of the children's values are in either list; all (nodes, children, batch), `some` of them."""
+def ranges(keys, lengths, k, where, total, batch, values, neurons, E: tl.constexpr):
+    """Where the entries of the children's values begin and end in both lists; `total` of (nodes, children, batch)."""
     key, recent = keys
     length, recent_length = lengths
     low, high, recent_low, recent_high = where
     e = tl.program_id(0) * E + tl.arange(0, E)
-    inside = e < some
+    inside = e < total
     first = ((e // batch).to(tl.int64) * values + tl.load(k + e, mask=inside, other=0)) * neurons
     tl.store(low + e, find(key, length, first, inside), mask=inside)
     tl.store(high + e, find(key, length, first + neurons, inside), mask=inside)
@@ -77,22 +73,22 @@ def ranges(keys, lengths, k, where, some, batch, values, neurons, E: tl.constexp
 
 @triton.jit
 def add(key, count, begin, end, first, strength, row, shared_row, E: tl.constexpr):
-    """Add the entries of one child's value to what a sample shares with neurons."""
+    """Add the entries of one child's value to the overlaps of a sample."""
     for b in range(begin, end, E):
         e = b + tl.arange(0, E)
         times = tl.load(count + e, mask=e < end, other=0)
         j = tl.load(key + e, mask=e < end, other=0) - first
         there = times > 0
         weighed = tl.load(row + j, mask=there, other=0.0) + strength * times
-        plain = tl.load(shared_row + j, mask=there, other=0) + times
+        unweighed = tl.load(shared_row + j, mask=there, other=0) + times
         tl.store(row + j, weighed, mask=there)
-        tl.store(shared_row + j, plain, mask=there)
+        tl.store(shared_row + j, unweighed, mask=there)
     tl.debug_barrier()
 
 
 @triton.jit
 def overlaps(keys, counts, where, k, v, overlap, shared, family, batch, width, values, neurons, E: tl.constexpr):
-    """Add up what one sample shares with the neurons of one node, child by child."""
+    """The overlaps of one sample with the neurons of one node, added up child by child."""
     key, recent = keys
     count, recent_count = counts
     low, high, recent_low, recent_high = where
@@ -108,15 +104,15 @@ def overlaps(keys, counts, where, k, v, overlap, shared, family, batch, width, v
         strength = tl.load(v + place)
         first = ((n * family + q) * values + tl.load(k + place)) * neurons
         begin, end = tl.load(low + place), tl.load(high + place)
-        lately, now = tl.load(recent_low + place), tl.load(recent_high + place)
+        recent_begin, recent_end = tl.load(recent_low + place), tl.load(recent_high + place)
         add(key, count, begin, end, first, strength, row, shared_row, E)
-        if lately < now:
-            add(recent, recent_count, lately, now, first, strength, row, shared_row, E)
+        if recent_begin < recent_end:
+            add(recent, recent_count, recent_begin, recent_end, first, strength, row, shared_row, E)
 
 
 @triton.jit
 def agreements(k, v, M, same, length, total, family, batch, B: tl.constexpr):
-    """What sample t shares with itself and those after it: M weighs by the strengths of the later one.
+    """The overlaps of sample t with itself and later samples (M by the later one's strengths; same by none).
 
     Also the length and the sum of its strengths.
     """
@@ -134,23 +130,20 @@ def agreements(k, v, M, same, length, total, family, batch, B: tl.constexpr):
         tl.store(M + (n * batch + t) * batch + s, weighed, mask=inside)
         tl.store(same + (n * batch + t) * batch + s, many, mask=inside)
     strength = tl.load(v + n * family * batch + t)
-    plain, squared = strength, strength * strength
+    unweighed, squared = strength, strength * strength
     for q in range(1, family):
         strength = tl.load(v + (n * family + q) * batch + t)
-        plain += strength
+        unweighed += strength
         squared += strength * strength
-    tl.store(total + n * batch + t, plain)
+    tl.store(total + n * batch + t, unweighed)
     tl.store(length + n * batch + t, tl.sqrt(squared))
 
 
 @triton.jit
 def activity(overlap, side, length):
-    """h from the strengths times counts that agree, the root of the squared counts, and the length of the strengths.
-
-    A root of -1 is that of a neuron that was forgotten: minus infinity.
-    """
-    h = over(overlap, tl.maximum(length * side, 1e-30))  # where nothing is heard, nothing agrees: 0
-    return tl.where(side < 0, -float("inf"), h)
+    """h from the overlap, the root of the squared counts, and the length of the strengths."""
+    h = over(overlap, tl.maximum(length * side, 1e-30))  # a length of 0 has an overlap of 0
+    return tl.where(side == FREE, -float("inf"), h)
 
 
 @triton.jit
@@ -160,25 +153,25 @@ def former(i, h, j, g):
 
 @triton.jit
 def first_best(h, i, best):
-    """The first neuron whose activity is the best, rounding apart, and its activity."""
-    return tl.reduce((tl.where(h >= best - _TIE, i, _LAST), h), 0, former)
+    """The first neuron whose activity is the best, up to rounding (TIE), and its activity."""
+    return tl.reduce((tl.where(h >= best - TIE, i, NO_INDEX), h), 0, former)
 
 
 @triton.jit(do_not_specialize=["step"])
 def walk(
     with_neurons, among, samples, sides, partly, neurons, born, outcome, sizes, capacity, pseudo, step,
-    when_full: tl.constexpr, top: tl.constexpr, strengths: tl.constexpr, partial: tl.constexpr, gaps: tl.constexpr,
-    ONE: tl.constexpr, J: tl.constexpr, B: tl.constexpr,
+    when_full: tl.constexpr, top: tl.constexpr, strengths: tl.constexpr, partial: tl.constexpr,
+    any_free: tl.constexpr, ONE: tl.constexpr, J: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The decisions of a chunk at one node, one sample after another.
 
-    sides (nodes, room) are the roots of S; born (nodes, room), -1 before: the sample that a neuron began with in this
-    chunk, if any. kind is what became of a sample. If partial, the chunk is one sample: `many` (nodes, 1) of the
-    children count, `hearing` (nodes, 1) are in the norm; heard (nodes, 1, room) are the sums of squared counts over
-    those and sides their roots, heard_shared their overlaps. If there are gaps, sides are -1 in free places.
+    sides (nodes, room) are the roots of S, FREE in free slots. born (nodes, room): the sample of this chunk that a
+    neuron began with, NONE if it was there before. kind is the outcome of a sample. If partial, the chunk is one sample
+    with missing children: `many` (nodes, 1) of them count, and `hearing` (nodes, 1) are in the norm; heard
+    (nodes, 1, room) are the sums of squared counts over those, sides their roots, heard_shared their overlaps.
 
-    A step waits for memory once: what the next one needs is loaded together with what is known about the neuron. If
-    ONE, J neurons are all there are, and their counts are kept at hand.
+    A step waits for memory once: the values that the next step needs are loaded together with those of the neuron. If
+    ONE, there are at most J neurons, and their overlaps and sides stay in registers.
     """
     overlap, shared = with_neurons
     M, same = among
@@ -195,7 +188,7 @@ def walk(
     length_n, total_n = length + n * batch, total + n * batch
     G = tl.load(grown + n).to(tl.int32)
     F = G * 0
-    if gaps:
+    if any_free:
         F = tl.load(free + n).to(tl.int32)
     counted = family
     if partial:
@@ -205,7 +198,7 @@ def walk(
     if ONE:
         row = tl.load(overlap_n + lane, mask=lane < width, other=0.0)
         side_of = tl.load(sides_n + lane, mask=lane < G, other=1.0)
-    long, strength, threshold = tl.load(length_n), tl.load(total_n), tl.load(eps) - _TIE
+    long, strength, threshold = tl.load(length_n), tl.load(total_n), tl.load(eps) - TIE
     gain = tl.load(M_n + later, mask=later < batch, other=0.0)
     common = tl.load(same_n + later, mask=later < batch, other=0)
     for t in range(batch):
@@ -220,7 +213,7 @@ def walk(
                 i = b + lane
                 high = tl.maximum(high, activities(overlap_n + t * width, sides_n, i, G, long))
             most = tl.max(high)
-            j = G * 0 + _LAST
+            j = G * 0 + NO_INDEX
             for b in range(0, G, J):
                 i = b + lane
                 some = activities(overlap_n + t * width, sides_n, i, G, long)
@@ -228,14 +221,14 @@ def walk(
         if G == 0:
             j = G * 0
             h = long * 0 - float("inf")
-        to, what = written_to(h < threshold, j, G, F, c_n, written_n, capacity, when_full, gaps, J)
-        if partial:  # of whom nothing was seen, nothing is learned
+        to, what = written_to(h < threshold, j, G, F, c_n, written_n, capacity, when_full, any_free, J)
+        if partial:  # nothing was observed, nothing is learned
             to = tl.where(counted > 0, to, 0)
-            what = tl.where(counted > 0, what, _KEPT)
+            what = tl.where(counted > 0, what, SKIPPED)
             h = tl.where(counted > 0, h, 0.0)
-        # What is known about the neuron, what it shares with the samples to come, and the next sample.
+        # The neuron's statistics, its overlaps with the samples to come, and the next sample.
         soon = tl.minimum(t + 1, batch - 1)
-        ahead = (later > t) & (later < tl.where(what == _KEPT, 0, batch))
+        ahead = (later > t) & (later < tl.where(what == SKIPPED, 0, batch))
         old = tl.load(overlap_n + later * width + to, mask=ahead, other=0.0)
         old_common = tl.load(shared_n + later * width + to, mask=ahead, other=0)
         own, old_soon = tl.load(overlap_n + t * width + to), tl.load(overlap_n + soon * width + to)
@@ -247,10 +240,10 @@ def walk(
         if ONE:
             row = tl.load(overlap_n + soon * width + lane, mask=lane < width, other=0.0)
         long_soon, strength_soon = tl.load(length_n + soon), tl.load(total_n + soon)
-        threshold_soon = tl.load(eps + soon) - _TIE
-        tl.debug_barrier()  # all have read what is written now
-        if what != _KEPT:
-            if what >= _BECAME:
+        threshold_soon = tl.load(eps + soon) - TIE
+        tl.debug_barrier()  # all values that are written now have been read
+        if what != SKIPPED:
+            if what >= GREW:
                 used = used * 0 + 1
                 squares = squares * 0 + counted
                 own = strength
@@ -281,20 +274,20 @@ def walk(
                 side_of = tl.where(lane == to, side, side_of)
             else:
                 tl.store(sides_n + to, side)
-            if gaps:
-                F = tl.where((what == _BECAME) & (to < G), F - 1, F)
+            if any_free:
+                F = tl.where((what == GREW) & (to < G), F - 1, F)
             G = tl.maximum(G, to + 1)
         sent = h
         if top:
-            if what >= _BECAME:
+            if what >= GREW:
                 sent = long * 0 + 1.0
         else:
             louder = squares.to(tl.float64)
             if partial:
                 louder = tl.load(hearing + n).to(tl.float64)
-                if what == _AVERAGED:
+                if what == AVERAGED:
                     louder += tl.load(heard + n * room + to) + 2 * tl.load(heard_shared + n * width + to)
-                elif what == _KEPT:
+                elif what == SKIPPED:
                     louder = tl.load(heard + n * room + to)
             sent = activity(own, root(louder), long)
             if partial:
@@ -307,7 +300,7 @@ def walk(
         long, strength, threshold = long_soon, strength_soon, threshold_soon
         tl.debug_barrier()
     tl.store(grown + n, G)
-    if gaps:
+    if any_free:
         tl.store(free + n, F)
 
 
@@ -328,7 +321,7 @@ def best(overlap, sides, length, grown, k, h, batch, width, room, heard: tl.cons
         i = b + tl.arange(0, J)
         top = tl.maximum(top, activities(row, sides_t, i, G, long))
     most = tl.max(top)
-    j = tl.where(G > 0, _LAST, 0)
+    j = tl.where(G > 0, NO_INDEX, 0)
     value = long * 0
     for b in range(0, G, J):
         i = b + tl.arange(0, J)
@@ -349,16 +342,16 @@ def activities(overlap, sides, i, G, length):
 
 @triton.jit
 def enter(k, winner, kind, born, key, family, batch, values, neurons, room, NEVER: tl.constexpr, B: tl.constexpr):
-    """The keys of what the samples of a chunk wrote at one node by one child; NEVER where it was nothing.
+    """The keys of the entries that the samples of a chunk wrote for one child of one node; NEVER where they wrote none.
 
-    What a sample wrote before its neuron began anew is nothing. key (nodes, children, batch).
+    A sample that was averaged into a neuron which a later one replaced wrote none. key (nodes, children, batch).
     """
     q, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     for start in range(0, batch, B):
         t = start + tl.arange(0, B)
         inside = t < batch
         j = tl.load(winner + n * batch + t, mask=inside, other=0)
-        wrote = tl.load(kind + n * batch + t, mask=inside, other=_KEPT) != _KEPT
+        wrote = tl.load(kind + n * batch + t, mask=inside, other=SKIPPED) != SKIPPED
         wrote = wrote & (t >= tl.load(born + n * room + j, mask=inside, other=0))
         place = (n * family + q) * batch + t
         one = ((n * family + q) * values + tl.load(k + place, mask=inside, other=0)) * neurons + j
@@ -378,16 +371,13 @@ def repeats(key, count, length, NEVER: tl.constexpr, E: tl.constexpr):
 
 @triton.jit
 def forget(key, count, born, length, room, per_node, neurons,
-           lately: tl.constexpr, NEVER: tl.constexpr, E: tl.constexpr):  # fmt: skip
-    """Let the entries of neurons that began anew count nothing; those learned lately, which will be counted again, go.
-
-    born (nodes, room) is not negative where a neuron did.
-    """
+           recent: tl.constexpr, NEVER: tl.constexpr, E: tl.constexpr):  # fmt: skip
+    """Set the counts of neurons that began anew to 0; in the recent list, which is counted again, drop their keys."""
     e = tl.program_id(0) * E + tl.arange(0, E)
     own = tl.load(key + e, mask=e < length, other=NEVER)
     inside = (e < length) & (own < NEVER)
-    again = inside & (tl.load(born + own // per_node * room + own % neurons, mask=inside, other=-1) >= 0)
-    if lately:
+    again = inside & (tl.load(born + own // per_node * room + own % neurons, mask=inside, other=NONE) != NONE)
+    if recent:
         tl.store(key + e, tl.full([E], NEVER, key.dtype.element_ty), mask=again)
     else:
         tl.store(count + e, tl.zeros([E], tl.int32), mask=again)

@@ -1,18 +1,17 @@
-"""What blocks say for neurons (`sqhn.evidence`) on a GPU, from sums over their values.
+"""The evidence of blocks for neurons (`sqhn.evidence`) on a GPU, from sums over the values of blocks.
 
-Sums are those of `banks.cpu.kernels.evidence`. In all kernels: n, x (blocks, batch, channels) and xx (blocks, batch) of
-the questions; m (blocks, samples, channels, width), mm (blocks, samples, width) and xm (blocks, batch, width) of the
-neurons, where samples are the batch if not all was observed, and 1 otherwise. All of it is float64; only how likely
-neurons are against the likeliest is a float32.
+The sums are those of `banks.cpu.kernels.evidence`. In all kernels: n, x (blocks, batch, channels) and xx (blocks,
+batch) of the questions; m (blocks, samples, channels, width), mm (blocks, samples, width) and xm (blocks, batch, width)
+of the neurons. `samples` is the batch if values are missing, and 1 otherwise. All of it is float64, except the
+likelihoods relative to the largest one, which are float32.
 """
 
-# Triton reads these functions as its own language.
-# mypy: ignore-errors
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
+from sqhn.banks.cuda.kernels.common import NONE
 from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE
 
 __all__ = ["gather", "heard", "looks"]
@@ -42,9 +41,9 @@ def looks(
 ):  # fmt: skip
     """The evidence of both looks at a block, times a weight; one program for a question and a block.
 
-    A, scratch (blocks, batch, width). living (blocks, width), many (blocks,): which neurons, and how many; alike: they
-    are the same for all blocks. Minus infinity where there is no neuron; where there is none at all, nothing speaks for
-    the first.
+    A, scratch (blocks, batch, width). living (blocks, width) and many (blocks,): which slots hold a neuron, and how
+    many do; alike: they are the same for all blocks. A is minus infinity in other slots, but 0 in the first one of a
+    node without neurons.
     """
     n, x, xx = question
     m, mm, xm = stored
@@ -86,7 +85,7 @@ def looks(
         most, more = tl.maximum(most, first), tl.maximum(more, second)
         tl.store(A + j, first, mask=inside)
         tl.store(scratch + j, second, mask=inside)
-    tl.debug_barrier()  # what one lane has stored another may read
+    tl.debug_barrier()  # lanes read values that other lanes have stored
     top, other = tl.maximum(tl.max(most), flat), tl.max(more)
     most, more = tl.zeros((J,), tl.float64), tl.zeros((J,), tl.float64)
     for lowest in range(0, width, J):
@@ -108,9 +107,9 @@ def looks(
 
 @triton.jit
 def gather(values, children, main, out, rows, family, below, width, J: tl.constexpr):
-    """Sums over children of the values that neurons most likely give to them: out (nodes, rows, width).
+    """Sums over children of the value that each neuron most likely gives to them: out (nodes, rows, width).
 
-    values (child nodes, rows, below); main (nodes, family, width): which, -1 where none is known.
+    values (child nodes, rows, below); main (nodes, family, width): which value is likeliest, or NONE.
     """
     row, node = tl.program_id(0), tl.program_id(1).to(tl.int64)
     j = tl.program_id(2) * J + tl.arange(0, J)
@@ -118,16 +117,16 @@ def gather(values, children, main, out, rows, family, below, width, J: tl.conste
     total = tl.zeros((J,), tl.float64)
     for q in range(family):
         child = tl.load(children + node * family + q)
-        k = tl.load(main + (node * family + q) * width + j, mask=inside, other=-1)
-        total += tl.load(values + (child * rows + row) * below + k, mask=k >= 0, other=0.0)
+        k = tl.load(main + (node * family + q) * width + j, mask=inside, other=NONE)
+        total += tl.load(values + (child * rows + row) * below + k, mask=k != NONE, other=0.0)
     tl.store(out + (node * rows + row) * width + j, total, mask=inside)
 
 
 @triton.jit
 def heard(A, children, begin, end, value, probability, out, batch, family, below, width, J: tl.constexpr):
-    """Add what children say to out (nodes, batch, width): log of the mean of exp(A) by the neurons' probabilities.
+    """Add the evidence of children to out (nodes, batch, width): the log of a mean of exp(A) by the probabilities.
 
-    A (child nodes, batch, below); the entries of a neuron and a child, (nodes, family, width): from begin up to end.
+    A (child nodes, batch, below). The entries of a neuron and a child are from begin up to end (nodes, family, width).
     """
     t, node = tl.program_id(0), tl.program_id(1).to(tl.int64)
     j = tl.program_id(2) * J + tl.arange(0, J)

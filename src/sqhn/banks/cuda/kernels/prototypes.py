@@ -1,49 +1,34 @@
 """The pattern bank's kernels on a GPU.
 
-A chunk is learned in two kernels. `walk`, one program per node, takes every decision from the products of the chunk and
-corrects them as neurons change: scalars only, no vector is touched but where two neurons, or a neuron and the
-threshold, are too close for the products; there it evaluates in float64 from the stored vectors. `replay`, one program
-for each neuron that was looked at or written and so all of them side by side, then repeats what happened on the
-vectors: the prototypes in float32, in the order of the samples; the similarities in float64.
+A chunk is learned in two kernels. `walk`, one program per node, takes every decision in the order of the samples. It
+works on the matrix products of the chunk and corrects them as neurons change: scalars only, no vectors. Where two
+neurons, or a neuron and the growth threshold, are too close for float32 products, it evaluates in float64 from the
+stored vectors. `replay` then repeats the same steps on the vectors, one program for each neuron that was compared or
+written, all in parallel: the prototypes in float32, in the order of the samples; the similarities in float64.
 
 In all kernels: `A` cosines of samples and neurons, products of unit vectors, (nodes, batch, width), in `walk` in the
 order of `cell` and 1 where both have no length; `gram` products among samples; `x` patches (nodes, batch, size); `xx`
-|x - centre|^2; `m` prototypes (nodes, room, size), `m2` their squared lengths after the shift, `norm` the roots of
-those. What happened to sample t: `looked` is the neuron that it resembled most (-1: there was none), `k` the one it
-ended at, `kind` what became of it (`rule`), `count` the neuron's count after that. The visits to a neuron,
-numbered as in `visit`, are a list: `first` and `last` (nodes, room), -1 before; `next_` (nodes, 2 batch). What belongs
-together comes as a tuple, which the first lines of a kernel take apart.
+|x - centre|^2; `m` prototypes (nodes, room, size), `m2` their squared lengths after the centre is taken off, `norm` the
+roots of those; `c` counts of the neurons, 0 in a free slot. For sample t: `looked` is its best match, NONE where the
+node had no neuron; `k` the neuron it was written to; `kind` the outcome (`banks.rule`); `count` the neuron's count
+afterwards. The visits to a neuron, numbered as in `visit`, are a linked list: `first` and `last` (nodes, room), NONE
+before any; `next_` (nodes, 2 batch). Arguments that belong together come as a tuple, which the first lines of a kernel
+take apart.
 """
 
-# Triton reads these functions as its own language.
-# mypy: ignore-errors
 from __future__ import annotations
-
-from types import FunctionType
 
 import triton
 import triton.language as tl
 
 from sqhn.banks import bounds
-from sqhn.banks.bounds import BRIEF, U
+from sqhn.banks.cuda.kernels.common import AVERAGED, GREW, NO_INDEX, NONE, OVERWRITE, SKIPPED, TIE, lost, rough_of
 from sqhn.banks.cuda.kernels.neurons import written_to
-from sqhn.banks.rule import AVERAGED, GREW, OVERWRITE, SKIPPED
-from sqhn.level import TIE
 
 __all__ = ["arrange", "at", "best", "measure", "replay", "tops", "walk"]
 
-_KEPT, _AVERAGED, _BECAME = tl.constexpr(SKIPPED), tl.constexpr(AVERAGED), tl.constexpr(GREW)
-_TIE, _U, _BRIEF = tl.constexpr(TIE), tl.constexpr(U), tl.constexpr(BRIEF * BRIEF)
-_LAST, _OVERWRITE = tl.constexpr(2**31 - 1), tl.constexpr(OVERWRITE)
-_GONE = tl.constexpr(-4.0)  # less than the cosine of a neuron that is there
-
-
-def in_triton(bound):
-    """A bound as Triton takes functions: its language must be among what they know."""
-    return triton.jit(FunctionType(bound.__code__, {**bound.__globals__, "tl": tl}, bound.__name__))
-
-
-rough_of, lost = in_triton(bounds.rough), in_triton(bounds.lost)
+_U, _SHORT = tl.constexpr(bounds.U), tl.constexpr(bounds.BRIEF * bounds.BRIEF)
+_FREE = tl.constexpr(-4.0)  # for a cosine in a free slot: less than that of any neuron
 
 
 @triton.jit
@@ -75,12 +60,12 @@ def exactly(j, t, xx, x_n, m_n, first_n, next_n, kind_n, count_n, size, centre: 
         inside = i < size
         m = tl.load(m_n + j.to(tl.int64) * size + i, mask=inside, other=0.0)
         e = tl.load(first_n + j)
-        e = tl.where(e < 0, 2 * t, e)
+        e = tl.where(e == NONE, 2 * t, e)
         while e < 2 * t:
             y = tl.load(x_n + e // 2 * size + i, mask=inside, other=0.0)
             if e % 2 == 1:
                 m = y
-            elif tl.load(kind_n + e // 2) == _AVERAGED:
+            elif tl.load(kind_n + e // 2) == AVERAGED:
                 m = moved_by(m, y, tl.load(count_n + e // 2))
             e = tl.load(next_n + e)
         u = m.to(tl.float64) - centre
@@ -111,34 +96,34 @@ def cell(t, i, width, Q: tl.constexpr):
 
 @triton.jit
 def arrange(
-    products, facts, norm, A, batch, width, wide, room, gaps: tl.constexpr, Q: tl.constexpr, J: tl.constexpr
+    products, xx, norm, c, A, batch, width, wide, room, any_free: tl.constexpr, Q: tl.constexpr, J: tl.constexpr
 ):  # fmt: skip
     """Put the products (nodes, batch, width) of Q samples of one node with J neurons in the order of `cell`.
 
-    There a row has `wide` of them, of which those that are not there are 0; in free places they are less than any.
+    There a row has `wide` of them: 0 beyond the width, and less than any in free slots.
     """
     t, n = Q * tl.program_id(1) + tl.arange(0, Q)[None, :], tl.program_id(2).to(tl.int64)
     i = tl.program_id(0) * J + tl.arange(0, J)[:, None]
     p = tl.load(products + (n * batch + t) * width + i, mask=(t < batch) & (i < width), other=0.0)
-    long = tl.load(facts + 2 * (n * batch + t), mask=t < batch, other=0.0)
+    square = tl.load(xx + n * batch + t, mask=t < batch, other=1.0)
     own = tl.load(norm + n * room + i, mask=i < width, other=1.0)
-    p = tl.where((long < 0) & (own == 0), 1.0, p)
-    if gaps:
-        p = tl.where(own < 0, _GONE, p)
+    p = tl.where((square == 0) & (own == 0), 1.0, p)
+    if any_free:
+        p = tl.where(tl.load(c + n * room + i, mask=i < width, other=1) == 0, _FREE, p)
     A_n = A + n * ((batch + Q - 1) // Q * Q) * wide
     tl.store(A_n + cell(t, i, wide, Q), p.to(tl.float32), mask=i + 0 * t < wide)
 
 
 @triton.jit
-def tops(products, facts, norm, top, batch, width, room, tiles, gaps: tl.constexpr, J: tl.constexpr):
-    """The largest product of one sample with each J neurons: top (nodes * batch, tiles)."""
+def tops(products, xx, norm, c, top, batch, width, room, tiles, any_free: tl.constexpr, J: tl.constexpr):
+    """The largest product of one sample with every J neurons: top (nodes * batch, tiles)."""
     tile, place = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = tile * J + tl.arange(0, J)
     p = tl.load(products + place * width + i, mask=i < width, other=-float("inf"))
-    if tl.load(facts + 2 * place) < 0:
+    if tl.load(xx + place) == 0:
         p = tl.where(tl.load(norm + place // batch * room + i, mask=i < width, other=1.0) == 0, 1.0, p)
-    if gaps:
-        p = tl.where(tl.load(norm + place // batch * room + i, mask=i < width, other=1.0) < 0, _GONE, p)
+    if any_free:
+        p = tl.where(tl.load(c + place // batch * room + i, mask=i < width, other=1) == 0, _FREE, p)
     tl.store(top + place * tiles + tile, tl.max(p).to(tl.float32))
 
 
@@ -147,24 +132,21 @@ def measure(
     x, seen, y, xx, eps, facts, a, batch, size,
     masked: tl.constexpr, learning: tl.constexpr, centre: tl.constexpr, ONE: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """One sample at one node: the unit vector of it less the centre, and its squared length before.
+    """One sample at one node: the centre is taken off; its squared length, and the unit vector.
 
-    If masked, over what was observed: 0 elsewhere, and the squared length is -1 where nothing was. For learning, what
-    `walk` wants to know: facts (nodes, batch, 2) are the length, -1 if there is none, and the cosine that reaches the
-    threshold. a is minus infinity until something was looked at. If ONE, D values are all there are.
+    If masked, both over the observed values; the unit vector is 0 elsewhere. For learning, facts (nodes, batch, 2) are
+    the length and the cosine that reaches the growth threshold, and the activity a starts at minus infinity. If ONE, a
+    vector has at most D values.
     """
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
     square = tl.zeros([D], tl.float64)
     shifted = tl.zeros([D], tl.float64)
-    many = tl.zeros([D], tl.int32)
     for d in range(0, size, D):
         i = d + tl.arange(0, D)
         shifted = tl.load(x + place * size + i, mask=i < size, other=centre).to(tl.float64) - centre
         if masked:
-            there = tl.load(seen + place * size + i, mask=i < size, other=0)
-            many += there
-            shifted = tl.where(there != 0, shifted, 0.0)
+            shifted = tl.where(tl.load(seen + place * size + i, mask=i < size, other=0) != 0, shifted, 0.0)
         square += shifted * shifted
     own = tl.sum(square)
     scale = inverse(own)
@@ -178,31 +160,29 @@ def measure(
             if masked:
                 again = tl.where(tl.load(seen + place * size + i, mask=i < size, other=0) != 0, again, 0.0)
             tl.store(y + place * size + i, (again * scale).to(y.dtype.element_ty), mask=i < size)
-    if masked:
-        own = tl.where(tl.sum(many) > 0, own, -1.0)
     tl.store(xx + place, own)
     if learning:
         tl.store(a + place, -float("inf"))
-        tl.store(facts + 2 * place, tl.where(own > 0, tl.sqrt(own), -1.0).to(tl.float32))
-        tl.store(facts + 2 * place + 1, ((tl.load(eps + t) - (_TIE + centre)) / (1 - centre)).to(tl.float32))
+        tl.store(facts + 2 * place, tl.sqrt(own).to(tl.float32))
+        tl.store(facts + 2 * place + 1, ((tl.load(eps + t) - (TIE + centre)) / (1 - centre)).to(tl.float32))
 
 
 @triton.jit(do_not_specialize=["step"])
 def walk(
     products, samples, prototypes, neurons, visits, outcome, value, sizes, capacity, root_size, error, step,
-    when_full: tl.constexpr, gaps: tl.constexpr, centre: tl.constexpr, Q: tl.constexpr, J: tl.constexpr,
+    when_full: tl.constexpr, any_free: tl.constexpr, centre: tl.constexpr, Q: tl.constexpr, J: tl.constexpr,
     T: tl.constexpr, B: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The decisions of a chunk at one node, one sample after another.
 
-    error bounds the relative error of A and gram. norm, scale and moved are those that the products stand for: a
-    neuron's length, what it was added up from, and how often it moved. value (nodes, room) is scratch. Where a row of A
-    has more than one tile of J neurons, top (nodes, batch, tiles) bounds the products of each tile from above. step is
-    that of the first sample. If there are gaps, norm is -1 where a neuron was forgotten.
+    error bounds the relative error of A and gram. norm, scale and moved describe the neurons as the corrected products
+    have them: their length, the length they were added up from, and how often they moved in this chunk. value
+    (nodes, room) is scratch. Where a row of A has more than one tile of J neurons, top (nodes, batch, tiles) bounds the
+    products of each tile from above. step is that of the first sample. Without any_free no neuron was ever forgotten.
 
-    A step waits for memory once: what the next one needs is loaded together with what is known about the neuron, or
-    before. All of it is float32, whose errors `slack` covers: that of the products, of this arithmetic, and of what the
-    float32 prototypes lose when they move.
+    A step waits for memory once: the values that the next step needs are loaded together with those of the neuron, or
+    before. All of it is float32. `slack` covers its errors: those of the products, of this arithmetic, and of the
+    float32 prototypes when they move.
     """
     A, top, gram = products
     x, xx, facts, eps = samples
@@ -221,13 +201,13 @@ def walk(
     k_n, looked_n, kind_n, count_n = k + n * batch, looked + n * batch, kind + n * batch, count + n * batch
     G = tl.load(grown + n).to(tl.int32)
     F = G * 0
-    if gaps:
+    if any_free:
         F = tl.load(free + n).to(tl.int32)
     later = tl.arange(0, B)
     lane = tl.arange(0, J)
     tile = tl.arange(0, T)
-    flats = tl.where(tl.load(facts_n + 2 * later, mask=later < batch, other=0.0) < 0, 1.0, 0.0)
-    long, need = sample(facts_n)
+    flats = tl.where(tl.load(xx_n + later, mask=later < batch, other=1.0) == 0, 1.0, 0.0)
+    long, need, own = sample(facts_n, xx_n, 0)
     rough = long * 0 + rough_of(error, 1.0)
     loose = long * 0
     g = tl.load(gram_n + later, mask=later < batch, other=0.0)
@@ -238,7 +218,7 @@ def walk(
         if T == 1:  # as the samples before this one left it: on its way while this one is decided
             next_row = tl.load(A_n + cell(soon, lane, width, Q), mask=lane < width, other=0.0)
         slack = rough + loose
-        flat = long < 0
+        flat = own == 0
         j = G * 0
         below = need > 0
         if G > F:
@@ -259,62 +239,61 @@ def walk(
             alone = flat & (high + slack < 0.5)  # no neuron is flat: its cosine with all of them is 0
             near = (second >= bar) & (alone == 0)
             below = tl.where(alone, need > 0, high + slack < need)
-            if capacity > G - F or when_full >= _OVERWRITE:  # elsewhere it does not matter what is below
+            if capacity > G - F or when_full >= OVERWRITE:  # otherwise the threshold decides nothing
                 near = near | ((below == 0) & (alone == 0) & (high - slack < need))
             if near:
                 # Every neuron that may be best, in float64.
-                square = tl.load(xx_n + t)
-                best_ = square * 0 - float("inf")
+                top_value = own * 0 - float("inf")
                 for b in range(0, G, J):
                     i = b + lane
                     p = tl.load(A_n + cell(t, i, width, Q), mask=i < G, other=-float("inf"))
-                    open_ = (p >= bar) & (i < G)
-                    rest = tl.sum(open_.to(tl.int32))
-                    at_ = b - 1
+                    left = (p >= bar) & (i < G)
+                    rest = tl.sum(left.to(tl.int32))
+                    i_next = b - 1
                     while rest > 0:
-                        at_ = tl.min(tl.where(open_ & (i > at_), i, _LAST)).to(tl.int32)
-                        s = exactly(at_, t, square, x_n, m_n, first_n, next_n, kind_n, count_n, size, centre, D)
-                        if gaps:
-                            s = tl.where(tl.load(norm_n + at_) < 0, -float("inf"), s)
-                        tl.store(value_n + at_, s)
-                        best_ = tl.maximum(best_, s)
+                        i_next = tl.min(tl.where(left & (i > i_next), i, NO_INDEX)).to(tl.int32)
+                        s = exactly(i_next, t, own, x_n, m_n, first_n, next_n, kind_n, count_n, size, centre, D)
+                        if any_free:
+                            s = tl.where(tl.load(c_n + i_next) == 0, -float("inf"), s)
+                        tl.store(value_n + i_next, s)
+                        top_value = tl.maximum(top_value, s)
                         rest -= 1
                 tl.debug_barrier()
-                earliest = tl.full([J], _LAST, tl.int32)
+                earliest = tl.full([J], NO_INDEX, tl.int32)
                 for b in range(0, G, J):
                     i = b + lane
                     p = tl.load(A_n + cell(t, i, width, Q), mask=i < G, other=-float("inf"))
                     s = tl.load(value_n + i, mask=(p >= bar) & (i < G), other=-float("inf"))
-                    earliest = tl.minimum(earliest, tl.where(s >= best_ - _TIE, i, _LAST))
+                    earliest = tl.minimum(earliest, tl.where(s >= top_value - TIE, i, NO_INDEX))
                 j = tl.minimum(tl.min(earliest), G - 1).to(tl.int32)
-                below = tl.load(value_n + j) < tl.load(eps + t) - _TIE
-        to, what = written_to(below | (G == F), j, G, F, c_n, written_n, capacity, when_full, gaps, J)
-        # What is known about the neuron, its products with the samples to come, and the next sample.
-        ahead = (later > t) & (later < tl.where(what == _KEPT, 0, batch))
+                below = tl.load(value_n + j) < tl.load(eps + t) - TIE
+        to, what = written_to(below | (G == F), j, G, F, c_n, written_n, capacity, when_full, any_free, J)
+        # The neuron's statistics, its products with the samples to come, and the next sample.
+        ahead = (later > t) & (later < tl.where(what == SKIPPED, 0, batch))
         old = tl.load(A_n + cell(later, to, width, Q), mask=ahead, other=0.0)
         old_soon, p = tl.load(A_n + cell(soon, to, width, Q)), tl.load(A_n + cell(t, to, width, Q))
         used, was, wide, turns = tl.load(c_n + to), tl.load(norm_n + to), tl.load(scale_n + to), tl.load(moved_n + to)
         before_look, before_birth = tl.load(last_n + j), tl.load(last_n + to)
         g_soon = tl.load(gram_n + t * batch + soon)
         g_next = tl.load(gram_n + soon * batch + later, mask=later < batch, other=0.0)
-        long_soon, need_soon = sample(facts_n + 2 * soon)
-        tl.debug_barrier()  # all have read what is written now
-        seen, born = tl.where(G > F, j, -1), tl.where(what >= _BECAME, to, -1)
-        if what != _KEPT:
-            used = tl.where(what >= _BECAME, 1, used + 1)
-            turns = tl.where(what >= _BECAME, 0, turns + 1)
+        long_soon, need_soon, own_soon = sample(facts_n, xx_n, soon)
+        tl.debug_barrier()  # all values that are written now have been read
+        seen, born = tl.where(G > F, j, NONE), tl.where(what >= GREW, to, NONE)
+        if what != SKIPPED:
+            used = tl.where(what >= GREW, 1, used + 1)
+            turns = tl.where(what >= GREW, 0, turns + 1)
             r = 1.0 / used.to(tl.float32)
-            keep, add = (1 - r) * tl.maximum(was, 0.0), r * tl.maximum(long, 0.0)
+            keep, add = (1 - r) * was, r * long
             wide = (1 - r) * wide + add
             square = tl.maximum(keep * keep + 2 * keep * add * p + add * add, 0.0)
             unit = tl.where(square > 0, tl.rsqrt(tl.maximum(square, 1e-30)), 0.0)
-            anew, still = what >= _BECAME, add == 0  # what has no length moves nothing
+            anew, still = what >= GREW, add == 0  # a sample without length moves nothing
             of_old = tl.where(anew, 0.0, tl.where(still, 1.0, keep * unit))
             of_new = tl.where(anew, 1.0, tl.where(still, 0.0, add * unit))
             corrected = of_old * old + of_new * (g + flats * tl.where(flat, 1.0, 0.0))  # both flat: 1
             tl.store(A_n + cell(later, to, width, Q), corrected, mask=ahead)
             if T == 1:
-                g_soon = tl.where(flat & (long_soon < 0), 1.0, g_soon)
+                g_soon = tl.where(flat & (own_soon == 0), 1.0, g_soon)
                 next_row = tl.where(lane == to, of_old * old_soon + of_new * g_soon, next_row)
             else:
                 bounds = top_n + later * tiles + to // J
@@ -327,39 +306,39 @@ def walk(
             spread = tl.where(anew, 1.0, wide * unit)
             rough = tl.maximum(rough, rough_of(error, spread))
             worn = lost(turns, spread, unit, root_size, centre, _U)
-            any_ = (square < 1e-6 * wide * wide) | (square < _BRIEF)  # its products may be any,
-            any_ = any_ & ((was > 0) | (add > 0))  # but for those of what had no length and still has none
-            loose = tl.maximum(loose, tl.where(anew, 0.0, tl.where(any_, 2.0, worn)))
+            unknown = (square < 1e-6 * wide * wide) | (square < _SHORT)  # its products may have any value,
+            unknown = unknown & ((was > 0) | (add > 0))  # unless it had no length and still has none
+            loose = tl.maximum(loose, tl.where(anew, 0.0, tl.where(unknown, 2.0, worn)))
         visit(2 * t, seen, before_look, first_n, last_n, next_n, batch)
         visit(2 * t + 1, born, tl.where(seen == to, 2 * t, before_birth), first_n, last_n, next_n, batch)
         tl.store(looked_n + t, seen)
         tl.store(k_n + t, to)
         tl.store(kind_n + t, what)
         tl.store(count_n + t, used)
-        if gaps:
-            F = tl.where((what == _BECAME) & (to < G), F - 1, F)
-        G = tl.where(what >= _BECAME, tl.maximum(G, to + 1), G)
+        if any_free:
+            F = tl.where((what == GREW) & (to < G), F - 1, F)
+        G = tl.where(what >= GREW, tl.maximum(G, to + 1), G)
         g = g_next
         if T == 1:
             row = next_row
-        long, need = long_soon, need_soon
+        long, need, own = long_soon, need_soon, own_soon
         tl.debug_barrier()
     tl.store(grown + n, G)
-    if gaps:
+    if any_free:
         tl.store(free + n, F)
 
 
 @triton.jit
-def sample(facts):
-    return tl.load(facts), tl.load(facts + 1)
+def sample(facts, xx, t):
+    return tl.load(facts + 2 * t), tl.load(facts + 2 * t + 1), tl.load(xx + t)
 
 
 @triton.jit
 def visit(e, j, before, first_n, last_n, next_n, batch):
-    """Append a visit to those of neuron j, if it is one: 2 t where sample t looked at it, 2 t + 1 where t became it."""
-    tl.store(next_n + before, e, mask=(j >= 0) & (before >= 0))
-    tl.store(first_n + j, e, mask=(j >= 0) & (before < 0))
-    tl.store(last_n + j, e, mask=j >= 0)
+    """Append a visit to those of neuron j, if any: 2 t where it was the best match of t, 2 t + 1 where t became it."""
+    tl.store(next_n + before, e, mask=(j != NONE) & (before != NONE))
+    tl.store(first_n + j, e, mask=(j != NONE) & (before == NONE))
+    tl.store(last_n + j, e, mask=j != NONE)
     tl.store(next_n + e, 2 * batch)
 
 
@@ -368,9 +347,9 @@ def replay(
     samples, prototypes, mu, visits, outcome, sums, a, v, sizes, pseudo,
     top: tl.constexpr, centre: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """What happened in a chunk to one neuron, on its vector. sums (nodes, batch, 4) is scratch."""
+    """The steps of a chunk at one neuron, repeated on its vector. sums (nodes, batch, 4) is scratch."""
     x, xx = samples
-    m, m2, unit, scale, moved = prototypes
+    m, m2, unit = prototypes
     first, next_ = visits
     k, looked, kind, count = outcome
     batch, room, size = sizes
@@ -384,8 +363,8 @@ def replay(
     else:
         j = tl.load(k_n + begin // 2)
     place = n * room + j
-    if j < 0 or tl.load(first + place, mask=j >= 0, other=-1) != begin:
-        return  # nothing, or another program's
+    if j == NONE or tl.load(first + place, mask=j != NONE, other=NONE) != begin:
+        return  # no neuron, or one of another program
     row = m + place * size
     square = tl.zeros([D], tl.float64)
     wrote = 0
@@ -404,7 +383,7 @@ def replay(
                 y8 = tl.where(inside, y.to(tl.float64) - centre, 0.0)
                 p8 = tl.where(inside, p.to(tl.float64) - centre, 0.0)
                 xm, mm = tl.sum(y8 * p8), tl.sum(p8 * p8)
-                if tl.load(kind_n + t) == _AVERAGED:
+                if tl.load(kind_n + t) == AVERAGED:
                     p = moved_by(p, y, tl.load(count_n + t))
                     wrote = 1
                     p8 = tl.where(inside, p.to(tl.float64) - centre, 0.0)
@@ -442,9 +421,9 @@ def replay(
             s = similarity(tl.load(sums_n + 4 * t), own, tl.load(sums_n + 4 * t + 1), centre)
             tl.store(a + n * batch + t, s)
             what = tl.load(kind_n + t)
-            if what == _AVERAGED:
+            if what == AVERAGED:
                 mean += (s - mean) / (tl.load(count_n + t) + pseudo)
-            if what < _BECAME:
+            if what < GREW:
                 sent = s
                 if not top:
                     sent = similarity(tl.load(sums_n + 4 * t + 2), own, tl.load(sums_n + 4 * t + 3), centre)
@@ -453,8 +432,6 @@ def replay(
     tl.store(mu + place, mean)
     if wrote == 1:
         tl.store(m2 + place, total)
-        tl.store(scale + place, tl.sqrt(total))
-        tl.store(moved + place, 0)
         for d in range(0, size, D):
             i = d + tl.arange(0, D)
             p8 = tl.load(row + i, mask=i < size, other=0.0).to(tl.float64) - centre
@@ -480,107 +457,117 @@ def evaluate(j, x_t, seen_t, xx, m_n, size, masked: tl.constexpr, centre: tl.con
 
 @triton.jit
 def best(
-    A, squares, samples, m, m2, grown, value, k, v, sizes, error,
-    masked: tl.constexpr, gaps: tl.constexpr, centre: tl.constexpr, J: tl.constexpr, D: tl.constexpr,
+    A, squares, samples, m, c, grown, value, k, v, sizes, error,
+    masked: tl.constexpr, any_free: tl.constexpr, centre: tl.constexpr, J: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The winner and its similarity for one sample at one node; value (nodes, batch, width) is scratch.
 
-    If masked, xx and A run over what was observed (xx is negative where nothing was), and squares (nodes, batch, width)
-    are the squared lengths of the neurons' unit vectors there. If there are gaps, m2 is negative in free places.
+    If masked, xx and A run over the observed values, any_seen (nodes, batch) tells whether there are any, and squares
+    (nodes, batch, width) are the squared lengths of the neurons' unit vectors there.
     """
-    x, seen, xx = samples
+    x, seen, any_seen, xx = samples
     batch, width, room, size = sizes
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
-    row, value_t = A + place * width, value + place * width
-    x_t, seen_t, m_n, m2_n = x + place * size, seen + place * size, m + n * room * size, m2 + n * room
+    row, squares_t, value_t = A + place * width, squares + place * width, value + place * width
+    x_t, seen_t, m_n, c_n = x + place * size, seen + place * size, m + n * room * size, c + n * room
     own = tl.load(xx + place)
     G = tl.load(grown + n).to(tl.int32)
     j = G * 0
     s = own * 0
-    if (own >= 0) & (G > 0):
+    if observed(any_seen, place, masked) & (G > 0):
         high = tl.full([J], -float("inf"), tl.float64)
         where = tl.zeros([J], tl.int32)
         for b in range(0, G, J):
-            p = products(row, squares + place * width, m2_n, b, G, masked, gaps, J)
+            p = products(row, squares_t, c_n, b, G, masked, any_free, J)
             where = tl.where(p > high, b + tl.arange(0, J), where)
             high = tl.maximum(high, p)
-        j = tl.minimum(tl.min(tl.where(high >= tl.max(high), where, _LAST)), G - 1).to(tl.int32)
-        top = evaluate(j, x_t, seen_t, own, m_n, size, masked, centre, D)
-        done = j
-        bar = (top - centre - _TIE) / (1 - centre) - error
-        if own == 0:  # without length, it is like a neuron without length: products do not tell
+        first = tl.minimum(tl.min(tl.where(high >= tl.max(high), where, NO_INDEX)), G - 1).to(tl.int32)
+        top = evaluate(first, x_t, seen_t, own, m_n, size, masked, centre, D)
+        bar = (top - centre - TIE) / (1 - centre) - error
+        if own == 0:  # products do not tell apart a sample without length from a neuron without length
             bar = own * 0 - float("inf")
         others = tl.zeros([J], tl.int32)
         for b in range(0, G, J):
-            i = b + tl.arange(0, J)
-            p = products(row, squares + place * width, m2_n, b, G, masked, gaps, J)
-            others += ((p >= bar) & (p > -float("inf")) & (i != done)).to(tl.int32)
-        winner = j
+            p = products(row, squares_t, c_n, b, G, masked, any_free, J)
+            others += candidates(p, bar, b, first, J).to(tl.int32)
+        j = first
         s = top
         if tl.sum(others) > 0:
-            best_ = top
+            best_value = top
             for b in range(0, G, J):
                 i = b + tl.arange(0, J)
-                p = products(row, squares + place * width, m2_n, b, G, masked, gaps, J)
-                open_ = (p >= bar) & (p > -float("inf")) & (i != done)
-                rest = tl.sum(open_.to(tl.int32))
-                at_ = b - 1
+                p = products(row, squares_t, c_n, b, G, masked, any_free, J)
+                left = candidates(p, bar, b, first, J)
+                rest = tl.sum(left.to(tl.int32))
+                i_next = b - 1
                 while rest > 0:
-                    at_ = tl.min(tl.where(open_ & (i > at_), i, 2147483647)).to(tl.int32)
-                    exact = evaluate(at_, x_t, seen_t, own, m_n, size, masked, centre, D)
-                    tl.store(value_t + at_, exact)
-                    best_ = tl.maximum(best_, exact)
+                    i_next = tl.min(tl.where(left & (i > i_next), i, NO_INDEX)).to(tl.int32)
+                    exact = evaluate(i_next, x_t, seen_t, own, m_n, size, masked, centre, D)
+                    tl.store(value_t + i_next, exact)
+                    best_value = tl.maximum(best_value, exact)
                     rest -= 1
             tl.debug_barrier()
-            winner = tl.where(top >= best_ - _TIE, j, 2147483647).to(tl.int32)
-            s = tl.where(top >= best_ - _TIE, top, own * 0)
+            j = tl.where(top >= best_value - TIE, first, NO_INDEX).to(tl.int32)
+            s = tl.where(top >= best_value - TIE, top, own * 0)
             for b in range(0, G, J):
                 i = b + tl.arange(0, J)
-                p = products(row, squares + place * width, m2_n, b, G, masked, gaps, J)
-                open_ = (p >= bar) & (p > -float("inf")) & (i != done)
-                found = tl.load(value_t + i, mask=open_, other=-float("inf"))
-                at_ = tl.min(tl.where(found >= best_ - _TIE, i, 2147483647)).to(tl.int32)
-                if at_ < winner:
-                    winner = at_
-                    s = tl.load(value_t + at_)
-        j = winner
-    elif gaps:  # nothing was observed: silent
+                p = products(row, squares_t, c_n, b, G, masked, any_free, J)
+                found = tl.load(value_t + i, mask=candidates(p, bar, b, first, J), other=-float("inf"))
+                i_first = tl.min(tl.where(found >= best_value - TIE, i, NO_INDEX)).to(tl.int32)
+                if i_first < j:
+                    j = i_first
+                    s = tl.load(value_t + i_first)
+    elif any_free:  # nothing was observed: silent, at the first neuron
         for b in range(0, G, J):
             i = G - 1 - b - tl.arange(0, J)
-            alive = tl.load(m2_n + i, mask=i >= 0, other=-1.0) >= 0
-            some = tl.min(tl.where(alive, i, _LAST)).to(tl.int32)
-            j = tl.where(some < _LAST, some, j)
+            living = tl.load(c_n + i, mask=i >= 0, other=0) > 0
+            some = tl.min(tl.where(living, i, NO_INDEX)).to(tl.int32)
+            j = tl.where(some < NO_INDEX, some, j)
     tl.store(k + place, j)
     tl.store(v + place, s)
 
 
 @triton.jit
-def products(row, squares, m2, b, G, masked: tl.constexpr, gaps: tl.constexpr, J: tl.constexpr):
+def observed(any_seen, place, masked: tl.constexpr):
+    """Whether any value of a sample was observed."""
+    if not masked:
+        return True
+    return tl.load(any_seen + place) != 0
+
+
+@triton.jit
+def products(row, squares, c, b, G, masked: tl.constexpr, any_free: tl.constexpr, J: tl.constexpr):
     """Cosines of the neurons from b on, in float64: minus infinity where there are none, infinity where unknown."""
     i = b + tl.arange(0, J)
     p = tl.load(row + i, mask=i < G, other=0.0).to(tl.float64)
     if masked:
         left = tl.load(squares + i, mask=i < G, other=1.0).to(tl.float64)
-        p = tl.where(left < _BRIEF, float("inf"), p / tl.sqrt(tl.maximum(left, _BRIEF)))
-    if gaps:
-        p = tl.where(tl.load(m2 + i, mask=i < G, other=0.0) < 0, -float("inf"), p)
+        p = tl.where(left < _SHORT, float("inf"), p / tl.sqrt(tl.maximum(left, _SHORT)))
+    if any_free:
+        p = tl.where(tl.load(c + i, mask=i < G, other=1) == 0, -float("inf"), p)
     return tl.where(i < G, p, -float("inf"))
+
+
+@triton.jit
+def candidates(p, bar, b, first, J: tl.constexpr):
+    """Which of the neurons from b on may be as good as the best, other than the first that was evaluated."""
+    return (p >= bar) & (p > -float("inf")) & (b + tl.arange(0, J) != first)
 
 
 @triton.jit
 def at(samples, m, start, candidate, s, batch, room, size,
        masked: tl.constexpr, centre: tl.constexpr, D: tl.constexpr):  # fmt: skip
     """The similarities of the candidates of one sample at one node."""
-    x, seen, xx = samples
+    x, seen, any_seen, xx = samples
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
-    own = tl.load(xx + place)
+    own, some = tl.load(xx + place), observed(any_seen, place, masked)
     x_t, seen_t, m_n = x + place * size, seen + place * size, m + n * room * size
     e = tl.load(start + place)
     stop = tl.load(start + place + 1)
     while e < stop:
         j = tl.load(candidate + e)
-        h = evaluate(j, x_t, seen_t, tl.maximum(own, 0.0), m_n, size, masked, centre, D)
-        tl.store(s + e, tl.where(own < 0, own * 0, h))
+        found = evaluate(j, x_t, seen_t, own, m_n, size, masked, centre, D)
+        tl.store(s + e, tl.where(some, found, 0.0))
         e += 1

@@ -1,0 +1,146 @@
+"""Memories on a GPU: arrays of torch, and banks whose loops Triton compiles."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sqhn.banks.cuda.arrays import Evidence, owners, reserve_memory, split, together
+from sqhn.banks.cuda.counts import Counts
+from sqhn.banks.cuda.kernels import choice
+from sqhn.banks.cuda.prototypes import Prototypes
+from sqhn.banks.interface import Limits, Support
+from sqhn.inputs import is_tensor
+from sqhn.level import TIE, Level, Options
+from sqhn.patches import Tiling
+
+__all__ = ["SAMPLES_PER_CHUNK", "Cuda"]
+
+SAMPLES_PER_CHUNK = 512
+ACTIVITIES_AT_ONCE = 1 << 24
+
+
+@cache
+def queue(place: torch.device) -> Any:
+    """The stream of a device's memories; none where there is only Triton's interpreter."""
+    return torch.cuda.default_stream(place) if place.type == "cuda" else None
+
+
+@cache
+def memory_limit(place: torch.device) -> int:
+    """`Limits.memory`: one for every 8 GiB."""
+    total = torch.cuda.get_device_properties(place).total_memory if place.type == "cuda" else 0
+    return max(1, total >> 33)
+
+
+class Thread(threading.local):
+    """The other stream that a thread called from last, if any; asking torch each time takes too long."""
+
+    caller: Any = None
+
+
+class Cuda:
+    """Arrays of torch on a device.
+
+    All work of a device's memories is queued on its default stream. So changes and answers are computed in the order in
+    which threads held the lock, and memory that was freed is used again in that order too. A call from another stream
+    makes the default stream wait for that stream first, and that stream for the default stream afterwards.
+    """
+
+    shards: int | None = None
+    keeps_tensors = True
+    atomic = False
+    xp = torch
+
+    def __init__(self, place: torch.device) -> None:
+        self.place, self.name = place, str(place)
+        self.limits = Limits(chunk=SAMPLES_PER_CHUNK, breadth=4, memory=memory_limit(place))
+        self.queue = queue(place)
+        self.thread = Thread()
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        caller = torch.cuda.current_stream(self.place) if self.queue else None
+        self.thread.caller = None if caller == self.queue else caller
+        if caller is None or caller == self.queue:
+            yield
+            return
+        self.queue.wait_stream(caller)
+        try:
+            with torch.cuda.stream(self.queue):
+                yield
+        finally:
+            caller.wait_stream(self.queue)
+
+    def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> Prototypes:
+        return Prototypes(self, tiling, level, options, top)
+
+    def codes(self, children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int) -> Counts:
+        return Counts(self, children, level, options, top, values)
+
+    @staticmethod
+    def choose(k: Tensor, h: Tensor, support: Support, value: Tensor, blend: float) -> Tensor:
+        which = owners(support)
+        scores = blend * value + (1 - blend) * support.probability
+        own = blend * h.reshape(-1)
+        top = own.scatter_reduce(0, which, scores, "amax") - TIE
+        last = torch.iinfo(torch.int32).max
+        chosen = torch.where(own >= top, k.reshape(-1), last)
+        candidates = torch.where(scores >= top[which], support.value, last)
+        return chosen.scatter_reduce(0, which, candidates, "amin").reshape(k.shape)
+
+    @staticmethod
+    def first_best(u: Tensor) -> tuple[Tensor, Tensor]:
+        k = torch.empty(u.shape[:2], dtype=torch.int32, device=u.device)
+        value = torch.empty(u.shape[:2], dtype=u.dtype, device=u.device)
+        choice.first_best[(k.numel(),)](u.contiguous(), k, value, u.shape[2], J=256, num_warps=1)
+        return k, value
+
+    def top_k(self, u: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        left, done = u.clone(), []
+        for _ in range(count):
+            done.append(self.first_best(left))
+            left.scatter_(2, done[-1][0][..., None].long(), -torch.inf)
+        k, v = (torch.stack(field, 2) for field in zip(*done))
+        return k, v
+
+    def top_k_of(
+        self, activity: Callable[[Evidence], Tensor], evidence: Evidence, count: int, width: int
+    ) -> tuple[Tensor, Tensor]:
+        """The top_k of a bank's activities, a part of the batch at a time; width: values per sample."""
+        with reserve_memory(self.place):
+            return together(
+                [self.top_k(activity(part), count) for part in split(evidence, ACTIVITIES_AT_ONCE // width)]
+            )
+
+    @staticmethod
+    def pick(u: Tensor, support: Support) -> Tensor:
+        values: Tensor = u.reshape(-1, u.shape[2])[owners(support), support.value.long()]
+        return values
+
+    def floats(self, samples: Any) -> Tensor:
+        x = self.asarray(samples)
+        if x.dtype == torch.uint8:
+            return x.float() / torch.full((), 255.0, device=self.place)  # by a number it would multiply by 1 / 255
+        return x.float()
+
+    def asarray(self, array: Any) -> Tensor:
+        if not is_tensor(array):  # torch accepts only contiguous arrays, in the byte order of the machine
+            array = torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
+        x: Tensor = array.to(self.place)
+        return x
+
+    def to_user(self, array: Tensor, x: object) -> Any:
+        if not is_tensor(x):
+            return array.cpu().numpy()
+        if self.thread.caller is not None:
+            array.record_stream(self.thread.caller)  # it was made on another
+        return array.to(x.device)  # type: ignore[attr-defined]

@@ -1,0 +1,185 @@
+"""`sqhn learn`: learn into a memory in a file."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from sqhn.cli.common import EXPECTED_ERRORS, failing, print_results, say
+from sqhn.cli.memory_file import check_memory, load, map_chunks, open_samples
+from sqhn.cli.options import AsJson, MemoryFile, Resize, SkipBad, Sources
+from sqhn.cli.resume import Run
+from sqhn.cli.settings import Settings, parse_settings
+from sqhn.cli.stopping import Stop, stoppable
+from sqhn.storage.atomic import check_writable
+
+if TYPE_CHECKING:
+    from sqhn.cli.size import Size
+
+__all__ = ["learn"]
+
+
+def learn(
+    sources: Sources,
+    memory: MemoryFile,
+    capacity: Annotated[int | None, typer.Option(min=1, help="Neurons per node of a new memory.")] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="Levels of a new memory, from the input up: 2:600,4:600,600 are KERNEL:CAPACITY and the CAPACITY of "
+            "the memory node; with --capacity only kernels, such as 2,4. A kernel 4x2 has 4 rows and 2 columns.",
+        ),
+    ] = None,
+    similarity: Annotated[
+        Literal["shifted_cosine", "cosine", "euclidean"] | None,
+        typer.Option(
+            help="Similarity of a new memory: the cosine after subtracting one half, for values from 0 to 1 (default); "
+            "the plain cosine; or the Euclidean distance, which depends on amplitude."
+        ),
+    ] = None,
+    when_full: Annotated[
+        Literal["average", "overwrite", "oldest", "freeze"] | None,
+        typer.Option(
+            help="What full nodes of a new memory do with a sample; average by default. Overwrite and oldest replace a "
+            "neuron of the memory node: the least used, or the one written longest ago."
+        ),
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="For how many samples nodes of a new memory keep growing; 1e7 by default, or inf."),
+    ] = None,
+    gamma: Annotated[
+        float | None,
+        typer.Option(help="The growth threshold of a new memory at first: a lower match grows a neuron; 1 by default."),
+    ] = None,
+    rho: Annotated[float | None, typer.Option(help="The tolerance of `recognize`; can be changed later.")] = None,
+    resize: Resize = None,
+    skip_bad: SkipBad = False,
+    checkpoint: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Save at this interval while learning, in case of a crash."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn images or arrays, sorted by name within each source; an existing memory continues where it stopped.
+
+    Ctrl-C saves what was learned so far, and so do SIGTERM and SIGHUP; the same command then continues. After an error
+    the file is unchanged since the last save. While another process learns into the same file, this one waits.
+    """
+    shared = {"when_full": when_full, "alpha": alpha, "gamma": gamma}
+    settings = parse_settings(levels, capacity, shared, {"similarity": similarity, "rho": rho})
+    if checkpoint is not None and not 0 <= checkpoint < math.inf:
+        raise typer.BadParameter(f"{checkpoint} is not a number of seconds", param_hint="--checkpoint")
+    run: Run | None = None
+    with stoppable() as stop:
+        with failing(*EXPECTED_ERRORS, tell=say), suppress(KeyboardInterrupt):
+            run = _learn(memory, sources, resize, skip_bad, settings, checkpoint, stop)
+        if run is None:
+            say(f"stopped before anything was learned: {memory} is unchanged")
+            raise typer.Exit(stop.status)
+        _report(run, stop, as_json)
+        if stop.requested:
+            raise typer.Exit(stop.status)
+
+
+def _learn(
+    memory: Path,
+    sources: list[str],
+    resize: Size | None,
+    skip_bad: bool,
+    settings: Settings,
+    checkpoint: float | None,
+    stop: Stop,
+) -> Run:
+    """Learn and save, while no other process does; a link stays a link, and its target is replaced."""
+    from sqhn.storage.locks import held
+
+    stop.arm()
+    check_writable(memory)
+    if memory.exists():
+        check_memory(memory)
+    with held(memory, say):
+        if memory.exists():
+            network = load(memory)
+            settings.apply(memory, network)
+            samples = open_samples(sources, resize, skip_bad, network.input_shape)
+        else:
+            settings.check_new(memory)
+            samples = open_samples(sources, resize, skip_bad, None)
+            network = settings.make(samples.shape)
+        run = Run(memory, network, samples)
+        try:
+            _learn_chunks(run, checkpoint, stop)
+            stop.armed = False
+        except KeyboardInterrupt:
+            stop.armed = False
+            stop.number = stop.number or signal.SIGINT
+        except Exception:
+            if run.saved.step > run.first_step:
+                say(f"{run.saved.samples:,} of {len(samples):,} samples are saved in {memory}")
+            raise
+        if run.learned or not stop.requested:
+            run.save()
+    return run
+
+
+def _learn_chunks(run: Run, checkpoint: float | None, stop: Stop) -> None:
+    saved, neurons = time.monotonic(), len(run.network)
+    try:
+        for written in map_chunks(run.samples, "learning", run.network.learn, run.start):
+            run.grown += int(written.grew.sum())
+            run.replaced += int(written.replaced.sum())
+            neurons = len(run.network)
+            if stop.requested:  # Python drops a KeyboardInterrupt that is raised while an object is deleted
+                break
+            if checkpoint is not None and time.monotonic() - saved >= checkpoint:
+                stop.armed = False  # a save is always completed
+                run.save()
+                saved = time.monotonic()
+                stop.arm()
+    finally:
+        run.grown += len(run.network) - neurons  # of a chunk that was interrupted
+
+
+def _report(run: Run, stop: Stop, as_json: bool) -> None:
+    """Print what was learned; after a signal, say what was saved."""
+    network = run.network
+    document = {
+        "memory": str(run.memory),
+        "learned": run.learned,
+        "grown": run.grown,
+        "replaced": run.replaced,
+        "neurons": len(network),
+        "capacity": network.capacity,
+        "step": network.step,
+        "interrupted": stop.requested,
+        "continued_after": run.start,
+        "skipped": [*run.samples.skipped],
+    }
+    line = (
+        f"learned {run.learned:,} samples, {run.grown:,} of them as new neurons"
+        f"{f' ({run.replaced:,} in place of others)' if run.replaced else ''}; "
+        f"{run.memory} has {len(network):,} of {network.capacity:,} neurons after {network.step:,} samples"
+    )
+    print_results(document, [line] if run.learned or not stop.requested else [], as_json)
+    if stop.requested:
+        say(f"stopped: {run.reached:,} of {len(run.samples):,} samples {_saved(run)}")
+
+
+def _saved(run: Run) -> str:
+    """Where the learned samples are, and how to continue."""
+    if not run.learned:
+        return f"were learned: {run.memory} is unchanged" if run.start else "were learned: nothing is saved"
+    saved = f"are saved in {run.memory}"
+    if run.reached == len(run.samples):
+        return saved
+    if run.samples.repeatable:
+        return f"{saved}; the same command continues after them"
+    return f"{saved}; the same command starts from the first, since standard input cannot be read again"

@@ -1,0 +1,120 @@
+"""`sqhn info`, `sqhn show`, `sqhn forget` and `sqhn calibrate`."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from sqhn.cli.common import EXPECTED_ERRORS, failing, print_results, say
+from sqhn.cli.levels import spell_kernel
+from sqhn.cli.memory_file import check_memory, load, open_samples
+from sqhn.cli.options import AsJson, Judging, MemoryArgument, MemoryFile, Resize, SkipBad, Sources
+
+__all__ = ["calibrate", "forget", "info", "show"]
+
+
+def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
+    """Describe a memory from the header of its file, without reading its neurons."""
+    from sqhn.model.calibration import Calibration
+    from sqhn.storage.files import describe
+
+    with failing(*EXPECTED_ERRORS, tell=say):
+        about = describe(check_memory(memory))
+    lines = [
+        f"{memory}: {about['bytes']:,} bytes, format {about['format']}",
+        f"samples of shape {about['input_shape']}; {about['step']:,} learned",
+    ]
+    for number, level in enumerate(about["levels"], start=1):
+        grown = level["grown"]
+        kernel = "all" if level["kernel"] is None else spell_kernel(level["kernel"])
+        lines.append(
+            f"level {number}: kernel {kernel}, nodes {level['nodes']:,}, capacity {level['capacity']:,}, "
+            f"grown {grown['min']:,} / {grown['mean']:,.1f} / {grown['max']:,} (min / mean / max), "
+            f"alpha {float(level['alpha']):g}, gamma {level['gamma']:g}, when full {level['when_full']}"
+        )
+    if about["calibration"]:
+        lines.append(f"{Calibration(**about['calibration'])} as it was then")
+    if about["forgotten"]:
+        lines.append(f"{about['forgotten']:,} neurons of the memory node were forgotten; their slots are free")
+    if about["holes"]:
+        lines.append("samples with missing values were learned")
+    if about["values"]:
+        lines.append("some neurons have labels")
+    lines.append("options: " + ", ".join(f"{name} {value}" for name, value in about["options"].items()))
+    print_results(about, lines, as_json)
+
+
+def show(
+    memory: MemoryArgument,
+    out: Annotated[Path, typer.Option(help="The image to write, a .png file.")],
+    most: Annotated[int, typer.Option(min=1, help="The largest number of neurons.")] = 400,
+    as_json: AsJson = False,
+) -> None:
+    """Draw the stored images on one sheet, each with its neuron and how many samples it was learned from."""
+    from sqhn.display import sheet
+    from sqhn.storage.atomic import write_whole
+
+    with failing(*EXPECTED_ERRORS, tell=say):
+        if out.suffix.lower() != ".png":
+            raise ValueError(f"{out} should be a .png file")
+        network, file = load(memory), io.BytesIO()
+        image, shown = sheet(network, most)
+        image.save(file, "PNG")
+        write_whole(out, file.getvalue())
+    line = f"{out} shows {shown:,} of {len(network):,} neurons"
+    print_results({"memory": str(memory), "out": str(out), "shown": shown, "neurons": len(network)}, [line], as_json)
+
+
+def forget(
+    memory: MemoryArgument,
+    index: Annotated[list[int], typer.Argument(metavar="NEURON...", help="Numbers as printed by `show` and `recall`.")],
+    as_json: AsJson = False,
+) -> None:
+    """Forget neurons: they are never recalled again, and new samples take their slots."""
+    from sqhn.storage.locks import held
+
+    with failing(*EXPECTED_ERRORS, IndexError, tell=say), held(check_memory(memory), say):
+        network = load(memory)
+        network.forget(index)
+        network.save(memory.resolve())
+    forgotten = sorted(set(index))
+    neurons = f"{len(forgotten):,} neuron{'' if len(forgotten) == 1 else 's'}"
+    line = f"forgot {neurons}; {memory} has {len(network):,} of {network.capacity:,}"
+    print_results({"memory": str(memory), "forgotten": forgotten, "neurons": len(network)}, [line], as_json)
+
+
+def calibrate(
+    sources: Sources,
+    memory: MemoryFile,
+    kind: Annotated[
+        Literal["new", "old"],
+        typer.Option("--as", help="The samples are new to the memory, or learned ones as they will be met again."),
+    ],
+    error: Annotated[float, typer.Option(help="The share of similar samples that may be judged wrongly.")] = 0.01,
+    inference: Judging = "paper",
+    resize: Resize = None,
+    skip_bad: SkipBad = False,
+    as_json: AsJson = False,
+) -> None:
+    """Set the tolerance of `recognize` from samples, with a guaranteed error rate for others like them."""
+    import numpy as np
+
+    from sqhn.storage.locks import held
+
+    with failing(*EXPECTED_ERRORS, tell=say), held(check_memory(memory), say):
+        network = load(memory)
+        samples = open_samples(sources, resize, skip_bad, network.input_shape)
+        x = np.concatenate(list(samples.chunks()))
+        given = {"new": x} if kind == "new" else {"old": x}
+        threshold = network.calibrate(**given, error=error, inference=inference)
+        network.save(memory.resolve())
+    name = "rho" if inference == "paper" else "threshold"
+    wrong = "old" if kind == "new" else "new"
+    line = (
+        f"{name} is {threshold:.9g}: at most {error:g} of {kind} samples will be called {wrong}, judging by {len(x):,}"
+    )
+    document = {"memory": str(memory), name: threshold, "kind": kind, "error": error, "samples": len(x)}
+    print_results({**document, "skipped": [*samples.skipped]}, [line], as_json)

@@ -1,0 +1,129 @@
+"""Learning that continues where an interrupted run was saved last.
+
+Until all samples are learned, a note beside the memory (`m.sqhn.progress`) says how many samples of which files were
+learned. It is written before the memory, for the last save and the next one: the step of the memory tells which of the
+two it is. Files count as the same if name, size and modification time are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqhn.cli.common import say
+from sqhn.storage.atomic import write_whole
+
+if TYPE_CHECKING:
+    from sqhn.cli.samples import Samples
+    from sqhn.memory import SQHN
+
+__all__ = ["Run"]
+
+
+@dataclass(frozen=True)
+class Save:
+    """A saved memory: its step, how many of the samples it has learned, and a digest of their files."""
+
+    step: int
+    samples: int
+    files: str
+
+
+class FileDigest:
+    """A digest of a growing list of files."""
+
+    def __init__(self) -> None:
+        self.hash = hashlib.sha256()
+        self.count = 0
+
+    def update(self, files: Sequence[str]) -> str:
+        """The digest of these files, which start with those of the last call."""
+        for file in files[self.count :]:
+            path = Path(file).absolute()
+            about: list[str | int] = [str(path)]
+            with suppress(OSError):  # a file that is gone cannot be the same later
+                found = path.stat()
+                about += [found.st_size, found.st_mtime_ns]
+            self.hash.update(json.dumps(about).encode() + b"\n")
+        self.count = len(files)
+        return self.hash.hexdigest()
+
+
+class Run:
+    """A run of `sqhn learn`: samples, and how many of them were learned and saved, by earlier runs and by this one.
+
+    memory: the file, which may not exist yet. start: how many samples earlier runs have learned.
+    """
+
+    def __init__(self, memory: Path, network: SQHN, samples: Samples) -> None:
+        self.memory, self.network, self.samples = memory, network, samples
+        self.file = Path(os.path.realpath(memory))
+        self.note = self.file.with_name(f"{self.file.name}.progress")
+        self.first_step = network.step
+        self.grown = self.replaced = 0
+        self.digest = FileDigest()
+        self.start = self._find_start() if samples.repeatable and self.file.exists() and self.note.exists() else 0
+        self.saved = self._now()
+
+    @property
+    def learned(self) -> int:
+        """How many samples this run has learned."""
+        return self.network.step - self.first_step
+
+    @property
+    def reached(self) -> int:
+        """How many samples are learned, with those of earlier runs."""
+        return self.start + self.learned
+
+    def save(self) -> None:
+        """Save the memory and the note; the note is removed once all samples are learned."""
+        now = self._now()
+        try:
+            if self.samples.repeatable:
+                write_whole(self.note, json.dumps([asdict(self.saved), asdict(now)]).encode())
+            self.network.save(self.file)
+        except BaseException:
+            if self.samples.repeatable and not self.saved.samples:
+                self.note.unlink(missing_ok=True)
+            raise
+        self.saved = now
+        if self.reached == len(self.samples):
+            self.note.unlink(missing_ok=True)
+
+    def _now(self) -> Save:
+        return Save(self.network.step, self.reached, self.digest.update(self.samples.files_of(self.reached)))
+
+    def _find_start(self) -> int:
+        """How many samples earlier runs have learned according to the note, or 0 if it does not apply."""
+        try:
+            before, after = (
+                Save(int(entry["step"]), int(entry["samples"]), str(entry["files"]))
+                for entry in json.loads(self.note.read_text())
+            )
+        except (LookupError, TypeError, ValueError):
+            say(f"{self.note} cannot be read: learning all samples from the first")
+            return 0
+        save = before if before.step == self.network.step else after
+        if save.step != self.network.step:
+            reason = f"{self.memory} has changed since"
+        elif not self._starts_with(save):
+            reason = "their files are not the first ones now, or have changed"
+        else:
+            if save.samples:
+                count = f"{save.samples:,} of {len(self.samples):,} samples"
+                say(f"continuing after {count}, which an interrupted run has learned (see {self.note})")
+            return save.samples
+        count = f"{save.samples:,} samples"
+        say(f"an interrupted run had learned {count}, but {reason}: learning all samples from the first")
+        return 0
+
+    def _starts_with(self, save: Save) -> bool:
+        """Whether the first samples are those that were learned then."""
+        files = self.samples.files_of(save.samples)
+        return save.samples <= len(self.samples) and save.files == FileDigest().update(files)

@@ -1,0 +1,203 @@
+"""Image files, as uint8: gray images have shape (height, width), color images (height, width, 3).
+
+Palettes and transparency count as color (.webp is always color, .gif nearly always); transparency is dropped, EXIF
+orientation is ignored, and of animated images only the first frame is used. All headers are checked before the first
+image is decoded. Chunks are then decoded slightly ahead of the reader, so that millions of images need little memory
+and decoding overlaps with learning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks.cpu.threads import get_num_threads
+from sqhn.cli.samples.common import Required, SampleError, Unusable, check_file, chunk_length, name_below, summary
+from sqhn.cli.size import Size
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["Images", "check_images", "decode"]
+
+SMALL = 64 * 64  # pixels up to which one thread decodes faster than several
+THREADS = 4
+GRAY = ("1", "L")
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
+
+
+@dataclass(frozen=True)
+class Images:
+    """Image files, and the shape of all images after resizing."""
+
+    files: Sequence[str]
+    shape: tuple[int, ...]
+    resize: Size | None
+    threads: int
+
+    suffix: ClassVar[str] = ".png"
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    @property
+    def chunk(self) -> int:
+        """How many images are read at a time."""
+        return chunk_length(self.shape, 1)
+
+    def names(self, folder: str) -> list[str]:
+        """The names of the files below a folder."""
+        return [name_below(folder, file) for file in self.files]
+
+    def files_of(self, count: int) -> Sequence[str]:
+        """The files of the first `count` images."""
+        return self.files[:count]
+
+    def chunks(self, start: int = 0) -> Iterator[NDArray[np.uint8]]:
+        """The images from index `start`, as chunks (n, *shape), up to the first that is damaged.
+
+        The rest are then decoded too, so that the error names all damaged images.
+        """
+        damaged: Unusable = {}
+        for chunk, errors in self._decoded(start):
+            damaged |= errors
+            if not damaged:
+                yield chunk
+        if damaged:
+            raise SampleError(summary(damaged))
+
+    def damaged(self) -> Unusable:
+        """The images that cannot be decoded although their headers are valid."""
+        damaged: Unusable = {}
+        for _, errors in self._decoded(0):
+            damaged |= errors
+        return damaged
+
+    def _decoded(self, start: int) -> Iterator[tuple[NDArray[np.uint8], Unusable]]:
+        """Chunk after chunk, decoded slightly ahead, each with its damaged files."""
+        pool = ThreadPoolExecutor(self.threads)
+        waiting: deque[Future[tuple[NDArray[np.uint8], Unusable]]] = deque()
+        try:
+            for first in range(start, len(self), self.chunk):
+                waiting.append(pool.submit(self._decode, self.files[first : first + self.chunk]))
+                if len(waiting) > self.threads + 1:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _decode(self, files: Sequence[str]) -> tuple[NDArray[np.uint8], Unusable]:
+        chunk = np.empty((len(files), *self.shape), np.uint8)
+        damaged: Unusable = {}
+        mode = "L" if len(self.shape) == 2 else "RGB"
+        for n, file in enumerate(files):
+            try:
+                pixels = decode(Path(file), mode, self.resize)
+                if pixels.shape != self.shape:
+                    raise SampleError(f"{file} has changed while it was read")
+                chunk[n] = pixels
+            except (OSError, SampleError) as error:
+                damaged[file] = f"{error}"
+        return chunk, damaged
+
+    def write(self, places: Sequence[Path], chunks: Iterable[NDArray[np.float32]], best: int | None = None) -> None:
+        """Write chunks as .png files; with `best`, that many side by side in each file."""
+        from PIL import Image
+
+        left = iter(places)
+        for values in chunks:
+            for pixels in np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8):
+                row = pixels if best is None else np.concatenate(pixels, axis=1)
+                Image.fromarray(row).save(next(left))
+
+
+def check_images(files: Sequence[str], required: Required | None, resize: Size | None, unusable: Unusable) -> Images:
+    """Check all headers: images of one size, that of the memory if there is one, or with `resize` of any size.
+
+    Files that cannot be used are added to `unusable`.
+    """
+    size, reason = _required_size(required, resize)
+    gray = required is not None and len(required.shape) == 2
+    good: list[str] = []
+    colored, pixels = False, 0
+    for file in files:
+        try:
+            own, mode = _header(Path(file))
+            if resize is None and size is not None and own != size:
+                raise SampleError(
+                    f"{file} has {own} pixels, but {reason} {size}: give --resize {size} to make them fit"
+                )
+            if gray and mode not in GRAY:
+                raise SampleError(f"{file} is a color image, but {reason} gray ones: convert it to a gray .png")
+        except (OSError, SampleError) as error:
+            unusable[file] = f"{error}"
+            continue
+        if size is None:
+            size, reason = own, f"{file} has"
+        good.append(file)
+        colored = colored or mode not in GRAY
+        pixels = max(pixels, math.prod(own))
+    width, height = size or (0, 0)
+    shape = (height, width, 3) if colored else (height, width)
+    threads = 1 if pixels <= SMALL else min(THREADS, get_num_threads())
+    return Images(good, shape if required is None else required.shape, resize, threads)
+
+
+def _required_size(required: Required | None, resize: Size | None) -> tuple[Size | None, str]:
+    """The size that images must have, and the reason for errors."""
+    if required is None:
+        return resize, "--resize says"
+    if len(required.shape) != 2 and (len(required.shape) != 3 or required.shape[2] != 3):
+        raise SampleError(f"{required.reason} samples of shape {required.shape}, not images: give a .npy file")
+    size = Size(required.shape[1], required.shape[0])
+    if resize not in (None, size):
+        raise SampleError(f"{required.reason} images of {size}: --resize {resize} does not fit")
+    return size, required.reason
+
+
+def decode(path: Path, mode: str, resize: Size | None, nearest: bool = False) -> NDArray[np.uint8]:
+    """The pixels of an image, scaled."""
+    from PIL.Image import Resampling
+
+    with _image(path) as image:
+        image.info.pop("transparency", None)
+        plain = image if image.mode == mode else image.convert(mode)
+        if resize is not None:
+            plain = plain.resize(resize, Resampling.NEAREST if nearest else Resampling.BICUBIC)
+        return np.asarray(plain)
+
+
+def _header(path: Path) -> tuple[Size, str]:
+    """Size and mode of an image of 8 bits, without decoding it."""
+    check_file(path)
+    with _image(path) as image:
+        size, mode = Size(*image.size), image.mode
+    if mode.startswith(("I", "F")):
+        raise SampleError(
+            f"{path} has more than 8 bits per pixel (mode {mode}): "
+            "convert it to 8 bits, or give a .npy file of floats from 0 to 1"
+        )
+    return size, mode
+
+
+@contextmanager
+def _image(path: Path) -> Iterator[Image]:
+    from PIL import Image
+
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            yield image
+    except Exception as error:  # damaged files make decoders raise errors of any kind
+        if isinstance(error, OSError) and error.filename is not None:  # it cannot be opened
+            raise
+        raise SampleError(f"{path} cannot be read as an image: {error}") from error

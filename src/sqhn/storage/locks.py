@@ -1,0 +1,92 @@
+"""One process at a time: an advisory lock for a file that is replaced whenever it is saved.
+
+Such a file cannot be locked itself, because another file takes its name. A hidden file beside it is locked instead. It
+says who holds the lock, and is removed with it. The lock of a process that dies ends with the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from filelock import FileLock
+
+__all__ = ["held"]
+
+POLL = 0.05  # seconds between two attempts
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+@contextmanager
+def held(path: Path, waiting: Callable[[str], None], without: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Hold the lock of a file for the length of a block; wait while another process holds it.
+
+    path: need not exist; a link has the lock of the file that it leads to.
+    waiting: called once with a text that says who holds the lock; if it raises, nobody waits.
+    without: called with a text if the file system has no locks: the block then runs without one. Default: `waiting`.
+    """
+    from filelock import FileLock  # here: its import takes half as long as that of the whole package
+
+    real = Path(os.path.realpath(path))
+    place = real.with_name(f".{real.name}.lock")
+    if not place.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "the folder of this file does not exist", str(place))
+    own: list[os.stat_result] = []
+
+    def sign(descriptor: int) -> None:
+        """Write down who holds the lock, for people only: where it cannot be written, the lock holds all the same."""
+        own.append(os.fstat(descriptor))
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"\nprocess {os.getpid()} on {socket.gethostname()} since {since}\n".encode())
+
+    # mode: other users can take over a lock file that was left behind. thread_local: any thread can end the lock.
+    lock = FileLock(place, mode=0o666, thread_local=False, fallback_to_soft=False, on_acquired=sign)
+    try:
+        _acquire(lock, path, place, waiting)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        with suppress(OSError):
+            place.unlink()  # it was made to no avail
+        (without or waiting)(f"there are no locks on the file system of {path}: let nothing else write to it meanwhile")
+    try:
+        yield
+    finally:
+        if lock.is_locked:  # not in a child that was forked meanwhile
+            with suppress(OSError):  # removed while it is held: whoever has opened this file already, tries again
+                if os.path.samestat(own[0], place.lstat()):
+                    place.unlink()
+            lock.release()
+
+
+def _acquire(lock: FileLock, path: Path, place: Path, waiting: Callable[[str], None]) -> None:
+    """Wait for the lock."""
+    from filelock import Timeout
+
+    told = False
+    while True:
+        try:
+            lock.acquire(blocking=False)
+            return
+        except Timeout:
+            time.sleep(POLL)  # the holder may not have signed yet
+        if not told and place.exists():
+            told = True
+            waiting(f"{path} is in use by {_holder(place)}: waiting for it to finish")
+
+
+def _holder(place: Path) -> str:
+    """The text that a lock file has for people; Windows does not let others read its first byte."""
+    with suppress(OSError), place.open("rb") as file:
+        file.seek(1)
+        return " ".join(file.read().decode(errors="replace").split()) or "another process"
+    return "another process"

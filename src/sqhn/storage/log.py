@@ -1,0 +1,196 @@
+"""Numbered records on disk, in an SQLite database that one process has open: each is durable once `append` returns.
+
+SQLite has a write-ahead log of its own, and synchronizes it once for each record. Where a byte of that log is damaged,
+or the whole file is missing, SQLite takes the part before for all there was, and says nothing. So every record has a
+number and a digest that continues that of the record before, and a small file has the number of the last confirmed
+record: a record that is missing is noticed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import os
+import sqlite3
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sqhn.protocol import MemoryFileError
+
+__all__ = ["Log", "digest_of"]
+
+VFS = "win32-none" if sys.platform == "win32" else "unix-none"  # no locks of SQLite: whoever opens a log holds a lock
+ROW = 1 << 28  # bytes; SQLite limits a value to a billion of them, so a large record has several rows
+SMALLEST = 512  # bytes of a database; SQLite would take a smaller file for a new one, and remove its log
+COLUMNS = "number INTEGER PRIMARY KEY, more INTEGER, sha256 TEXT, content BLOB"
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_NOTADB)
+ERRNO = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS}
+SETUP = """
+PRAGMA locking_mode = EXCLUSIVE; -- no index in shared memory, which would be mapped
+PRAGMA mmap_size = 0; -- a mapped file that another process truncates ends this one
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+"""
+
+
+class Log:
+    """The records in a database.
+
+    number: of the last row. digest: of that row. size: bytes of all records. Records are read once, with `records`,
+    before others are appended.
+    """
+
+    def __init__(self, path: Path, number: int, digest: str, new: bool = False) -> None:
+        """Open the log after a row with this number and digest, or begin a new one, without records."""
+        self.path, self.number, self.digest, self.size = path, number, digest, 0
+        self.appended, self.abandoned = (number, digest, 0), False
+        self.wal, confirmed = (path.with_name(f"{path.name}{end}") for end in ("-wal", ".confirmed"))
+        for file in (path, self.wal, confirmed):
+            if file.is_symlink() or (file.exists() and not file.is_file()):
+                raise MemoryFileError(f"{file} is a link or a folder, not a file of a journal")
+        if not new and (not path.exists() or path.stat().st_size < SMALLEST):
+            raise MemoryFileError(f"{path} has the latest changes of a memory, and is missing or truncated")
+        with self._errors():
+            uri = f"{path.as_uri()}?vfs={VFS}"
+            self.connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+        OPEN.add(self)
+        try:
+            with self._errors():
+                self._set_up(new)
+            self.files = self._files()
+            self.confirmed = confirmed.open("r+b" if confirmed.exists() and not new else "w+b", buffering=0)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _set_up(self, new: bool) -> None:
+        self.connection.text_factory = bytes  # damaged text cannot be decoded
+        self.connection.executescript(SETUP)
+        if new:
+            self.connection.execute(f"CREATE TABLE IF NOT EXISTS record ({COLUMNS})")
+            self.connection.execute("DELETE FROM record")
+        self.connection.execute("SELECT max(number) FROM record").fetchall()  # opens SQLite's log
+
+    def records(self) -> Iterator[tuple[int, bytes, bool]]:
+        """All records: the number of the last row of each, its content, and whether it may be left out.
+
+        That is the last one, if it was not confirmed.
+        """
+        found = self.confirmed.read(50).split()
+        confirmed = int(found[0]) if len(found) == 2 and found[0] == found[1] and found[0].isdigit() else 0
+        parts: list[bytes] = []
+        with self._errors():
+            ((end,),) = self.connection.execute("SELECT max(number) FROM record").fetchall()
+            query = "SELECT number, more, sha256, content FROM record WHERE number > ? ORDER BY number LIMIT 1"
+            while found := self.connection.execute(query, self.appended[:1]).fetchall():
+                ((number, more, digest, content),) = found
+                before, right, size = self.appended
+                if number != before + 1:
+                    raise MemoryFileError(f"{self.path}: change {before + 1:,} is missing: {number:,} comes next")
+                if not isinstance(content, bytes) or digest != (right := digest_of(right, content)).encode():
+                    raise MemoryFileError(f"{self.path}: change {number:,} is damaged, or is not of this memory")
+                self.appended = (number, right, size + len(content))
+                parts.append(content)
+                if not more:
+                    yield number, b"".join(parts), number == end > confirmed
+                    self.number, self.digest, self.size = self.appended
+                    parts = []
+        if parts or self.number < confirmed:
+            numbers = f"{self.number + 1:,} to {max(confirmed, self.appended[0]):,}"
+            raise MemoryFileError(f"{self.path}: changes {numbers} are missing, or damaged in {self.wal.name}")
+
+    def append(self, content: bytes) -> None:
+        """Write a record; the next one takes its place, unless `confirm` is called."""
+        if self._files() != self.files:
+            raise FileNotFoundError(
+                errno.ENOENT, "the journal was removed or replaced: changes cannot be kept", str(self.path)
+            )
+        rows = []
+        number, digest, size = self.number, self.digest, self.size
+        for start in range(0, len(content), ROW):
+            part = content[start : start + ROW]
+            number, digest, size = number + 1, digest_of(digest, part), size + len(part)
+            rows.append((number, start + ROW < len(content), digest, part))
+        with self._errors():
+            try:
+                self.connection.execute("BEGIN")
+                self.connection.execute("DELETE FROM record WHERE number > ?", (self.number,))
+                self.connection.executemany("INSERT INTO record VALUES (?, ?, ?, ?)", rows)
+                self.connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):  # it may have rolled back by itself
+                    self.connection.execute("ROLLBACK")
+                raise
+        self.appended = (number, digest, size)
+
+    def confirm(self) -> None:
+        """Keep the record that was appended."""
+        self.number, self.digest, self.size = self.appended
+        with suppress(OSError):  # a number that is too low is no harm
+            self.confirmed.seek(0)
+            self.confirmed.write(b"%20d %20d\n" % (self.number, self.number))  # twice: a number that is damaged is none
+
+    def take_back(self) -> None:
+        """Remove the record that was appended."""
+        with suppress(sqlite3.Error):  # it was not confirmed, and whoever appends next removes it
+            self.connection.execute("DELETE FROM record WHERE number > ?", (self.number,))
+
+    def clear(self) -> None:
+        """Remove all records; numbers continue."""
+        with self._errors():
+            self.connection.execute("DELETE FROM record")
+            self.connection.execute("VACUUM")
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.size = 0
+
+    def close(self) -> None:
+        """Close the log, unless others have put another one in its place: SQLite would remove that one's files."""
+        if not self.abandoned and self._files() != self.files:
+            self.abandon()
+        if not self.abandoned:
+            self.connection.close()
+            self.confirmed.close()
+
+    def abandon(self) -> None:
+        """Leave the files as they are, for good: the connection is never closed, because SQLite would write to them."""
+        self.abandoned = True
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
+
+    def _files(self) -> list[tuple[int, int]]:
+        """The devices and numbers of the files that have records; shorter if one was removed."""
+        with suppress(FileNotFoundError):
+            return [(found.st_dev, found.st_ino) for found in (self.path.stat(), self.wal.stat())]
+        return []
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise errors of SQLite as errors that name the file."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
+            if code in DAMAGED:
+                raise MemoryFileError(f"{self.path} is damaged: {error}") from error
+            raise OSError(ERRNO.get(code, errno.EIO), str(error), str(self.path)) from error
+
+
+def digest_of(before: str, content: bytes) -> str:
+    """The digest of a row with this content, after a row with a digest."""
+    return hashlib.sha256(before.encode() + content).hexdigest()
+
+
+OPEN: weakref.WeakSet[Log] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    """The files are the parent's."""
+    for log in OPEN:
+        log.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

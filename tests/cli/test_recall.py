@@ -1,0 +1,164 @@
+"""`sqhn recall`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from sqhn import SQHN, Level
+from tests.cli.commands import (
+    COLOR,
+    GRAY,
+    Pixels,
+    error_of,
+    files_in,
+    image_folder,
+    json_of,
+    load_image,
+    output_of,
+    save_array,
+    saved_memory,
+)
+
+pytestmark = pytest.mark.usefixtures("small_chunks")
+
+
+@pytest.mark.parametrize("x", [COLOR, GRAY], ids=["color", "grey"])
+@pytest.mark.parametrize("mask_kind", ["png", "npy"])
+def test_the_missing_half_is_filled_in(x: Pixels, mask_kind: str, tmp_path: Path, file: Path) -> None:
+    x = x[:20]
+    memory = saved_memory(file, x)
+    mask = np.zeros(x.shape[1:3], bool)
+    mask[:, : x.shape[2] // 2] = True
+    halves = x.copy()
+    halves[:, ~mask] = 0
+    mask_file = tmp_path / f"mask.{mask_kind}"
+    if mask_kind == "png":
+        Image.fromarray(mask).save(mask_file)
+    else:
+        save_array(mask_file, mask)
+    words = ("recall", image_folder(tmp_path / "in", halves), "--memory", file, "--out", tmp_path / "out")
+    rows = json_of(*words, "--observed", mask_file)["samples"]
+    observed = np.broadcast_to(mask.reshape(mask.shape + (1,) * (x.ndim - 3)), x.shape[1:])
+    expected = memory.recall(halves, observed)
+    assert [row["name"] for row in rows] == [f"{n:03}.png" for n in range(20)]
+    assert [row["index"] for row in rows] == expected.index.tolist()
+    assert [row["score"] for row in rows] == expected.score.tolist()
+    for n in range(20):
+        written = load_image(tmp_path / "out" / f"{n:03}.png")
+        np.testing.assert_array_equal(written, np.rint(expected.x[n] * 255))
+        np.testing.assert_array_equal(written, x[n])
+
+
+@pytest.mark.parametrize("inference", ["paper", "feedforward", "exact", "evidence"])
+def test_an_array_by_each_rule(inference: str, tmp_path: Path, file: Path) -> None:
+    memory = saved_memory(file, COLOR, Level(4, 20), Level(None, 20))
+    x = np.clip(COLOR / 255 + np.random.default_rng(0).normal(0, 0.2, COLOR.shape), 0, 1)
+    words = ("recall", save_array(tmp_path / "x.npy", x), "--memory", file, "--out", tmp_path / "y.npy")
+    rows = json_of(*words, "--inference", inference)["samples"]
+    expected = memory.recall(x, inference=inference)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected.x)
+    assert [(row["name"], row["index"]) for row in rows] == [(str(n), k) for n, k in enumerate(expected.index.tolist())]
+    assert [row["score"] for row in rows] == pytest.approx(expected.score.tolist(), rel=1e-12)
+
+
+def test_missing_values_may_be_anything(tmp_path: Path, file: Path) -> None:
+    memory = saved_memory(file, GRAY)
+    mask = np.random.default_rng(0).random((24, 20)) < 0.5
+    one = np.where(mask, GRAY[3] / 255, np.nan)
+    words = ("recall", save_array(tmp_path / "x.npy", one), "--memory", file, "--out", tmp_path / "out")
+    assert "nan" in error_of(*words)
+    assert not (tmp_path / "out").exists()
+    output_of(*words, "--observed", save_array(tmp_path / "mask.npy", mask))
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "x.npy"), memory.recall(one, mask).x)
+
+
+@pytest.mark.parametrize("kind", ["x.npy", "x.png"])
+def test_output_into_a_file_that_is_no_folder(kind: str, tmp_path: Path, file: Path) -> None:
+    saved_memory(file, GRAY)
+    source = tmp_path / kind
+    if kind == "x.npy":
+        save_array(source, GRAY)
+    else:
+        Image.fromarray(GRAY[0]).save(source)
+    for out in (file, file / kind):
+        assert str(file) in error_of("recall", source, "--memory", file, "--out", out)
+    assert files_in(tmp_path) == ["m.sqhn", kind]
+
+
+@pytest.mark.parametrize(
+    ("mask", "reason"),
+    [
+        (np.zeros((20, 24), bool), "has shape (20, 24), but the samples of the memory have (24, 20)"),
+        (np.zeros((0, 20), bool), "has shape (0, 20)"),
+        (np.zeros((24, 20)), "must be boolean"),
+    ],
+)
+def test_masks_that_do_not_fit(mask: NDArray[Any], reason: str, tmp_path: Path, file: Path) -> None:
+    saved_memory(file, GRAY)
+    words = ("recall", save_array(tmp_path / "x.npy", GRAY), "--memory", file, "--out", tmp_path / "out")
+    assert reason in error_of(*words, "--observed", save_array(tmp_path / "mask.npy", mask))
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_image(tmp_path: Path, file: Path) -> None:
+    memory = saved_memory(file, GRAY[:20])
+    source = image_folder(tmp_path / "in", GRAY[:20]) / "004.png"
+    text = output_of("recall", source, "--memory", file, "--out", tmp_path / "found.png")
+    assert text == f"004.png  neuron 4  score {memory.recall(GRAY[4]).score:.6f}\n"
+    np.testing.assert_array_equal(load_image(tmp_path / "found.png"), GRAY[4])
+
+
+def test_resize(tmp_path: Path, file: Path) -> None:
+    saved_memory(file, GRAY)
+    larger = tmp_path / "large.png"
+    Image.fromarray(GRAY[0]).resize((40, 48), Image.Resampling.NEAREST).save(larger)
+    words = ("recall", larger, "--memory", file, "--out", tmp_path / "out")
+    assert f"{larger} has 40x48 pixels, but the memory holds 20x24: give --resize 20x24" in error_of(*words)
+    assert json_of(*words, "--resize", "20x24")["samples"][0]["index"] == 0
+    assert load_image(tmp_path / "out" / "large.png").shape == (24, 20)
+
+
+def test_an_unknown_rule(tmp_path: Path, file: Path) -> None:
+    words = ("recall", tmp_path, "--memory", file, "--out", tmp_path, "--inference", "guess")
+    assert "guess" in error_of(*words, status=2)
+
+
+def test_the_best_images_side_by_side(tmp_path: Path, file: Path) -> None:
+    memory = SQHN((16, 16, 3), capacity=20)
+    memory.learn(COLOR[:9], value=[f"image {n}" for n in range(9)])
+    memory.save(file)
+    sources = image_folder(tmp_path / "in", COLOR[:9])
+    words = ("--memory", file, "--out", tmp_path / "out", "-k", 2)
+    rows = json_of("recall", sources / "003.png", sources / "005.png", *words)["samples"]
+    expected = memory.recall(COLOR[[3, 5]], k=2)
+    assert [row["index"] for row in rows] == expected.index.tolist()
+    assert [row["value"][0] for row in rows] == ["image 3", "image 5"]
+    found = load_image(tmp_path / "out" / "003.png")
+    np.testing.assert_array_equal(found[:, :16], COLOR[3])
+    np.testing.assert_array_equal(found[:, 16:], COLOR[expected.index[0, 1]])
+    line = output_of("recall", sources / "003.png", *words)
+    assert line.count("neuron ") == 2
+    assert 'value "image 3"' in line
+
+
+def test_the_best_of_arrays(tmp_path: Path, file: Path) -> None:
+    memory = saved_memory(file, GRAY[:9])
+    words = ("recall", save_array(tmp_path / "x.npy", GRAY[:9]), "--memory", file, "--out", tmp_path / "y.npy")
+    output_of(*words, "-k", 3)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), memory.recall(GRAY[:9], k=3).x)
+    assert f"-k {len(memory) + 1}, but {file} has only {len(memory)}" in error_of(*words, "-k", len(memory) + 1)
+
+
+def test_errors_leave_no_folder(tmp_path: Path, file: Path) -> None:
+    words = ("recall", image_folder(tmp_path / "in", GRAY[:2]), "--memory", file, "--out", tmp_path / "out")
+    saved_memory(file, GRAY[:9])
+    error_of(*words, "-k", 30)
+    saved_memory(file, GRAY[:0])
+    assert error_of(*words).startswith("this memory is empty")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,241 @@
+"""`sqhn learn` with checkpoints, and again after an interruption."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import Result
+
+from sqhn import SQHN
+from tests.cli.commands import (
+    GRAY,
+    SLOWLY,
+    error_of,
+    files_in,
+    hook,
+    image_folder,
+    interrupt,
+    json_of,
+    npy,
+    output_of,
+    posix,
+    read_line,
+    save_array,
+    saved_memory,
+    sqhn,
+    start_process,
+)
+from tests.helpers import fingerprint
+
+pytestmark = pytest.mark.usefixtures("small_chunks", "handlers")
+SMALL_CHUNKS = "from sqhn.cli.samples import common\ncommon.CHUNK = 7\n"
+
+
+@pytest.fixture
+def note(file: Path) -> Path:
+    """The file that remembers an interrupted run."""
+    return file.with_name("m.sqhn.progress")
+
+
+def learn_words(source: object, file: Path) -> tuple[object, ...]:
+    return ("learn", source, "--memory", file, "--capacity", 20)
+
+
+def stop(monkeypatch: pytest.MonkeyPatch, chunk: int, *words: object, stdin: bytes = b"") -> Result:
+    """Run a command that is interrupted before it learns the chunk with this number."""
+    with monkeypatch.context() as patch:
+        hook(patch, "learn", before={chunk: interrupt})
+        result = sqhn(*words, stdin=stdin)
+    assert result.exit_code == 130
+    return result
+
+
+# -- checkpoints -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0, [7, 14, 21, 28, 30, 30]), (1000, [30]), (None, [30])])
+def test_when_it_saves(
+    seconds: int | None, expected: list[int], tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = hook(monkeypatch, "save")
+    options = () if seconds is None else ("--checkpoint", seconds)
+    output_of(*learn_words(save_array(tmp_path / "x.npy", GRAY), file), *options)
+    assert steps == expected
+    assert files_in(tmp_path) == ["m.sqhn", "x.npy"]
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "soon"])
+def test_invalid_intervals(seconds: str, tmp_path: Path, file: Path) -> None:
+    words = learn_words(save_array(tmp_path / "x.npy", GRAY), file)
+    assert "--checkpoint" in error_of(*words, "--checkpoint", seconds, status=2)
+    assert not file.exists()
+
+
+@posix
+def test_no_signal_interrupts_a_checkpoint(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook(monkeypatch, "save", before={1: partial(signal.raise_signal, signal.SIGTERM)})
+    result = sqhn(*learn_words(save_array(tmp_path / "x.npy", GRAY), file), "--checkpoint", 0)
+    assert result.exit_code == 143
+    assert f"stopped: 7 of 30 samples are saved in {file}" in result.stderr
+    assert SQHN.load(file).step == 7
+
+
+def test_an_error_keeps_the_last_checkpoint(tmp_path: Path, file: Path) -> None:
+    x = GRAY / 255
+    x[15, 2, 3] = np.nan
+    result = sqhn(*learn_words(save_array(tmp_path / "x.npy", x), file), "--checkpoint", 0)
+    assert result.exit_code == 1
+    first, second = result.stderr.splitlines()
+    assert first == f"14 of 30 samples are saved in {file}"
+    assert "counting from sample 14: the value at (1, 2, 3)" in second
+    assert fingerprint(SQHN.load(file)) == fingerprint(saved_memory(tmp_path / "expected", x[:14]))
+
+
+# -- the same command again --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("old", [True, False])
+@pytest.mark.parametrize("arrays", [0, 10, 30])
+def test_nothing_is_learned_twice(
+    arrays: int, old: bool, tmp_path: Path, file: Path, note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a folder, from an array and a folder, and from an array."""
+    sources = [save_array(tmp_path / "x.npy", GRAY[:arrays])] if arrays else []
+    sources += [image_folder(tmp_path / "in", GRAY[arrays:])] if arrays < 30 else []
+    expected = saved_memory(tmp_path / "expected", GRAY[:5] if old else GRAY[:0])
+    if old:
+        expected.save(file)
+    words = ("learn", *sources, "--memory", file, "--capacity", 20)
+    stop(monkeypatch, 2, *words)
+    first = SQHN.load(file).step - 5 * old
+    assert 0 < first <= 7
+    result = stop(monkeypatch, 2, *words)
+    second = SQHN.load(file).step - 5 * old
+    assert first < second <= 14
+    assert f"continuing after {first} of 30 samples" in result.stderr
+    assert f"stopped: {second} of 30 samples are saved" in result.stderr
+    found = json_of(*words)
+    assert (found["continued_after"], found["learned"]) == (second, 30 - second)
+    expected.learn(GRAY)
+    assert fingerprint(SQHN.load(file)) == fingerprint(expected)
+    assert not note.exists()
+    assert json_of(*words)["learned"] == 30  # a run after a complete one learns all samples again
+
+
+@pytest.mark.parametrize(
+    ("number", "when", "reached"),
+    [(1, "before", 0), (1, "after", 7), (3, "before", 14), (3, "after", 21), (6, "before", 30), (6, "after", 30)],
+)
+def test_a_process_that_dies_while_it_saves(
+    number: int, when: str, reached: int, tmp_path: Path, file: Path, note: Path
+) -> None:
+    """Before the memory is written, or after; the sixth save follows the last chunk."""
+    program = f"""{SMALL_CHUNKS}
+save, calls = SQHN.save, []
+def save_and_die(self, path):
+    calls.append(1)
+    if len(calls) == {number} and {when == "before"}:
+        os._exit(9)
+    save(self, path)
+    if len(calls) == {number}:
+        os._exit(9)
+SQHN.save = save_and_die
+"""
+    words = learn_words(save_array(tmp_path / "x.npy", GRAY), file)
+    with start_process(program, *words, "--checkpoint", 0) as dying:
+        dying.communicate(timeout=120)
+    assert dying.returncode == 9
+    assert json_of(*words)["continued_after"] == reached
+    assert fingerprint(SQHN.load(file)) == fingerprint(saved_memory(tmp_path / "expected", GRAY))
+    assert not note.exists()
+
+
+@posix
+def test_a_killed_process(tmp_path: Path, file: Path) -> None:
+    words = learn_words(image_folder(tmp_path / "in", GRAY), file)
+    with start_process(SMALL_CHUNKS + SLOWLY, *words, "--checkpoint", 0) as learning:
+        for _ in range(3):
+            read_line(learning, "learning")
+        learning.kill()
+    assert json_of(*words)["continued_after"] == 14
+    assert fingerprint(SQHN.load(file)) == fingerprint(saved_memory(tmp_path / "expected", GRAY))
+
+
+def test_changes_of_later_files_do_not_matter(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One file is damaged and skipped, and another is new."""
+    images = image_folder(tmp_path / "in", GRAY[:29])
+    cut = images / "027.png"
+    cut.write_bytes(cut.read_bytes()[:-40])
+    words = learn_words(images, file)
+    stop(monkeypatch, 2, *words)
+    Image.fromarray(GRAY[29]).save(images / "029.png")
+    found = json_of(*words, "--skip-bad")
+    assert (found["continued_after"], found["learned"]) == (7, 22)
+    assert fingerprint(SQHN.load(file)) == fingerprint(saved_memory(tmp_path / "expected", np.delete(GRAY, 27, axis=0)))
+
+
+@pytest.mark.parametrize(
+    ("change", "count"), [("removed", 19), ("written again", 20), ("added", 21), ("fewer", 5), ("memory", 20)]
+)
+def test_changes_of_learned_files_or_of_the_memory(
+    change: str, count: int, tmp_path: Path, file: Path, note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = image_folder(tmp_path / "in", GRAY[:20])
+    words = learn_words(images, file)
+    stop(monkeypatch, 3, *words)
+    step, reason = 14, "their files are not the first ones now, or have changed"
+    match change:
+        case "removed":
+            (images / "003.png").unlink()
+        case "written again":
+            os.utime(images / "003.png", ns=(0, 0))
+        case "added":
+            Image.fromarray(GRAY[20]).save(images / "000a.png")
+        case "fewer":
+            for n in range(5, 20):
+                (images / f"{n:03}.png").unlink()
+        case "memory":
+            memory = SQHN.load(file)
+            memory.learn(GRAY[0])
+            memory.save(file)
+            step, reason = 15, f"{file} has changed since"
+    result = sqhn(*words)
+    assert result.exit_code == 0
+    assert f"had learned 14 samples, but {reason}: learning all samples from the first" in result.stderr
+    assert SQHN.load(file).step == step + count
+    assert not note.exists()
+
+
+def test_a_deleted_memory(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = learn_words(save_array(tmp_path / "x.npy", GRAY), file)
+    stop(monkeypatch, 3, *words)
+    file.unlink()
+    assert json_of(*words)["learned"] == 30
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[1, 2]", b'[{"step": 14}]', b"\xff", b'[{"step": 14, "samples": "x", "files": ""}]']
+)
+def test_a_damaged_note(
+    content: bytes, tmp_path: Path, file: Path, note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = learn_words(save_array(tmp_path / "x.npy", GRAY), file)
+    stop(monkeypatch, 3, *words)
+    note.write_bytes(content)
+    result = sqhn(*words)
+    assert result.exit_code == 0
+    assert f"{note} cannot be read: learning all samples from the first" in result.stderr
+    assert SQHN.load(file).step == 14 + 30
+    assert not note.exists()
+
+
+def test_standard_input_cannot_be_read_again(file: Path, note: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = stop(monkeypatch, 3, *learn_words("-", file), stdin=npy(GRAY))
+    assert f"14 of 30 samples are saved in {file}; the same command starts from the first" in result.stderr
+    assert not note.exists()
