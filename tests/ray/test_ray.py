@@ -154,7 +154,9 @@ memory = SQHN(SHAPE, {levels}, device="ray", shards=2, folder=sys.argv[1])
 for part in stream(900).reshape(30, 30, *SHAPE):
     print(memory.learn(part).step[-1], flush=True)
 """
-    address = {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, "PYTHONPATH": str(Path(__file__).parents[2])}
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root / "src"), str(root)])
+    address = {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, "PYTHONPATH": path}
     words, more = [sys.executable, "-c", program, str(tmp_path)], os.environ | address
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=more) as process:
         assert process.stdout is not None

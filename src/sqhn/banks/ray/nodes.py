@@ -46,15 +46,18 @@ class Nodes:
 
     def query(self, method: str, *args: Any) -> Any:
         """The result of a method of the bank that changes nothing."""
-        with self.device.stream():
-            return _each(getattr(self.bank, method)(*(_each(arg, self._to_device) for arg in args)), self._to_numpy)
+        return self._call(method, args)
 
     def write(self, method: str, *args: Any) -> tuple[Any, Status]:
         """The result of a method of the bank that changes it, and the status after it."""
         if method == "reserve":
             self.reserved = args
-        found = self.query(method, *args)
+        found = self._call(method, args)
         return found, self._status()
+
+    def _call(self, method: str, args: tuple[Any, ...]) -> Any:
+        with self.device.stream():
+            return _each(getattr(self.bank, method)(*(_each(arg, self._to_device) for arg in args)), self._to_numpy)
 
     def _status(self) -> Status:
         bank, neurons = self.bank, self.bank.neurons
