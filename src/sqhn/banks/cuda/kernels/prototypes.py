@@ -25,7 +25,7 @@ import triton
 import triton.language as tl
 
 from sqhn.banks import bounds
-from sqhn.banks.bounds import BRIEF, U
+from sqhn.banks.bounds import SHORT, U
 from sqhn.banks.cuda.kernels.neurons import written_to
 from sqhn.banks.rule import AVERAGED, GREW, OVERWRITE, SKIPPED
 from sqhn.level import TIE
@@ -33,7 +33,7 @@ from sqhn.level import TIE
 __all__ = ["arrange", "at", "best", "measure", "replay", "tops", "walk"]
 
 _KEPT, _AVERAGED, _BECAME = tl.constexpr(SKIPPED), tl.constexpr(AVERAGED), tl.constexpr(GREW)
-_TIE, _U, _BRIEF = tl.constexpr(TIE), tl.constexpr(U), tl.constexpr(BRIEF * BRIEF)
+_TIE, _U, _SHORT = tl.constexpr(TIE), tl.constexpr(U), tl.constexpr(SHORT * SHORT)
 _LAST, _OVERWRITE = tl.constexpr(2**31 - 1), tl.constexpr(OVERWRITE)
 _GONE = tl.constexpr(-4.0)  # less than the cosine of a neuron that is there
 
@@ -327,7 +327,7 @@ def walk(
             spread = tl.where(anew, 1.0, wide * unit)
             rough = tl.maximum(rough, rough_of(error, spread))
             worn = lost(turns, spread, unit, root_size, centre, _U)
-            any_ = (square < 1e-6 * wide * wide) | (square < _BRIEF)  # its products may be any,
+            any_ = (square < 1e-6 * wide * wide) | (square < _SHORT)  # its products may be any,
             any_ = any_ & ((was > 0) | (add > 0))  # but for those of what had no length and still has none
             loose = tl.maximum(loose, tl.where(anew, 0.0, tl.where(any_, 2.0, worn)))
         visit(2 * t, seen, before_look, first_n, last_n, next_n, batch)
@@ -562,7 +562,7 @@ def products(row, squares, m2, b, G, masked: tl.constexpr, gaps: tl.constexpr, J
     p = tl.load(row + i, mask=i < G, other=0.0).to(tl.float64)
     if masked:
         left = tl.load(squares + i, mask=i < G, other=1.0).to(tl.float64)
-        p = tl.where(left < _BRIEF, float("inf"), p / tl.sqrt(tl.maximum(left, _BRIEF)))
+        p = tl.where(left < _SHORT, float("inf"), p / tl.sqrt(tl.maximum(left, _SHORT)))
     if gaps:
         p = tl.where(tl.load(m2 + i, mask=i < G, other=0.0) < 0, -float("inf"), p)
     return tl.where(i < G, p, -float("inf"))
