@@ -132,10 +132,10 @@ def assert_same_ranking(
         np.testing.assert_allclose(found.score[i], [one.score for one in expected], atol=1e-9)
 
 
-def without_view(memory: SQHN, chunks: float = np.inf) -> None:
-    """Let a memory of large nodes look at whole vectors only, for some chunks."""
-    way: Any = memory.banks[0].way  # type: ignore[attr-defined]
-    way.coarse.blind = chunks
+def without_projection(memory: SQHN, chunks: float = np.inf) -> None:
+    """Let a memory of large nodes compare whole vectors, for some chunks."""
+    strategy: Any = memory.banks[0].strategy  # type: ignore[attr-defined]
+    strategy.projected.blind = chunks
 
 
 def stored_prototypes(memory: SQHN) -> NDArray[np.float32]:

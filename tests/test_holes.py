@@ -13,7 +13,7 @@ import pytest
 
 from sqhn import SQHN, Level
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state, fingerprint, without_view
+from tests.helpers import assert_same_state, fingerprint, without_projection
 
 X = np.random.default_rng(0).random((6, 8, 8)).astype(np.float32)
 LEFT = np.broadcast_to(np.arange(8) < 4, (8, 8))
@@ -107,7 +107,7 @@ def learned_by_both(similarity: Any, chunks: float, before: Any, then: Any) -> l
     """The neurons of samples in a memory of two neurons and in the reference; the memory learns `then` as one chunk."""
     memory = SQHN(LARGE, [Level(capacity=2)], similarity=similarity)
     reference = ReferenceSQHN(LARGE, memory.levels, memory.options)
-    without_view(memory, chunks)
+    without_projection(memory, chunks)
     centre = memory.options.centre
     went = []
     for x, seen in before:

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqhn import SQHN, EmptyMemoryError, Level
-from sqhn.banks.cpu import top_k
-from sqhn.banks.cpu.large import whole_products
+from sqhn.banks.cpu import large, prototypes
 from sqhn.reference import ReferenceSQHN
 from tests.helpers import assert_same_ranking, noisy, scaled_copies
 
@@ -47,15 +46,16 @@ def test_shapes_and_order(levels: list[Level], rule: str) -> None:
 @pytest.mark.parametrize("similarity", ["shifted_cosine", "cosine", "euclidean"])
 def test_products_may_be_as_wrong_as_they_admit(similarity: Any, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is among the best rests on bounds: products that are off by a known share of the lengths change nothing."""
-    rng, honest = np.random.default_rng(seed), whole_products
+    rng, honest = np.random.default_rng(seed), large.whole_products
 
-    def sloppy(bank: Any, n: int, y: Any, P: Any, inverse: Any) -> Any:
-        error = honest(bank, n, y, P, inverse)
-        lengths = np.linalg.norm(y, axis=1)[:, None] * np.sqrt(bank.m2[n, : P.shape[1]])
+    def sloppy(bank: Any, n: int, y: Any, P: Any) -> float:
+        error = honest(bank, n, y, P)
+        lengths = np.linalg.norm(y, axis=1)[:, None] * np.sqrt(bank.square[n, : P.shape[1]])
         P += rng.choice([-0.1, 0.1], P.shape) * lengths
-        return error + 0.1
+        return float(error + 0.1)
 
-    monkeypatch.setattr(top_k, "whole_products", sloppy)
+    monkeypatch.setattr(large, "whole_products", sloppy)
+    monkeypatch.setattr(prototypes, "SMALL", 0)
     memory = stored([Level(capacity=40)], count=40, similarity=similarity)
     reference = ReferenceSQHN.of(memory)
     x = noisy(memory.prototypes[:6], 0.3)
@@ -67,7 +67,9 @@ def test_every_neuron_once() -> None:
     assert sorted(memory.recall(noisy(memory.prototypes[0]), k=12).index.tolist()) == list(range(12))
 
 
-@pytest.mark.parametrize(("k", "message"), [(13, "k=13, but no more than 12"), (0, "k must be"), (1.5, "k must be")])
+@pytest.mark.parametrize(
+    ("k", "message"), [(13, "k=13 is more than the 12 stored neurons"), (0, "k must be"), (1.5, "k must be")]
+)
 def test_what_cannot_be_had(k: Any, message: str) -> None:
     memory = stored(TREE)
     with pytest.raises(ValueError, match=message):

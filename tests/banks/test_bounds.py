@@ -15,9 +15,9 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn.banks import bounds
-from sqhn.banks.cpu.kernels.large import correct, follow
+from sqhn.banks.cpu.kernels.large import correct, move
 from sqhn.banks.cpu.kernels.prototypes import average_into
-from sqhn.banks.cpu.view import View
+from sqhn.banks.cpu.projection import Projection
 
 Use = Callable[[Any, Any], float]
 SIZES = [3, 48, 784, 3072]
@@ -119,7 +119,7 @@ def test_uncentred_product(d: int, used: Use) -> None:
     used(found - (y * u).sum(1), bound * length * lengths)
 
 
-def in_view(view: View, y: NDArray[np.float64]) -> NDArray[np.float64]:
+def in_view(view: Projection, y: NDArray[np.float64]) -> NDArray[np.float64]:
     """The features of vectors less the centre, in float64."""
     z = y.reshape(len(y), view.height, view.width)
     if view.paired:
@@ -129,7 +129,7 @@ def in_view(view: View, y: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_features_and_their_products(shape: tuple[int, ...], used: Use) -> None:
-    view, d = View(shape), int(np.prod(shape))
+    view, d = Projection(shape), int(np.prod(shape))
     x, m = pairs(d, 0)
     (y, length), (u, lengths) = exact(x, 0.5), exact(m, 0.5)
     wrong = view(x, 0.5).astype(np.float64) - in_view(view, y)
@@ -140,10 +140,10 @@ def test_features_and_their_products(shape: tuple[int, ...], used: Use) -> None:
     used(square - np.square(in_view(view, y)).sum(1), view.error * length**2)
 
 
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if View(shape).size < np.prod(shape)])
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if Projection(shape).size < np.prod(shape)])
 def test_what_is_outside_the_view(shape: tuple[int, ...], used: Use) -> None:
     """Vectors whose parts outside point the same way: Cauchy and Schwarz leave nothing over."""
-    view, d = View(shape), int(np.prod(shape))
+    view, d = Projection(shape), int(np.prod(shape))
     rng = np.random.default_rng(0)
     inside = in_view(view, np.eye(d))  # (d, features)
     beyond = rng.normal(size=d)
@@ -173,11 +173,11 @@ def test_drift(d: int, kind: str, used: Use) -> None:
     gram = (y.astype(np.float64) @ shifted.astype(np.float64).T).astype(np.float32)
     P[1:, 0] = gram[:, 0]
     mean = float(np.linalg.norm(shifted[0]))
-    for move, step in enumerate(steps, start=1):
-        average_into(m, x[move], move + 1)
-        follow(features, shifted[move], np.float32(step))
-        correct(P, np.concatenate([[0], gram[:, move]]).astype(np.float32), 0, 0, np.float32(step))
-        mean = (1 - step) * mean + step * float(np.linalg.norm(shifted[move]))
+    for number, step in enumerate(steps, start=1):
+        average_into(m, x[number], number + 1)
+        move(features, shifted[number], np.float32(step))
+        correct(P, np.concatenate([[0], gram[:, number]]).astype(np.float32), 0, 0, np.float32(step))
+        mean = (1 - step) * mean + step * float(np.linalg.norm(shifted[number]))
     u = m.astype(np.float64) - 0.5
     inverse = 1 / float(np.linalg.norm(u))
     bound = bounds.drift(moves, mean, np.sqrt(d), inverse, 0.5) / inverse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sqhn.banks.cpu.kernels.neurons import Kept, written_to
+from sqhn.banks.cpu.kernels.neurons import Statistics, written_to
 from sqhn.banks.rule import (
     AVERAGE,
     AVERAGED,
@@ -53,11 +53,11 @@ def test_the_table(below: bool, full: bool, when_full: int, expected: int) -> No
 
 
 def on_a_cpu(below: bool, c: list[int], capacity: int, when_full: int) -> tuple[int, int]:
-    kept = Kept(
+    statistics = Statistics(
         np.array([c]), np.ones((1, 5)), np.array([WRITTEN]), np.array([5]), np.array([c.count(0)]), np.array([9])
     )
     found: tuple[int, int] = written_to(
-        2, 0.3 if below else 0.9, 0.5, 0, 5, kept, Rules(capacity, when_full, 0, False, False)
+        2, 0.3 if below else 0.9, 0.5, 0, 5, statistics, Rules(capacity, when_full, 0, False, False)
     )
     return found
 

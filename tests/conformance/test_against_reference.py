@@ -14,7 +14,15 @@ from sqhn.banks.cpu import prototypes, threads
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
 from tests.conftest import color_photographs
-from tests.helpers import ARCHITECTURES, assert_same_answers, assert_same_state, levels, noisy, set_chunk, without_view
+from tests.helpers import (
+    ARCHITECTURES,
+    assert_same_answers,
+    assert_same_state,
+    levels,
+    noisy,
+    set_chunk,
+    without_projection,
+)
 
 CAPACITY = 24
 LOADS = {"below": CAPACITY // 2, "at": CAPACITY, "five times over": 5 * CAPACITY}
@@ -61,7 +69,7 @@ def test_neither_chunks_nor_threads_show(
         set_num_threads(before)
 
 
-@pytest.mark.parametrize("path", ["small", "large", "large without view"])
+@pytest.mark.parametrize("path", ["small", "large", "large without projection"])
 @pytest.mark.parametrize("architecture", ["L1", "L2 (4,8)"])
 def test_every_path_of_the_pattern_bank(
     architecture: str, path: str, pictures: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
@@ -69,8 +77,8 @@ def test_every_path_of_the_pattern_bank(
     reference, _ = taught_reference(architecture, "five times over")
     monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
     memory = SQHN(SHAPE, levels(architecture, CAPACITY))
-    if path == "large without view":
-        without_view(memory)
+    if path == "large without projection":
+        without_projection(memory)
     memory.learn(pictures[: LOADS["five times over"]])
     assert_same_state(memory, reference)
     assert_same_answers(memory, reference, noisy(pictures[:3]))

@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
 from sqhn.banks.cpu import prototypes
+from sqhn.banks.cpu.kernels.large import Products
 from sqhn.banks.cpu.large import LargeNodes
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.level import TIE, Options
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state, scaled_copies, ties_in_a_row, without_view
+from tests.helpers import assert_same_state, scaled_copies, ties_in_a_row, without_projection
 
 
-@pytest.mark.parametrize("path", ["small", "large", "large without view"])
+@pytest.mark.parametrize("path", ["small", "large", "large without projection"])
 @pytest.mark.parametrize("shape", [(12,), (16, 12), (8, 8, 3)])
 @pytest.mark.parametrize("alpha", [np.inf, 1e7])
 def test_near_ties_are_decided_as_by_the_reference(
@@ -26,8 +27,8 @@ def test_near_ties_are_decided_as_by_the_reference(
     monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
     levels = [Level(capacity=50, alpha=alpha)]  # so that some copies are averaged too
     memory, reference = SQHN(shape, levels), ReferenceSQHN(shape, levels)
-    if path == "large without view":
-        without_view(memory)
+    if path == "large without projection":
+        without_projection(memory)
     stream = scaled_copies(shape, 0)
     written = memory.learn(stream)
     assert list(written.index) == [reference.learn(x).index for x in stream]
@@ -104,7 +105,7 @@ def test_values_next_to_the_centre(path: str, monkeypatch: pytest.MonkeyPatch) -
         assert list(batch.learn(x).index) == expected
 
 
-@pytest.mark.parametrize("path", ["small", "large", "large without view"])
+@pytest.mark.parametrize("path", ["small", "large", "large without projection"])
 def test_the_smallest_angle_wins_however_faint(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lengths do not count: neither those of prototypes nor those of samples."""
     monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
@@ -113,8 +114,8 @@ def test_the_smallest_angle_wins_however_faint(path: str, monkeypatch: pytest.Mo
     faint = 0.5 + 1e-5 * direction
     strong = 0.5 + (0.9 * direction + np.sqrt(1 - 0.81) * other)
     memory = SQHN((32, 32), [Level(capacity=2, alpha=np.inf)])
-    if path == "large without view":
-        without_view(memory)
+    if path == "large without projection":
+        without_projection(memory)
     memory.learn(np.stack([faint, strong]))
     assert len(memory) == 2
     for length in (1e-4, 1e-3, 10.0):
@@ -123,31 +124,32 @@ def test_the_smallest_angle_wins_however_faint(path: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("similarity", ["shifted_cosine", "euclidean"])
-@pytest.mark.parametrize("coarse", [True, False])
+@pytest.mark.parametrize("projected", [True, False])
 @pytest.mark.parametrize("seed", range(6))
 def test_products_may_be_as_wrong_as_they_admit(
-    seed: int, coarse: bool, similarity: Any, monkeypatch: pytest.MonkeyPatch
+    seed: int, projected: bool, similarity: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Decisions rest on bounds: products that are off by a known share of the lengths change nothing."""
     monkeypatch.setattr(prototypes, "SMALL", 0)
-    honest = LargeNodes.products
+    honest = LargeNodes.chunk_products
     rng = np.random.default_rng(seed)
     wrong = 0.2
 
-    def sloppy(self: LargeNodes, bank: Prototypes, x: NDArray[np.float32]) -> tuple[Any, ...]:
-        P, gram, seen, error, whole = honest(self, bank, x)
+    def sloppy(self: LargeNodes, bank: Prototypes, x: NDArray[np.float32]) -> Products:
+        found = honest(self, bank, x)
+        P, gram = found.P, found.gram
         lengths = np.linalg.norm(x[0] - np.float32(bank.centre), axis=1)
         G = int(bank.grown[0])
-        neurons = np.sqrt(bank.m2[0, :G])
+        neurons = np.sqrt(bank.square[0, :G])
         P[0, :, :G] += wrong * rng.choice([-1, 1], (len(lengths), G)) * lengths[:, None] * neurons
         gram[0] += wrong * rng.choice([-1, 1], gram[0].shape) * lengths[:, None] * lengths
-        return P, gram, seen, error + wrong, whole
+        return found._replace(error=found.error + wrong)
 
-    monkeypatch.setattr(LargeNodes, "products", sloppy)
+    monkeypatch.setattr(LargeNodes, "chunk_products", sloppy)
     levels = [Level(capacity=4)]
     memory = SQHN((16, 12), levels, similarity=similarity)
     reference = ReferenceSQHN((16, 12), levels, memory.options)
-    without_view(memory, 0 if coarse else np.inf)
+    without_projection(memory, 0 if projected else np.inf)
     # Opposite pictures are averaged too, and cancel: a small length then carries the errors of large ones.
     basis = np.repeat(np.repeat(rng.uniform(-1, 1, (3, 4, 3)), 4, axis=1), 4, axis=2)
     stream = (memory.options.centre + np.tensordot(rng.uniform(-1, 1, (300, 3)), basis, axes=1)).astype(np.float32)
@@ -159,20 +161,20 @@ def test_products_may_be_as_wrong_as_they_admit(
 def test_errors_do_not_shrink_with_a_neuron_that_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Averaging opposite samples leaves a short vector with the errors of long ones."""
     monkeypatch.setattr(prototypes, "SMALL", 0)
-    honest = LargeNodes.products
+    honest = LargeNodes.chunk_products
     wrong = 0.03
 
-    def pessimistic(self: LargeNodes, bank: Prototypes, x: NDArray[np.float32]) -> tuple[Any, ...]:
-        P, gram, seen, error, whole = honest(self, bank, x)
+    def pessimistic(self: LargeNodes, bank: Prototypes, x: NDArray[np.float32]) -> Products:
+        found = honest(self, bank, x)
         lengths = np.linalg.norm(x[0] - np.float32(bank.centre), axis=1)
-        gram[0] -= wrong * lengths[:, None] * lengths * (1 - np.eye(len(lengths), dtype=np.float32))
-        return P, gram, seen, error + wrong, whole
+        found.gram[0] -= wrong * lengths[:, None] * lengths * (1 - np.eye(len(lengths), dtype=np.float32))
+        return found._replace(error=found.error + wrong)
 
-    monkeypatch.setattr(LargeNodes, "products", pessimistic)
+    monkeypatch.setattr(LargeNodes, "chunk_products", pessimistic)
     a, b = np.eye(8)[:2]
     stream = 0.5 + np.stack([a, b, -0.9 * b - a, b + 0.0305 * a])
     memory = SQHN((8,), [Level(capacity=2)])
-    without_view(memory)
+    without_projection(memory)
     assert list(memory.learn(stream).index) == [0, 1, 1, 1]
 
 

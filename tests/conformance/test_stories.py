@@ -19,7 +19,7 @@ from tests.helpers import (
     assert_same_state,
     fingerprint,
     set_chunk,
-    without_view,
+    without_projection,
 )
 
 SHAPES: dict[str, tuple[tuple[int, ...], list[int | None]]] = {
@@ -124,7 +124,7 @@ def told_and_saved(name: str, similarity: Any, when_full: str, device: str, path
 def test_one_story(name: str, similarity: Any, when_full: str) -> None:
     memory, reference, rng = story(name, similarity, when_full)
     if "large" in name:
-        without_view(memory, 0 if rng.random() < 0.5 else np.inf)
+        without_projection(memory, 0 if rng.random() < 0.5 else np.inf)
     for _ in range(3):
         tell(memory, reference, rng, 3)
         same_in_all(memory, reference, rng)

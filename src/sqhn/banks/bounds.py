@@ -9,7 +9,7 @@ A rounding is wrong by a factor of 1 + delta with |delta| <= U, and n of them in
 sample and u a neuron, both less the centre; |.| is the length of a vector. The inequality that most of them end in is
 that of Cauchy and Schwarz, |<y, u>| <= |y| |u|.
 
-Vectors shorter than BRIEF are left to float64. For others, what underflow adds to a product, 2^-150 for each value, is
+Vectors shorter than SHORT are left to float64. For others, what underflow adds to a product, 2^-150 for each value, is
 less than U / 2^40 of |y| |u|, and disappears in what is rounded up below.
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 
 __all__ = [
-    "BRIEF",
+    "SHORT",
     "U64",
     "U",
     "difference",
@@ -30,18 +30,18 @@ __all__ = [
     "masked_product",
     "outside",
     "product",
+    "projected_product",
     "rough",
     "rounded",
     "uncentred_product",
-    "view_product",
 ]
 
 U = 2.0**-24
 """Half the distance of 1 and the next float32."""
 U64 = 2.0**-53
 """The same of float64."""
-BRIEF = 1e-12
-"""Length below which float32 products say nothing: there may be nothing left of them."""
+SHORT = 1e-12
+"""Length of a short vector, whose float32 products cannot be trusted: they may underflow."""
 
 
 def gamma(n: float, unit: float = U) -> float:
@@ -112,7 +112,7 @@ def features(blocks: list[int]) -> float:
     return U * (16 + sum((n + 1) * math.sqrt(n) for n in blocks))
 
 
-def view_product(size: int, wrong: float) -> float:
+def projected_product(size: int, wrong: float) -> float:
     """The error of a product of feature vectors, by |y| |u|, and of the square of one, by its |u|^2.
 
     `size` features; both vectors are wrong by `wrong` of their lengths: (1 + wrong)^2 - 1 <= 3 wrong.
@@ -124,7 +124,7 @@ def outside(square: float, inside: float, scale: float, error: float) -> float:
     """The length of a vector outside the view: |<y, u> - <y_a, u_a>| <= |y_b| |u_b| for parts a inside and b outside.
 
     The view is orthonormal: |u_b|^2 = |u|^2 - |u_a|^2. The first is known, the second to within `error` of scale^2
-    (`view_product`); the vector was added up from others of mean length `scale`, which is at least its own.
+    (`projected_product`); the vector was added up from others of mean length `scale`, which is at least its own.
     """
     return math.sqrt(max(square - inside, 0.0) + error * scale * scale)
 

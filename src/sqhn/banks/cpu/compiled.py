@@ -11,12 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from numba import njit
+from llvmlite.ir import Constant
+from numba import njit, types
 from numba.core import config as numba_config
+from numba.extending import intrinsic, overload
+from numba.np.arrayobj import make_array
 
 config: Any = numba_config  # its settings are attributes that nobody declared
 
-__all__ = ["compiled", "fused", "inlined", "loop", "numbers", "summing"]
+__all__ = ["borrowed", "by_type", "compiled", "fused", "inlined", "loop", "numbers", "summing"]
 
 
 def folder_of(package: Path) -> str:
@@ -24,7 +27,8 @@ def folder_of(package: Path) -> str:
     banks = package / "banks"
     beside = banks / "cpu" / "__pycache__"
     base = beside if os.access(beside.parent, os.W_OK) else Path.home() / ".cache" / "sqhn"
-    files = [*banks.glob("*.py"), *(banks / "cpu").rglob("*.py"), package / "level.py", package / "evidence.py"]
+    files = [*banks.glob("*.py"), *(banks / "cpu").rglob("*.py"), banks / "ray" / "kernels.py"]
+    files += [package / "level.py", package / "evidence.py"]
     sources = b"".join(path.read_bytes() for path in sorted(files)) + str(config.BOUNDSCHECK).encode()
     return str(Path(config.CACHE_DIR or base) / hashlib.sha256(sources).hexdigest()[:16])
 
@@ -64,5 +68,38 @@ def loop(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """As `compiled`, for a part of a loop: a call would count references to every array of the groups it takes."""
+    """As `compiled`, for a part of a loop, which becomes part of its caller."""
     return compiled(function, forceinline=True)
+
+
+def by_type(choose: Callable[..., Any]) -> Callable[..., Any]:
+    """A part of loops that is compiled as the function that `choose` returns for the types of its arguments."""
+
+    def chosen(*args: Any) -> Any:
+        raise TypeError(f"for compiled code alone; got {args}")
+
+    overload(chosen, jit_options={"forceinline": True}, strict=False)(choose)
+    return chosen
+
+
+@intrinsic
+def borrowed(typing: Any, value: Any) -> Any:  # noqa: ARG001
+    """An argument, an array or a tuple of any kind, to whose arrays references are not counted from here on.
+
+    Counting takes longer than most of what is done with a view of an array. Whoever calls holds the arrays, so this is
+    for the arguments of a function, and not for arrays that it made itself.
+    """
+
+    def lend(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+        if isinstance(kind, types.Array):
+            make: Any = make_array
+            array = make(kind)(context, builder, value)
+            array.meminfo, array.parent = Constant(array.meminfo.type, None), Constant(array.parent.type, None)
+            return array._getvalue()  # noqa: SLF001
+        if isinstance(kind, types.BaseTuple):
+            for i, part in enumerate(kind):
+                lent = lend(context, builder, part, builder.extract_value(value, i))
+                value = builder.insert_value(value, lent, i)
+        return value
+
+    return value(value), lambda context, builder, _, args: lend(context, builder, value, args[0])

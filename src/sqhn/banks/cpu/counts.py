@@ -77,7 +77,7 @@ class Counts:
         sent = outcomes(self.nodes, batch)
         split_range(
             kernels.learn, self.nodes, 64.0 * self.nodes * batch * self.family, self.children, codes(evidence),
-            self.lists, self.neurons.kept, self.rules, self.neurons.times(batch), self.heard_only, sent.fields,
+            self.lists, self.neurons.statistics, self.rules, self.neurons.times(batch), self.heard_only, sent.fields,
         )  # fmt: skip
         if evidence.heard is None:
             return sent
@@ -96,7 +96,7 @@ class Counts:
         below, _, heard = codes(evidence)
         hold: Callable[..., None] = kernels.hold
         last = self.neurons.step + times
-        hold(0, self.nodes, self.children, below, heard, times, k, wrote, self.lists, self.neurons.kept, last)
+        hold(0, self.nodes, self.children, below, heard, times, k, wrote, self.lists, self.neurons.statistics, last)
         self.neurons.steps += times
 
     def store(self, evidence: Codes) -> None:
@@ -112,7 +112,7 @@ class Counts:
         k, v = np.empty(shape, np.int32), np.empty(shape)
         split_range(
             kernels.best, k.size, 64.0 * k.size * self.family, self.children, codes(evidence), self.lists,
-            self.neurons.kept, self.heard_only, k, v,
+            self.neurons.statistics, self.heard_only, k, v,
         )  # fmt: skip
         return k, v
 
@@ -120,7 +120,7 @@ class Counts:
         h = np.empty((self.nodes, evidence.k.shape[1], self.neurons.most))
         split_range(
             kernels.activity, h.shape[0] * h.shape[1], 8.0 * h.size * self.family, self.children, codes(evidence),
-            self.lists, self.neurons.kept, self.heard_only, h,
+            self.lists, self.neurons.statistics, self.heard_only, h,
         )  # fmt: skip
         return self.device.top_k(h, count)
 
@@ -136,7 +136,7 @@ class Counts:
         out = np.empty((self.nodes, u.shape[1], self.neurons.most))
         split_range(
             kernels.max_sum, self.nodes * u.shape[1], float(out.size) * self.family, self.children, u, u.max(axis=2),
-            self.lists, self.neurons.kept, self.holes, out,
+            self.lists, self.neurons.statistics, self.holes, out,
         )  # fmt: skip
         return out
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.counts import Counts
-from sqhn.banks.cpu.kernels import choice, top_k
+from sqhn.banks.cpu.kernels import choice
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Limits, Support
@@ -55,17 +55,15 @@ class Cpu:
         split_range(choice.choose, k.size, 8.0 * len(value), k, h, start, candidate, value, probability, blend, out)
         return out
 
-    @staticmethod
-    def first_best(u: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k, v = np.empty(u.shape[:2], np.int32), np.empty(u.shape[:2])
-        split_range(choice.first_best, k.size, u.size, u, k, v)
-        return k, v
+    def first_best(self, u: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        k, v = self.top_k(u, 1)
+        return k[:, :, 0], v[:, :, 0]
 
     @staticmethod
     def top_k(u: NDArray[np.float64], count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         shape = (*u.shape[:2], count)
         k, v = np.empty(shape, np.int32), np.empty(shape)
-        split_range(top_k.of_values, u.shape[0] * u.shape[1], float(count) * u.size, u, k, v)
+        split_range(choice.top_k, u.shape[0] * u.shape[1], float(count) * u.size, u, k, v)
         return k, v
 
     @staticmethod

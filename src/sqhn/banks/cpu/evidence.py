@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqhn.banks.cpu.counts import Counts
     from sqhn.banks.cpu.prototypes import Prototypes
 
-__all__ = ["Beside", "Elsewhere", "above", "of_patches", "of_pyramid"]
+__all__ = ["Elsewhere", "EvidenceCache", "above", "of_patches", "of_pyramid"]
 
 Floats = NDArray[np.float64]
 EVERY = np.ones((1, 1, 1), bool)
@@ -29,7 +29,7 @@ def _less(bank: Prototypes, x: NDArray[np.float32]) -> Floats:
     return x.astype(np.float64) - bank.centre
 
 
-class Beside(NamedTuple):
+class EvidenceCache(NamedTuple):
     """What is stored in blocks, with neurons side by side, as kernels want it.
 
     scales: how samples are cut, the finest first. values (finest blocks, size, neurons). Of the blocks of all scales,
@@ -45,15 +45,15 @@ class Beside(NamedTuple):
     order: NDArray[np.int64]
 
 
-def beside(bank: Prototypes, scales: Sequence[Tiling]) -> Beside:
+def beside(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
     """It is kept until the bank learns something."""
-    kept = bank.beside
+    kept = bank.evidence
     if kept is None or kept.scales != scales:
-        kept = bank.beside = _beside(bank, scales)
+        kept = bank.evidence = _beside(bank, scales)
     return kept
 
 
-def _beside(bank: Prototypes, scales: Sequence[Tiling]) -> Beside:
+def _beside(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
     finest, count = scales[0], bank.m.shape[1]
     own = np.arange(finest.size, dtype=np.int32) + np.zeros((finest.nodes, 1), np.int32)
     index = finest.children() if bank.top else own
@@ -74,7 +74,7 @@ def _beside(bank: Prototypes, scales: Sequence[Tiling]) -> Beside:
     sums, squares = np.concatenate(m), np.concatenate(mm)
     lengths, n = np.empty((len(sums), 2, count)), np.repeat(pixels[:, None], finest.channels, axis=1)
     split_range(kernels.all_lengths, len(sums), 8.0 * sums.size, n, sums, squares, lengths)
-    return Beside(scales, values, sums, squares, lengths, np.ascontiguousarray(order[-1][0]))
+    return EvidenceCache(scales, values, sums, squares, lengths, np.ascontiguousarray(order[-1][0]))
 
 
 class Elsewhere(NamedTuple):
@@ -123,7 +123,7 @@ def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     A = np.empty((*asked, max(1, room)))
     split_range(
         kernels.patches, nodes, 16.0 * A.size, _less(bank, patches.x), patches.seen if masked else EVERY, masked,
-        side.values, bank.centre, question, stored, side.lengths, bank.neurons.kept, A,
+        side.values, bank.centre, question, stored, side.lengths, bank.neurons.statistics, A,
     )  # fmt: skip
     return BlockEvidence(A, question, stored, masked)
 
@@ -138,6 +138,6 @@ def above(bank: Counts, below: BlockEvidence, weight: float) -> BlockEvidence:
     A = np.empty((nodes, batch, room))
     split_range(
         kernels.above, nodes, 16.0 * A.size * bank.family, children, below.A, question, below.stored, below.masked,
-        bank.lists, bank.neurons.kept, bank.holes, stored, weight, A,
+        bank.lists, bank.neurons.statistics, bank.holes, stored, weight, A,
     )  # fmt: skip
     return BlockEvidence(A, question, stored, below.masked)

@@ -1,8 +1,8 @@
-"""What every bank in main memory keeps about its neurons."""
+"""The statistics of the neurons of a bank in main memory."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,30 +11,14 @@ from sqhn.banks.interface import Learned, State
 from sqhn.banks.saved import KINDS, check_growth
 from sqhn.level import Level
 
-__all__ = ["Best", "Neurons", "enlarge", "outcomes"]
-
-
-class Best(NamedTuple):
-    """Winners and their similarities; left: what no other neuron is above."""
-
-    k: NDArray[np.int32]
-    v: NDArray[np.float64]
-    left: NDArray[np.float64]
-
-    @classmethod
-    def room(cls, shape: tuple[int, ...]) -> Self:
-        return cls(np.empty(shape, np.int32), np.empty(shape), np.empty(shape))
-
-    def part(self, n: int, samples: slice) -> Best:
-        """Of some samples at a node, to be written to."""
-        return Best(self.k[n, samples], self.v[n, samples], self.left[n, samples])
+__all__ = ["Neurons", "enlarge", "outcomes"]
 
 
 class Neurons:
     """Counts, mean activities, last writes and growth of the neurons of a level.
 
-    Arrays (nodes, room), room grows as needed. A write is known by its step, counted from 1; 0 is before all. A place
-    below the growth that counts 0 is free; `free` are how many (nodes,).
+    Arrays (nodes, room), room grows as needed. A write is known by its step, counted from 1; 0 is before all. A neuron
+    of count 0 is a free slot; `free` (nodes,) is how many there are.
     """
 
     def __init__(self, nodes: int, level: Level) -> None:
@@ -70,8 +54,8 @@ class Neurons:
         self.c = enlarge(self.c, 1, room)  # last: `room` is its length
 
     @property
-    def kept(self) -> tuple[NDArray[Any], ...]:
-        """As kernels take it (`Kept`)."""
+    def statistics(self) -> tuple[NDArray[Any], ...]:
+        """As kernels take them (`Statistics`)."""
         return self.c, self.mu, self.written, self.grown, self.free, self.steps
 
     def times(self, batch: int) -> tuple[int, NDArray[np.float64]]:
@@ -91,12 +75,12 @@ class Neurons:
         return new
 
     def forget(self, j: NDArray[np.int64]) -> None:
-        """Free the places of different neurons of the only node."""
+        """Free the slots of different neurons of the only node."""
         self.c[0, j], self.mu[0, j], self.written[0, j] = 0, 0.0, 0
         self.free[0] += len(j)
 
     def state(self) -> State:
-        """What must be saved, as copies: growth, and what is known of the grown, one node after another."""
+        """Copies of all that is saved: growth, and the statistics of the grown neurons, one node after another."""
         there = np.arange(self.room) < self.grown[:, None]
         return {"grown": self.grown.copy(), **{name: getattr(self, name)[:, : self.room][there] for name in KINDS}}
 
@@ -124,6 +108,6 @@ def enlarge(array: NDArray[Any], axis: int, length: int, fill: int = 0) -> NDArr
 
 
 def outcomes(nodes: int, batch: int) -> Learned:
-    """Room for what learning does."""
+    """Room for the outcome of learning."""
     shape = (nodes, batch)
     return Learned(np.empty(shape, np.int32), np.empty(shape), np.empty(shape), np.empty(shape, np.int32))

@@ -1,7 +1,7 @@
 """The pattern bank on a CPU: the prototypes of level 1.
 
-Small and large nodes differ in how samples meet their neurons; both end in the same two-step decision
-(`kernels.decision`), so neither that nor the chunk size shows in the result.
+Small and large nodes differ in how samples are compared with their neurons at first; both end in the same two-step
+decision (`kernels.decision`), so neither that nor the chunk size shows in the result.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.cpu.evidence import Beside, of_patches, of_pyramid
+from sqhn.banks.cpu.evidence import EvidenceCache, of_patches, of_pyramid
 from sqhn.banks.cpu.kernels import prototypes as kernels
 from sqhn.banks.cpu.large import LargeNodes
-from sqhn.banks.cpu.neurons import Best, Neurons, enlarge, outcomes
+from sqhn.banks.cpu.neurons import Neurons, enlarge, outcomes
 from sqhn.banks.cpu.small import SmallNodes
 from sqhn.banks.cpu.threads import split_range
-from sqhn.banks.cpu.top_k import top_k
 from sqhn.banks.interface import BlockEvidence, Device, Learned, Patches, State, Support
 from sqhn.banks.rule import rules
 from sqhn.banks.saved import check_prototypes
@@ -27,12 +26,16 @@ from sqhn.patches import Tiling
 
 __all__ = ["Prototypes"]
 
-SMALL = 64  # values per node up to which prototypes are met one sample at a time
-NOTHING = np.ones((1, 1, 1), bool)
+SMALL = 64
+"""Values per node up to which samples are compared with its prototypes one at a time."""
 
 
 class Prototypes:
-    """Prototype vectors of nodes that each see a patch of a tiling."""
+    """Prototype vectors of nodes that each see a patch of a tiling.
+
+    evidence: sums over the prototypes for recall by evidence, or None. It is the one thing that readers change: the
+    first to need it computes it. Two that do so at once compute the same, and one result stays; every write drops it.
+    """
 
     def __init__(self, device: Device, tiling: Tiling, level: Level, options: Options, top: bool) -> None:
         nodes = tiling.nodes
@@ -42,11 +45,11 @@ class Prototypes:
         self.measure = options.centre, True if options.euclidean else None
         self.neurons = Neurons(nodes, level)
         self.m = np.zeros((nodes, 0, self.size), np.float32)
-        self.m2 = np.zeros((nodes, 0))
-        self.inv = np.zeros((nodes, 0), np.float32)
+        self.square = np.zeros((nodes, 0))
+        self.inverse, self.candidate = np.zeros((2, nodes, 0), np.float32)
         self.known: NDArray[np.int32] | None = None  # how often each value was seen, once one was not
-        self.beside: Beside | None = None  # a copy for questions by evidence; nothing that changes may leave it
-        self.way: SmallNodes | LargeNodes = (
+        self.evidence: EvidenceCache | None = None
+        self.strategy: SmallNodes | LargeNodes = (
             SmallNodes() if self.size <= SMALL else LargeNodes(nodes, tiling.patch, options.centre)
         )
 
@@ -57,17 +60,12 @@ class Prototypes:
     @property
     def prototypes(self) -> tuple[NDArray[Any] | None, ...]:
         """As kernels take them that write."""
-        return self.m, self.m2, self.inv, self.known
+        return self.m, self.square, self.inverse, self.candidate, self.known
 
-    @property
-    def asked(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-        """As kernels take them that ask: cosines do not care what is known."""
-        return self.m, self.m2, self.inv, self.known if self.measure[1] else None
-
-    def of_node(self, n: int) -> tuple[NDArray[Any] | None, ...]:
-        """The same of one node."""
-        m, m2, inv, known = self.asked
-        return m[n], m2[n], inv[n], None if known is None else known[n]
+    def of_nodes(self, nodes: slice = slice(None)) -> tuple[NDArray[Any] | None, ...]:
+        """As kernels take them that read: the values that are known matter to differences alone."""
+        known = self.known[nodes] if self.known is not None and self.measure[1] else None
+        return self.m[nodes], self.square[nodes], self.inverse[nodes], self.candidate[nodes], known
 
     @property
     def holes(self) -> bool:
@@ -75,7 +73,7 @@ class Prototypes:
         return self.known is not None
 
     def chunk_size(self, limit: int) -> int:
-        return self.way.chunk_size(self, limit)
+        return self.strategy.chunk_size(self, limit)
 
     def reserve(self, more: int) -> None:
         room = self.neurons.wanted(more)
@@ -83,10 +81,10 @@ class Prototypes:
             self.enlarge(room)
 
     def enlarge(self, room: int) -> None:
-        self.beside = None
-        self.way.reserve(room)
-        self.m = enlarge(self.m, 1, room)
-        self.m2, self.inv = enlarge(self.m2, 1, room), enlarge(self.inv, 1, room)
+        self.evidence = None
+        self.strategy.reserve(room)
+        self.m, self.square = enlarge(self.m, 1, room), enlarge(self.square, 1, room)
+        self.inverse, self.candidate = enlarge(self.inverse, 1, room), enlarge(self.candidate, 1, room)
         if self.known is not None:
             self.known = enlarge(self.known, 1, room)
         self.neurons.reserve(room)  # last: stopped on the way, nothing is smaller than it says
@@ -101,11 +99,17 @@ class Prototypes:
     # -- learning ------------------------------------------------------------------------------------------------
 
     def learn(self, evidence: Patches) -> Learned:
-        sent, self.beside = outcomes(self.nodes, evidence.x.shape[1]), None
+        sent, self.evidence = outcomes(self.nodes, evidence.x.shape[1]), None
+        self.strategy.learn(self, self.masked(evidence), sent)
+        return sent if evidence.seen is None else sent._replace(heard=evidence.seen.any(axis=2))
+
+    def masked(self, evidence: Patches) -> Patches:
+        """Samples to learn: with masks, once any had missing values."""
         if evidence.seen is not None:
             self.count_values()
-        self.way.learn(self, evidence, sent)
-        return sent if evidence.seen is None else sent._replace(heard=evidence.seen.any(axis=2))
+        elif self.holes:
+            return Patches(evidence.x, np.ones(evidence.x.shape, bool))
+        return evidence
 
     def count_values(self) -> None:
         """Count from now on how often each value was seen: so far as often as its neuron."""
@@ -113,76 +117,68 @@ class Prototypes:
             self.known = np.repeat(self.neurons.c[:, :, None], self.size, axis=2).astype(np.int32)
 
     def forget(self, j: NDArray[np.int64]) -> None:
-        self.beside = None
         self.neurons.forget(j)
         self.m[0, j] = self.centre
-        self.m2[0, j], self.inv[0, j] = -1.0, 0.0
         if self.known is not None:
             self.known[0, j] = 0
-        self.way.changed(0, j)
-        self.way.settle(self)
+        self.rewritten(np.zeros_like(j), j)
 
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
-        self.beside = None
-        x, last = evidence.x, self.neurons.step + evidence.x.shape[1]
-        if evidence.seen is not None:
-            self.count_values()
+        self.evidence = None
+        x, seen = self.masked(evidence)
+        last = self.neurons.step + x.shape[1]
         split_range(
-            kernels.hold, self.nodes, x.size, x, *self.learning_mask(evidence), k, wrote, self.prototypes,
-            self.neurons.kept, last, self.measure,
+            kernels.hold, self.nodes, x.size, x, seen, k, wrote, self.prototypes, self.neurons.statistics, last,
+            self.measure,
         )  # fmt: skip
-        self.way.changed(np.arange(self.nodes), k)
-        self.way.settle(self)
+        self.strategy.changed(np.arange(self.nodes), k)
+        self.strategy.settle(self)
         self.neurons.steps += x.shape[1]
 
     def store(self, evidence: Patches) -> None:
-        self.beside = None
         new = self.neurons.append(evidence.x.shape[1])
         n = np.arange(self.nodes)[:, None]
         self.m[n, new] = evidence.x
         if self.known is not None:
             self.known[n, new] = 1
-        self.way.changed(n, new)
-        self.derive()
+        self.rewritten(np.repeat(n, new.shape[1]), new.ravel())
 
     def put(self, j: NDArray[np.int64], c: NDArray[np.int64], m: NDArray[np.float32], known: Any) -> None:
         """Write neurons of the only node as they are elsewhere; those after the last one are new, one after another."""
-        self.beside = None
         self.neurons.grown[0] = max(int(self.grown[0]), int(j.max(initial=-1)) + 1)
         self.neurons.c[0, j], self.m[0, j] = c, m
         if known is not None:
             self.count_values()
         if self.known is not None:
             self.known[0, j] = c[:, None] if known is None else known
-        self.way.changed(0, j)
-        split_range(kernels.refresh_some, len(j), float(m.size), j, self.prototypes, self.measure)
-        self.way.settle(self)
+        self.rewritten(np.zeros_like(j), j)
 
-    def derive(self) -> None:
-        """Compute what is derived from the prototypes."""
-        split_range(kernels.refresh_all, self.nodes, self.m.size, self.prototypes, self.neurons.kept, self.measure)
-        self.way.settle(self)
+    def rewritten(self, n: NDArray[np.intp], j: NDArray[np.int64]) -> None:
+        """Compute what is derived from the prototypes j, each at its node n."""
+        self.evidence = None
+        split_range(
+            kernels.derive_at, len(j), float(len(j)) * self.size, n, j, self.prototypes, self.neurons.c, self.measure
+        )
+        self.strategy.changed(n, j)
+        self.strategy.settle(self)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
     def best(self, evidence: Patches) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        return self.leading(evidence)[:2]
-
-    def leading(self, evidence: Patches) -> Best:
-        """The same, and what is known of the others."""
-        found = Best.room(evidence.x.shape[:2])
-        self.way.best(self, evidence, found)
-        return found
+        k, v = self.top_k(evidence, 1)
+        return k[:, :, 0], v[:, :, 0]
 
     def top_k(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        return top_k(self, evidence, count)
+        shape = (*evidence.x.shape[:2], count)
+        k, v = np.empty(shape, np.int32), np.empty(shape)
+        self.strategy.best(self, evidence, k, v)
+        return k, v
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
-        x = evidence.x
-        s = np.empty((*x.shape[:2], self.neurons.most))
+        s = np.empty((*evidence.x.shape[:2], self.neurons.most))
         split_range(
-            kernels.activity, self.nodes, float(s.size) * self.size, x, *self.mask(evidence), self.asked,
-            self.neurons.kept, self.measure, s,
+            kernels.activity, self.nodes, float(s.size) * self.size, *evidence, self.of_nodes(), self.grown,
+            self.measure, s,
         )  # fmt: skip
         return s
 
@@ -195,8 +191,8 @@ class Prototypes:
     def at(self, evidence: Patches, support: Support) -> NDArray[np.float64]:
         s = np.empty(len(support.value))
         split_range(
-            kernels.at, self.nodes, float(len(s)) * self.size, evidence.x, *self.mask(evidence), support.start,
-            support.value, self.asked, self.grown, self.measure, s,
+            kernels.at, self.nodes, float(len(s)) * self.size, *evidence, support.start, support.value,
+            self.of_nodes(), self.grown, self.measure, s,
         )  # fmt: skip
         return s
 
@@ -215,17 +211,6 @@ class Prototypes:
             return np.repeat(self.neurons.c[n, k, None] > 0, self.size, 2)
         return np.asarray(self.known[n, k] > 0)
 
-    def learning_mask(self, evidence: Patches) -> tuple[NDArray[np.bool_], bool | None]:
-        """As kernels take it that know of holes, if there were any: one, also where all was seen."""
-        if not self.holes:
-            return self.mask(evidence)
-        return (np.ones(evidence.x.shape, bool) if evidence.seen is None else evidence.seen), True
-
-    @staticmethod
-    def mask(evidence: Patches) -> tuple[NDArray[np.bool_], bool | None]:
-        """As kernels take it: None says, by its type, that there is none."""
-        return (NOTHING, None) if evidence.seen is None else (evidence.seen, True)
-
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def state(self) -> State:
@@ -242,5 +227,4 @@ class Prototypes:
         if "known" in state:
             self.known = np.zeros(self.m.shape, np.int32)
             self.known[there] = state["known"]
-        self.way.changed(*np.nonzero(there))
-        self.derive()
+        self.rewritten(*np.nonzero(there))

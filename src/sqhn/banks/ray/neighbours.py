@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.ray.piece import NONE, Again, Indices, Near
+from sqhn.banks.ray.piece import NONE, Candidates, FollowUp, Indices
 from sqhn.banks.ray.shards import Shards, Shared, Submitted
 from sqhn.level import TIE
 
@@ -43,11 +43,11 @@ class Neighbours:
     """
 
     def __init__(
-        self, shards: Shards, question: Question, near: Mapping[int, Near], fresh: Indices | tuple[()] = ()
+        self, shards: Shards, question: Question, near: Mapping[int, Candidates], fresh: Indices | tuple[()] = ()
     ) -> None:
         self.shards, self.question, self.fresh, self.count = shards, question, fresh, question.best
         self.blank = question.blank
-        batch = len(next(iter(near.values())).left)
+        batch = len(next(iter(near.values())).rest)
         self.k, self.v = np.zeros((batch, 0), np.int64), np.zeros((batch, 0))
         self.left = np.empty((len(near), batch))
         self.first, self.best = np.full(self.left.shape, NONE), np.empty(self.left.shape)
@@ -55,14 +55,14 @@ class Neighbours:
             self._take(s, np.arange(batch), one)
         self.left[:, self.blank] = -np.inf
 
-    def _take(self, s: int, rows: Indices, near: Near) -> None:
+    def _take(self, s: int, rows: Indices, near: Candidates) -> None:
         """Add the answer of piece s for some samples, without fresh neurons."""
         k, v = np.full((len(self.k), near.k.shape[1]), NONE), np.full((len(self.k), near.k.shape[1]), -np.inf)
         there = ~np.isin(near.k, self.fresh)
         k[rows], v[rows] = np.where(there, near.k, NONE), np.where(there, near.v, -np.inf)
         self.k, self.v = np.concatenate([self.k, k], 1), np.concatenate([self.v, v], 1)
-        self.left[s, rows], self.first[s, rows] = near.left, NONE
-        self.best[s, rows] = np.maximum(v[rows].max(axis=1, initial=-np.inf), near.left)
+        self.left[s, rows], self.first[s, rows] = near.rest, NONE
+        self.best[s, rows] = np.maximum(v[rows].max(axis=1, initial=-np.inf), near.rest)
         if self.count == 1 and k.shape[1]:  # k[:, 0] is the winner of the piece, unless a named neuron is fresh
             self.first[s, rows] = np.where(there.all(axis=1), k[rows, 0], NONE)
 
@@ -104,7 +104,9 @@ class Neighbours:
         self.count = 2 * self.count + 1
         number, shared, *_ = self.question
         rows = {s: np.flatnonzero(beyond[s]) for s in range(len(beyond)) if beyond[s].any()}
-        asked = {s: (NAME, "near_again", shared, self.count, Again(number, own, score[own])) for s, own in rows.items()}
+        asked = {
+            s: (NAME, "near_again", shared, self.count, FollowUp(number, own, score[own])) for s, own in rows.items()
+        }
         for s, near in self.shards.query(asked, bypass=True).items():
             self._take(s, rows[s], near)
         return True

@@ -1,42 +1,44 @@
-"""Some of the neurons of a memory node, wherever they are."""
+"""Some of the neurons of a memory node, on one shard."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.device import Cpu
 from sqhn.banks.cpu.evidence import Elsewhere, of_pyramid
-from sqhn.banks.cpu.large import NO_BAR, LargeNodes, Met
-from sqhn.banks.cpu.neurons import Best
+from sqhn.banks.cpu.kernels.decision import NONE
+from sqhn.banks.cpu.kernels.large import Products
+from sqhn.banks.cpu.large import LargeNodes, samples_at_once
 from sqhn.banks.cpu.prototypes import Prototypes
+from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Patches, State
+from sqhn.banks.ray.kernels import nearest
 from sqhn.inputs import batches
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
 
-__all__ = ["NONE", "Again", "Indices", "Near", "Piece", "Vectors"]
+__all__ = ["NONE", "Candidates", "FollowUp", "Indices", "Piece", "Vectors"]
 
 Indices = NDArray[np.int64]
-ANY = 2**31 - 1
-"""How far a piece may grow: as far as it is told."""
-NONE = -1
-"""In the place of a neuron."""
-LOOKS, KEPT_BYTES = 6, 1 << 25
-"""Of so many questions products are kept, of so many bytes at most."""
+UNLIMITED = 2**31 - 1
+"""The capacity of a piece: it grows as far as the driver lets it."""
+QUESTIONS_KEPT, BYTES_KEPT = 6, 1 << 25
+"""Questions whose products are kept for follow-up questions, and the most bytes of the products of one."""
 FEW = 8
-"""So many of the best are looked for one after another."""
+"""Neurons that are looked for one after another; more are ranked with products of their own."""
+NO_BAR = np.empty(0)
 
 
 class Vectors(NamedTuple):
     """Neurons as they are: how often each was written, its prototype, and how often each value of it was seen.
 
-    The last is None where all values were, as often as the neuron was written.
+    The last is None where all values were seen as often as the neuron was written.
     """
 
     c: Indices
@@ -47,21 +49,21 @@ class Vectors(NamedTuple):
         return Vectors(self.c[j], self.m[j], None if self.known is None else self.known[j])
 
 
-class Near(NamedTuple):
-    """The best neurons of a piece and their similarities, (batch, count); left: what no other one is above.
+class Candidates(NamedTuple):
+    """The best neurons of a piece and their similarities, (batch, count), and an upper bound for all others.
 
-    The winner is first; others are NONE, and minus infinity, where none is told.
+    The winner is first; where no more are named, k is NONE and v minus infinity.
     """
 
     k: Indices
     v: NDArray[np.float64]
-    left: NDArray[np.float64]
+    rest: NDArray[np.float64]
 
 
-class Again(NamedTuple):
-    """A further question about some samples of an earlier one, which has a number.
+class FollowUp(NamedTuple):
+    """A further question about some samples (rows) of an earlier one, which has a number.
 
-    bar: for each of them, what a neuron must reach to matter; it counts where only the best is asked for.
+    bar: the similarity that a neuron must reach to matter, for each of these samples.
     """
 
     question: int
@@ -70,78 +72,76 @@ class Again(NamedTuple):
 
 
 class Piece:
-    """Neurons that are known by their numbers in the whole memory; they are kept in that order."""
+    """Neurons that are known by their numbers in the whole memory; they are stored in that order."""
 
     def __init__(self, tiling: Tiling, level: Level, options: Options) -> None:
-        self.bank = Prototypes(Cpu(), tiling, replace(level, capacity=ANY), options, top=True)
+        self.bank = Prototypes(Cpu(), tiling, replace(level, capacity=UNLIMITED), options, top=True)
         self.number = np.zeros(0, np.int64)  # of each place
-        self.met: deque[tuple[int, Met]] = deque(maxlen=LOOKS)  # of the last questions
+        self.products: deque[tuple[int, Products]] = deque(maxlen=QUESTIONS_KEPT)
+
+    @property
+    def living(self) -> int:
+        return int((self.bank.neurons.c[0] > 0).sum())
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def near(self, evidence: Patches, count: int = 1, question: int = NONE, again: Again | None = None) -> Near:
-        """So many of the best for each sample, fewer if there are no more; 0: one that may be, at a glance.
+    def near(
+        self, evidence: Patches, count: int = 1, question: int = NONE, follow_up: FollowUp | None = None
+    ) -> Candidates:
+        """So many of the best neurons for each sample, and one more; fewer if there are no more.
 
-        question: its number, if it is a first one. again: of which earlier one these samples are.
+        count: 0 for one that may be the best. question: its number, if products are to be kept. follow_up: if these are
+        samples of an earlier question.
         """
-        evidence, way = _own(evidence), self.bank.way
-        living, batch = int((self.bank.neurons.c[0] > 0).sum()), evidence.x.shape[1]
-        if isinstance(way, LargeNodes) and evidence.seen is None and self.bank.measure[1] is None and living > 1:
-            if count < 2:
-                return self._first(way, evidence.x[0], count, question, again)
-            if count <= min(FEW, living):
-                return self._several(way, evidence, count, again)
-        count = min(max(count, 1), living)
-        if not count:
-            return Near(np.zeros((batch, 0), np.int64), np.zeros((batch, 0)), np.full(batch, -np.inf))
-        if count == 1:
-            k, v, left = (part[0] for part in self.bank.leading(evidence))
-            k, v = k[:, None], v[:, None]
-        else:
-            k, v, left = self._ranked(evidence, count)
-        return Near(self.number[k], v, np.full(batch, -np.inf) if living == count else left)
+        x, seen = evidence = _own(evidence)
+        strategy, cosines, living = self.bank.strategy, self.bank.measure[1] is None, self.living
+        if isinstance(strategy, LargeNodes) and seen is None and cosines and count <= FEW and count < living:
+            return self._nearest(strategy, x[0], count, question, follow_up)
+        named = min(max(count, 1) + 1, living)
+        nothing_else = np.full(x.shape[1], -np.inf)
+        if not named:
+            return Candidates(np.zeros((x.shape[1], 0), np.int64), np.zeros((x.shape[1], 0)), nothing_else)
+        k, v = (part[0] for part in self.bank.top_k(evidence, named))
+        return Candidates(self.number[k], v, v[:, -1] + TIE if named < living else nothing_else)
 
-    def near_again(self, evidence: Patches, count: int, again: Again) -> Near:
+    def near_again(self, evidence: Patches, count: int, follow_up: FollowUp) -> Candidates:
         """The same of some samples of a question."""
         x, seen = evidence
-        return self.near(Patches(x[:, again.rows], None if seen is None else seen[:, again.rows]), count, NONE, again)
+        rows = follow_up.rows
+        return self.near(Patches(x[:, rows], None if seen is None else seen[:, rows]), count, NONE, follow_up)
 
-    def _first(self, way: LargeNodes, x: NDArray[np.float32], count: int, question: int, again: Again | None) -> Near:
-        """One that may be best, at a glance, or the best of whole samples, and another if one was evaluated too."""
-        found, bar = Best.room((1, len(x))), NO_BAR if again is None else Cpu.asarray(again.bar)
-        other, value = np.full(len(x), NONE, np.int32), np.full(len(x), -np.inf)
-        for part in batches(len(x), way.at_once(self.bank)):
-            met = self._met(way, x[part], again, part)
-            if count:
-                way.first(self.bank, 0, x[part], met, found.part(0, part), (other[part], value[part]), bar[part])
-            else:
-                way.glance(self.bank, x[part], met, found.part(0, part))
-            if question != NONE and len(met.P) == len(x) and met.P.nbytes <= KEPT_BYTES:
-                self.met.append((question, met))
-        k, v = np.stack([found.k[0], other], 1), np.stack([found.v[0], value], 1)
-        return Near(np.where(k < 0, NONE, self.number[k]), v, found.left[0])
+    def _nearest(
+        self, strategy: LargeNodes, x: NDArray[np.float32], count: int, question: int, follow_up: FollowUp | None
+    ) -> Candidates:
+        """For samples without missing values, by cosines, from products that may be known."""
+        k, v = np.empty((len(x), count + 1), np.int32), np.empty((len(x), count + 1))
+        rest, bar = np.empty(len(x)), NO_BAR if follow_up is None else Cpu.asarray(follow_up.bar)
+        for part in batches(len(x), samples_at_once(self.bank, self.bank.neurons.most)):
 
-    def _met(self, way: LargeNodes, x: NDArray[np.float32], again: Again | None, part: slice) -> Met:
-        """The products of samples with the neurons here; they may be known, but for neurons that were written since."""
-        for question, met in list(self.met) if again is not None else ():
-            if again is not None and question == again.question:
-                return met.some(again.rows[part])
-        return way.meet(self.bank, 0, x)
+            def ask(rows: slice, products: Products, now: slice = part) -> Any:
+                first_look = strategy.first_look(0, products)
+                found = (array[now][rows] for array in (bar, k, v, rest))
+                split_range(
+                    nearest, products.P.shape[1], float(products.P.size) + x.size, x[now][rows], first_look,
+                    self.bank.of_nodes(), self.bank.measure, *found,
+                )  # fmt: skip
+                return first_look[-1]
 
-    def _several(self, way: LargeNodes, evidence: Patches, count: int, again: Again | None) -> Near:
-        """Where bounds can tell, by products."""
-        x = evidence.x[0]
-        found = Best(np.empty((len(x), count), np.int32), np.empty((len(x), count)), np.empty(len(x)))
-        rest = np.flatnonzero(~way.several(self.bank, 0, x, self._met(way, x, again, slice(None)), found))
-        if len(rest):
-            found.k[rest], found.v[rest], found.left[rest] = self._ranked(Patches(evidence.x[:, rest]), count)
-        left = found.left if count < (self.bank.neurons.c[0] > 0).sum() else np.full(len(x), -np.inf)
-        return Near(self.number[found.k], found.v, left)
+            products = self._products(strategy, x[part], follow_up, part)
+            strategy.in_turns(self.bank, 0, x[part], products, ask)
+            if question != NONE and len(x[part]) == len(x) and products.P.nbytes <= BYTES_KEPT:
+                self.products.append((question, products))
+        return Candidates(np.where(k == NONE, NONE, self.number[k]), v, rest)
 
-    def _ranked(self, evidence: Patches, count: int) -> Best:
-        living = int((self.bank.neurons.c[0] > 0).sum())
-        k, v = (part[0] for part in self.bank.top_k(evidence, min(count + 1, living)))
-        return Best(k[:, :count], v[:, :count], v[:, -1] + TIE)
+    def _products(
+        self, strategy: LargeNodes, x: NDArray[np.float32], follow_up: FollowUp | None, part: slice
+    ) -> Products:
+        """The products of samples with the neurons here; those that are known may be of neurons as they were."""
+        if follow_up is not None:
+            for question, products in list(self.products):
+                if question == follow_up.question:
+                    return products.rows(follow_up.rows[part])
+        return strategy.products(self.bank, 0, x, bool(strategy.projected.blind))
 
     def activity(self, evidence: Patches) -> tuple[Indices, NDArray[np.float64]]:
         """The numbers of all neurons, and their similarities (batch, neurons)."""

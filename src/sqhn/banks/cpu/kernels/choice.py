@@ -1,4 +1,4 @@
-"""What a node chooses on the way down."""
+"""Choices among the scores of neurons."""
 
 from __future__ import annotations
 
@@ -25,16 +25,23 @@ def choose(lo, hi, k, h, start, candidate, value, probability, blend, out):
 
 
 @numbers
-def first_best(lo, hi, u, k, v):
-    """See `Device.first_best`; range(lo, hi) runs over (node, sample) pairs."""
-    batch, many = u.shape[1], u.shape[2]
+def top_k(lo, hi, u, k, v):
+    """The first neuron whose value is the maximum, rounding apart; then that of the rest, and so on.
+
+    u (nodes, batch, neurons); k, v (nodes, batch, count); range(lo, hi) runs over (node, sample) pairs.
+    """
+    batch, neurons, count = u.shape[1], u.shape[2], k.shape[2]
     for i in range(lo, hi):
         n, t = i // batch, i % batch
-        top = u[n, t, 0]
-        for j in range(1, many):
-            if u[n, t, j] > top:
-                top = u[n, t, j]
-        j = 0
-        while u[n, t, j] < top - TIE:
-            j += 1
-        k[n, t], v[n, t] = j, u[n, t, j]
+        left = u[n, t].copy() if count > 1 else u[n, t]
+        for c in range(count):
+            top = left[0]
+            for j in range(1, neurons):
+                if left[j] > top:
+                    top = left[j]
+            j = 0
+            while left[j] < top - TIE:
+                j += 1
+            k[n, t, c], v[n, t, c] = j, left[j]
+            if count > 1:
+                left[j] = -np.inf

@@ -17,7 +17,7 @@ import numpy as np
 
 from sqhn.banks.cpu.compiled import compiled, inlined
 from sqhn.banks.cpu.kernels import neurons
-from sqhn.banks.cpu.kernels.neurons import Kept, Times, first_living, written_to
+from sqhn.banks.cpu.kernels.neurons import Statistics, Times, first_living, written_to
 from sqhn.banks.rule import GREW, SKIPPED, Rules
 from sqhn.level import TIE
 
@@ -248,27 +248,27 @@ def first_of_all(n, G, heard, lists, c):
 
 
 @compiled
-def best(lo, hi, children, codes, lists, kept, heard_only, k, v):
+def best(lo, hi, children, codes, lists, statistics, heard_only, k, v):
     """The winner and its activity; range(lo, hi) runs over (node, sample) pairs."""
-    lists, kept = Lists(*lists), Kept(*kept)
+    lists, statistics = Lists(*lists), Statistics(*statistics)
     below, strengths, seen = codes
     work = scratch(lists.S.shape[1])
     for i in range(lo, hi):
         n, t = i // k.shape[1], i % k.shape[1]
         heard = hear(children[n], below, strengths, seen, t, heard_only)
-        k[n, t], v[n, t] = decide(n, kept.grown[n], heard, lists, kept.c[n], work, i)
+        k[n, t], v[n, t] = decide(n, statistics.grown[n], heard, lists, statistics.c[n], work, i)
 
 
 @compiled
-def activity(lo, hi, children, codes, lists, kept, heard_only, h):
+def activity(lo, hi, children, codes, lists, statistics, heard_only, h):
     """h (nodes, batch, most grown) of every neuron, minus infinity beyond; lo..hi runs over (node, sample) pairs."""
-    lists, kept = Lists(*lists), Kept(*kept)
+    lists, statistics = Lists(*lists), Statistics(*statistics)
     below, strengths, seen = codes
     for i in range(lo, hi):
         n, t = i // h.shape[1], i % h.shape[1]
         heard = hear(children[n], below, strengths, seen, t, heard_only)
         for j in range(h.shape[2]):
-            alive = j < kept.grown[n] and kept.c[n, j] > 0
+            alive = j < statistics.grown[n] and statistics.c[n, j] > 0
             h[n, t, j] = activity_at(n, j, heard, lists) if alive else -np.inf
 
 
@@ -276,9 +276,9 @@ def activity(lo, hi, children, codes, lists, kept, heard_only, h):
 
 
 @compiled
-def learn(lo, hi, children, codes, lists, kept, rules, times, heard_only, sent):
+def learn(lo, hi, children, codes, lists, statistics, rules, times, heard_only, sent):
     """A chunk of online steps at nodes lo..hi."""
-    lists, kept, rules, times = Lists(*lists), Kept(*kept), Rules(*rules), Times(*times)
+    lists, statistics, rules, times = Lists(*lists), Statistics(*statistics), Rules(*rules), Times(*times)
     below, strengths, seen = codes
     k, v, a, kind = sent
     work, batch = scratch(lists.S.shape[1]), k.shape[1]
@@ -288,38 +288,38 @@ def learn(lo, hi, children, codes, lists, kept, rules, times, heard_only, sent):
             if heard.many == 0:
                 k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, SKIPPED
                 continue
-            G = kept.grown[n]
+            G = statistics.grown[n]
             j, h = -1, -np.inf
-            if kept.free[n] < G:
-                j, h = decide(n, G, heard, lists, kept.c[n], work, n * batch + t)
-            j, what = written_to(j, h, times.eps[t], n, G, kept, rules)
+            if statistics.free[n] < G:
+                j, h = decide(n, G, heard, lists, statistics.c[n], work, n * batch + t)
+            j, what = written_to(j, h, times.eps[t], n, G, statistics, rules)
             new = what >= GREW
             if what != SKIPPED:
                 if new and j < G:
                     erase(n, j, lists)
-                neurons.count(n, j, new, h, times.first + t, kept, rules)
+                neurons.count(n, j, new, h, times.first + t, statistics, rules)
                 for q in range(children.shape[1]):
                     if there(seen, children[n, q], t):
                         add(n, j, q, below[children[n, q], t], 1, lists)
                 if new and rules.strengths:
-                    kept.mu[n, j] = activity_at(n, j, heard, lists)
+                    statistics.mu[n, j] = activity_at(n, j, heard, lists)
             k[n, t], a[n, t], kind[n, t] = j, h, what
             if rules.top:
                 v[n, t] = 1.0 if new else h
             else:
                 v[n, t] = activity_at(n, j, heard, lists)
     if lo == 0:
-        kept.steps[0] += batch
+        statistics.steps[0] += batch
 
 
 @compiled
-def hold(lo, hi, children, k, heard, times, winner, wrote, lists, kept, step):
+def hold(lo, hi, children, k, heard, times, winner, wrote, lists, statistics, step):
     """Count the values k (child nodes, 1) again, `times` times, for the neurons that the first sample wrote."""
-    lists, kept = Lists(*lists), Kept(*kept)
+    lists, statistics = Lists(*lists), Statistics(*statistics)
     for n in range(lo, hi):
         if wrote[n]:
-            kept.c[n, winner[n]] += times
-            kept.written[n, winner[n]] = step
+            statistics.c[n, winner[n]] += times
+            statistics.written[n, winner[n]] = step
             for q in range(children.shape[1]):
                 if there(heard, children[n, q], 0):
                     add(n, winner[n], q, k[children[n, q], 0], times, lists)
@@ -403,20 +403,20 @@ def probability_of(lo, hi, children, j, k, lists, c, holes, p):
 
 
 @compiled
-def max_sum(lo, hi, children, u, top, lists, kept, holes, out):
+def max_sum(lo, hi, children, u, top, lists, statistics, holes, out):
     """out[n, t, j] = sum over children of max over values of (probability under j + u of the value).
 
     u (child nodes, batch, values) and its maximum top (child nodes, batch). range(lo, hi) runs over (node, sample).
     """
-    lists, kept = Lists(*lists), Kept(*kept)
+    lists, statistics = Lists(*lists), Statistics(*statistics)
     pool, batch = lists.pool, u.shape[1]
     for i in range(lo, hi):
         n, t = i // batch, i % batch
-        for j in range(kept.grown[n]):
-            total = 0.0 if kept.c[n, j] else -np.inf
+        for j in range(statistics.grown[n]):
+            total = 0.0 if statistics.c[n, j] else -np.inf
             for q in range(children.shape[1]):
                 child = children[n, q]
-                reach, often = top[child, t], kept.c[n, j]
+                reach, often = top[child, t], statistics.c[n, j]
                 e = lists.by_neuron[n, j, q]
                 if holes:
                     often = counted(pool[n], e)
@@ -425,9 +425,9 @@ def max_sum(lo, hi, children, u, top, lists, kept, holes, out):
                     e = pool[n, e, NEXT_BY_NEURON]
                 total += reach
             out[n, t, j] = total
-        for j in range(kept.grown[n], out.shape[2]):
+        for j in range(statistics.grown[n], out.shape[2]):
             out[n, t, j] = -np.inf
-        if kept.grown[n] == 0:
+        if statistics.grown[n] == 0:
             out[n, t, 0] = 0.0
 
 

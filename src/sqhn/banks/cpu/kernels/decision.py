@@ -1,8 +1,9 @@
-"""How a pattern bank decides: cheap products rule out, float64 from the stored vectors decides (`bounds`).
+"""The two-step decision of a pattern bank: cheap products rule neurons out, float64 decides (`bounds`).
 
-A first look gives for each neuron an upper bound of its cosine times the sample's length; or of its product with the
-sample less half its own square, which tells the difference: |x - m|^2 = |x|^2 - 2 (<x, m> - |m|^2 / 2). Those that
-reach the best value found so far are evaluated. So the decision depends on nothing but the stored vectors.
+A first look gives every neuron an upper bound: of its cosine times the length of the sample; or, by differences, of its
+product with the sample less half its own square, since |x - m|^2 = |x|^2 - 2 (<x, m> - |m|^2 / 2). The neurons whose
+upper bound reaches the best value found so far are the candidates, and they are evaluated in float64 from the stored
+vectors. So a decision depends on nothing but those.
 """
 
 from __future__ import annotations
@@ -11,24 +12,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core.types import NoneType
-from numba.extending import overload
 
 from sqhn.banks import bounds
-from sqhn.banks.bounds import BRIEF
-from sqhn.banks.cpu.compiled import compiled, inlined, summing
+from sqhn.banks.bounds import SHORT
+from sqhn.banks.cpu.compiled import by_type, compiled, inlined, summing
 from sqhn.level import TIE
 
-BLOCK = 128
-NOBODY = -1
-EAGER = 8  # neurons that are looked at in the order of their bounds
-
-NOTHING = np.ones(1, np.bool_)  # stands for a mask where there is none
+NONE = -1
+"""In the place of a neuron."""
+SCANNED = 128
+"""Neurons that are compared at once in a search."""
+SORTED = 8
+"""Candidates that are taken in the order of their upper bounds; the others come as they are."""
+ALWAYS, NEVER = np.inf, -np.inf
+"""In the place of an upper bound: of a neuron that is always a candidate, and of one that never is."""
 
 product, half_square, rounded = compiled(bounds.product), compiled(bounds.half_square), compiled(bounds.rounded)
 
 
 class Measure(NamedTuple):
-    """How a patch and a prototype are compared: by the cosine of both less the centre, or by their difference.
+    """How a sample and a prototype are compared: by the cosine of both less the centre, or by their difference.
 
     euclidean: True, or None for cosines: of another type, so that kernels are compiled for the one or the other.
     """
@@ -38,77 +41,88 @@ class Measure(NamedTuple):
 
 
 class Prototypes(NamedTuple):
-    """float32 prototypes m, their squared lengths m2 less the centre, and the inverse roots of those; of a level, or of
-    one node. A free place has a squared length of -1, and an inverse of 0.
+    """The neurons of a level, or of one node: float32 prototypes m, and what is derived from them.
 
-    known: how often each of their values was seen, if samples with holes were learned; else None.
+    square: of their lengths, less the centre, in float64. inverse: of their lengths, in float32; 0 where a vector has
+    none or is short; 1 by differences. candidate: what is added to upper bounds: nothing, or ALWAYS, where float32
+    products cannot be trusted (short vectors; by differences, values that are not known), or NEVER (free slots).
+    known: how often each value was seen, if samples with missing values were learned; else None.
     """
 
     m: Any
-    m2: Any
-    inv: Any
+    square: Any
+    inverse: Any
+    candidate: Any
     known: Any
 
 
 class Sample(NamedTuple):
-    """A patch, its squared length less the centre, and which values were seen, if masked; the length is over those.
+    """A sample at a node, its squared length less the centre, which of its values were seen, and how many.
 
-    masked: None where no sample is, so that kernels are compiled without. many: how many were seen.
+    seen: None where all values of all samples were, so that kernels are compiled without masks.
     """
 
     x: Any
-    xx: Any
+    square: Any
     seen: Any
-    masked: Any
     many: Any
 
 
-def has_holes(masked):
-    """Whether values of a sample were not seen."""
-    return masked is not None and masked
-
-
-@overload(has_holes, jit_options={"forceinline": True})
-def _has_holes(masked):
-    """By the type, so that kernels are compiled for whole samples, or for any."""
-    return (lambda masked: False) if isinstance(masked, NoneType) else (lambda masked: masked)
-
-
 class Scratch(NamedTuple):
-    """For decisions, one entry per neuron: upper bounds, and which were evaluated with which result.
-
-    left[0]: what no neuron but the winner is above. done[0]: how many were evaluated, the first of index and value.
-    """
+    """For decisions, one entry per neuron: upper bounds; the neurons that were evaluated, and their similarities."""
 
     upper: Any
     index: Any
     value: Any
-    left: Any
-    done: Any
 
 
 @compiled
 def scratch(room):
     """For `room` neurons."""
-    upper, index, value = np.empty(room, np.float32), np.empty(room, np.int64), np.empty(room, np.float64)
-    return Scratch(upper, index, value, np.empty(1), np.zeros(1, np.int64))
+    return Scratch(np.empty(room, np.float32), np.empty(room, np.int64), np.empty(room, np.float64))
+
+
+@by_type
+def part(array, n):
+    """Of a node, a sample or a neuron, if there is any array."""
+    return (lambda array, n: None) if isinstance(array, NoneType) else (lambda array, n: array[n])
+
+
+@by_type
+def is_seen(seen, i):
+    """Whether a value was seen; all were, where there is no mask."""
+    return (lambda seen, i: True) if isinstance(seen, NoneType) else (lambda seen, i: seen[i])
 
 
 @inlined
 def of_node(prototypes, n):
-    """Those of one node."""
-    return Prototypes(prototypes.m[n], prototypes.m2[n], prototypes.inv[n], part(prototypes.known, n))
+    """The neurons of one node."""
+    m, square, inverse, candidate, known = prototypes
+    return Prototypes(m[n], square[n], inverse[n], candidate[n], part(known, n))
 
 
-def part(known, n):
-    """Of a node, or of a neuron, if there is any."""
-    return None if known is None else known[n]
+@inlined
+def has_holes(sample):
+    """Whether values of a sample were not seen."""
+    return sample.seen is not None and sample.many < sample.x.shape[0]
 
 
-@overload(part, jit_options={"forceinline": True})
-def _part(known, n):
-    """By the type, so that kernels are compiled for the one or the other."""
-    return (lambda known, n: None) if isinstance(known, NoneType) else (lambda known, n: known[n])
+@inlined
+def regard(x, seen, centre):
+    """A sample as it was seen."""
+    if seen is None:
+        return Sample(x, squared(x, centre), seen, x.shape[0])
+    many = seen.sum()
+    square = squared(x, centre) if many == x.shape[0] else observed(x, x, seen, centre)[1]
+    return Sample(x, square, seen, many)
+
+
+@inlined
+def shift(sample, centre, y):
+    """y = x - centre in float32, for products; 0 where nothing was seen."""
+    x, seen = sample.x, sample.seen
+    for i in range(x.shape[0]):
+        y[i] = x[i] - np.float32(centre) if is_seen(seen, i) else np.float32(0)
 
 
 # -- float64 from the stored vectors ---------------------------------------------------------------------------------
@@ -138,7 +152,7 @@ def observed(x, m, seen, centre):
     """<x - centre, m - centre> and |m - centre|^2 over the observed values."""
     xm = mm = 0.0
     for i in range(x.shape[0]):
-        u = (np.float64(m[i]) - centre) * np.float64(seen[i])
+        u = (np.float64(m[i]) - centre) * np.float64(is_seen(seen, i))
         xm += (np.float64(x[i]) - centre) * u
         mm += u * u
     return xm, mm
@@ -148,7 +162,7 @@ def observed(x, m, seen, centre):
 def inner_single(y, m, centre):
     """<y, m - centre> in float32."""
     total = np.float32(0)
-    for i in range(y.shape[0]):
+    for i in range(m.shape[0]):
         total += y[i] * (m[i] - np.float32(centre))
     return total
 
@@ -164,11 +178,11 @@ def difference(x, m):
 
 
 @summing
-def observed_difference(x, m, seen, masked, known):
+def observed_difference(x, m, seen, known):
     """|x - m|^2 over the values that were observed and are known, and how many these are."""
     total, many = 0.0, 0
     for i in range(x.shape[0]):
-        there = not masked or seen[i]
+        there = is_seen(seen, i)
         if known is not None:
             there = there and known[i] > 0
         d = (np.float64(x[i]) - np.float64(m[i])) * np.float64(there)
@@ -177,34 +191,10 @@ def observed_difference(x, m, seen, masked, known):
     return total, many
 
 
-@inlined
-def distant(sample, m, known):
-    """|x - m|^2 over what was observed and is known, and how many values these are."""
-    if known is None and not has_holes(sample.masked):
-        return difference(sample.x, m), sample.x.shape[0]
-    return observed_difference(sample.x, m, sample.seen, has_holes(sample.masked), known)
-
-
 @compiled
 def nearness(square, many):
     """The similarity of two vectors from the square of their difference over so many values; 0 over none."""
     return 1.0 / (1.0 + np.sqrt(square / many)) if many else 0.0
-
-
-@inlined
-def similarity(sample, own, j, measure):
-    """s of a sample and neuron j of a node; minus infinity of a free place."""
-    centre = measure.centre
-    if own.m2[j] < 0:
-        return -np.inf
-    if measure.euclidean is not None:
-        square, many = distant(sample, own.m[j], part(own.known, j))
-        return nearness(square, many)
-    if has_holes(sample.masked):
-        xm, mm = observed(sample.x, own.m[j], sample.seen, centre)
-    else:
-        xm, mm = inner(sample.x, own.m[j], centre), own.m2[j]
-    return centre + (1 - centre) * cosine(xm, sample.xx, mm)
 
 
 @compiled
@@ -215,141 +205,82 @@ def cosine(xm, xx, mm):
     return 1.0 if xx == mm else 0.0
 
 
-@compiled
-def shift(x, centre, y):
-    """y = x - centre in float32, for products; returns |x - centre|^2."""
-    for i in range(x.shape[0]):
-        y[i] = x[i] - np.float32(centre)
-    return squared(x, centre)
+@inlined
+def similarity(sample, own, j, measure):
+    """The similarity of a sample and neuron j of a node; minus infinity of a free slot."""
+    x, m, centre = sample.x, own.m[j], measure.centre
+    if own.candidate[j] == NEVER:
+        return -np.inf
+    if measure.euclidean is not None:
+        if own.known is not None or has_holes(sample):
+            square, many = observed_difference(x, m, sample.seen, part(own.known, j))
+        else:
+            square, many = difference(x, m), x.shape[0]
+        return nearness(square, many)
+    if has_holes(sample):
+        xm, mm = observed(x, m, sample.seen, centre)
+    else:
+        xm, mm = inner(x, m, centre), own.square[j]
+    return centre + (1 - centre) * cosine(xm, sample.square, mm)
+
+
+# -- which neurons may be best ---------------------------------------------------------------------------------------
 
 
 @compiled
-def shift_observed(x, seen, centre, y):
-    """As `shift`, over the observed values; y is 0 elsewhere."""
-    for i in range(x.shape[0]):
-        y[i] = x[i] - np.float32(centre) if seen[i] else np.float32(0)
-    return observed(x, x, seen, centre)[1]
-
-
-# -- the two-step decision -------------------------------------------------------------------------------------------
+def ordered(bits):
+    """An integer for the bits of a float32, ordered as floats are: those of negative ones are turned around."""
+    return np.int32(bits ^ ((bits >> np.int32(31)) & np.int32(2**31 - 1)))
 
 
 @compiled
 def highest(upper, G):
-    """The neuron with the highest upper bound, if any is positive.
-
-    Positive floats are ordered as their bits are, and a maximum of integers is what compilers know how to vectorize.
-    """
+    """The neuron with the highest upper bound. Compilers know how to vectorize a maximum of integers."""
     bits = upper[:G].view(np.int32)
     top, at = np.int32(-(2**31)), 0
-    for b in range(0, G, BLOCK):
-        block = bits[b : b + BLOCK]
+    for b in range(0, G, SCANNED):
+        block = bits[b : b + SCANNED]
         local = np.int32(-(2**31))
         for j in range(block.shape[0]):
-            local = max(local, block[j])
+            local = max(local, ordered(block[j]))
         if local > top:
             top, at = local, b
-    block = bits[at : at + BLOCK]
+    block = bits[at : at + SCANNED]
     for j in range(block.shape[0]):
-        if block[j] == top:
+        if ordered(block[j]) == top:
             return at + j
     return at
 
 
 @compiled
-def reaching(upper, G, bar):
+def reaching(upper, bar):
     """How many upper bounds reach the bar; what is not a number is no bound, so it does."""
     many = np.int32(0)
-    for j in range(G):
+    for j in range(upper.shape[0]):
         many += np.int32(not (upper[j] < bar))
     return many
 
 
 @compiled
-def largest(upper, G):
-    """As `highest`, whatever the signs."""
-    at, top = 0, np.float32(-np.inf)
-    for j in range(G):
-        if upper[j] > top:
-            at, top = j, upper[j]
-    return at
-
-
-@inlined
-def decide(sample, own, G, slack, measure, scratch):
-    """The winning neuron of a node and its similarity.
-
-    scratch.upper[j] + slack is an upper bound of what a first look gives. Those that reach the best value so far are
-    evaluated, the most promising first.
-    """
-    if sample.xx == 0 and not has_holes(sample.masked) and measure.euclidean is None:
-        winner, s = featureless(own.m2, G, measure.centre)
-        scratch.left[0], scratch.done[0] = s, 0
-        return winner, s
-    upper, index, value, left, evaluated = scratch
-    first = largest(upper, G) if measure.euclidean is not None else highest(upper, G)
-    best = similarity(sample, own, first, measure)
-    reached = reach(best, sample, slack, measure)
-    bar = np.float32(reached)
-    left[0] = np.nextafter(best - TIE, -np.inf)
-    index[0], value[0], done = first, best, 1
-    evaluated[0] = done
-    if upper[first] >= bar and reaching(upper, G, bar) == 1:
-        return first, best
-    n = contenders(upper, G, reached, first, index)
-    while True:
-        j, n = next_best(upper, index, done, n, reached)
-        if done == n:
-            break
-        value[done] = similarity(sample, own, j, measure)
-        if value[done] > best:
-            best = value[done]
-            reached = reach(best, sample, slack, measure)
-        done += 1
-    winner, s = first, value[0]
-    for i in range(1, done):
-        if value[i] >= best - TIE and (s < best - TIE or index[i] < winner):
-            winner, s = index[i], value[i]
-    left[0], evaluated[0] = np.nextafter(best - TIE, -np.inf), done
-    for i in range(done):
-        if index[i] != winner:
-            left[0] = max(left[0], value[i])
-    return winner, s
-
-
-@compiled
-def featureless(m2, G, centre):
-    """As `decide`, for a sample without length: it is like a neuron without length, and unlike all others."""
-    living = -1
-    for j in range(G):
-        if m2[j] == 0:
-            return j, 1.0
-        if living < 0 and m2[j] > 0:
-            living = j
-    return (living, centre + (1 - centre) * 0.0) if living >= 0 else (0, -np.inf)
-
-
-@compiled
-def contenders(upper, G, reached, first, index):
-    """The neurons other than `first` whose upper bound reaches a value, into index[1:n]; returns n."""
-    n = 1
-    for b in range(0, G, BLOCK):
-        stop = min(b + BLOCK, G)
-        if reaching(upper[b:stop], stop - b, np.float32(reached)):
+def candidates(upper, G, reached, but, index, n):
+    """The neurons but one whose upper bound reaches a value, into index[n:]; returns how many the index has then."""
+    for b in range(0, G, SCANNED):
+        stop = min(b + SCANNED, G)
+        if reaching(upper[b:stop], np.float32(reached)):
             for j in range(b, stop):
-                if not (upper[j] < reached) and j != first:
+                if not (upper[j] < reached) and upper[j] != NEVER and j != but:
                     index[n] = j
                     n += 1
     return n
 
 
 @compiled
-def next_best(upper, index, done, n, reached):
-    """The next of the neurons index[done:n] that reaches a value, and n less those that do not.
+def next_best(upper, index, start, done, n, reached):
+    """The next of the candidates index[done:n] that reaches a value, and n less those that do not.
 
-    The first few are taken by their upper bounds, so that the bar rises fast; then they come as they are.
+    The first few after `start` are taken by their upper bounds, so that the bar rises fast.
     """
-    if done <= EAGER:
+    if done - start <= SORTED:
         at = done
         for i in range(done + 1, n):
             if upper[index[i]] > upper[index[at]]:
@@ -359,53 +290,113 @@ def next_best(upper, index, done, n, reached):
     while done < n and upper[index[done]] < reached:
         n -= 1
         index[done] = index[n]
-    return (index[done] if done < n else NOBODY), n
+    return (index[done] if done < n else NONE), n
 
 
 @inlined
-def tighten(y, sample, own, G, slack, measure, scratch):
-    """Tight upper bounds, by whole products in float32, for the neurons that may be best; returns how many.
+def reach(best, sample, measure):
+    """The upper bound that a neuron must have to be as good as the best so far; any will do for short samples.
 
-    scratch.upper[j] + slack is an upper bound before and after; y is the sample less the centre. Float32 touches half
-    the bytes of float64, and most of the neurons that the coarse view could not tell apart need no more than this.
-    """
-    upper, index = scratch.upper, scratch.index
-    length = np.sqrt(sample.xx)
-    error = product(y.shape[0])
-    if length < BRIEF and measure.euclidean is None:
-        return G  # all of them may be
-    j, n, done, reached = largest(upper, G) if measure.euclidean is not None else highest(upper, G), 1, 0, -np.inf
-    while done < n:
-        if upper[j] > -np.inf and not (measure.euclidean is not None and own.inv[j] == np.inf):
-            near = np.float64(inner_single(y, own.m[j], measure.centre))
-            if measure.euclidean is not None:
-                near -= own.m2[j] / 2
-                off = half_square(error, length, own.m2[j])
-            else:
-                near *= np.float64(own.inv[j])
-                off = error * length
-            upper[j] = near + off - slack
-            reached = max(reached, near - off - slack)
-        done += 1
-        if done == 1:
-            n = contenders(upper, G, reached, j, index)
-        j, n = next_best(upper, index, done, n, reached)
-    return done
-
-
-@inlined
-def reach(best, sample, slack, measure):
-    """What an upper bound must reach for its neuron to be as good as the best so far; for short samples, nothing.
-
-    By differences, the square of one that is as good is less than that of 1 / (1 + rms) = best - TIE; what float32
-    rounds of the result is spared.
+    By differences, the square of one that is as good is less than that of 1 / (1 + rms) = best - TIE, and the error of
+    rounding the result to float32 is taken off.
     """
     if measure.euclidean is not None:
         if best <= 2 * TIE:
             return -np.inf
         most = (1 / (best - TIE) - 1) ** 2 * sample.many
-        return (sample.xx - most) / 2 - rounded(sample.xx, most) - slack
-    length = np.sqrt(sample.xx)
-    if best > measure.centre and length >= BRIEF:
-        return (best - measure.centre) / (1 - measure.centre) * length - slack
-    return -np.inf
+        return (sample.square - most) / 2 - rounded(sample.square, most)
+    length = np.sqrt(sample.square)
+    if length < SHORT:
+        return -np.inf
+    return (best - TIE - measure.centre) / (1 - measure.centre) * length
+
+
+@inlined
+def tighten(sample, y, own, G, measure, scratch, done):
+    """Tight upper bounds, by whole products in float32, for the neurons that may be best; returns how many.
+
+    y is the sample less the centre; `done` neurons were evaluated before. Float32 reads half the bytes of float64, and
+    most neurons that a projection could not tell apart need no more than this.
+    """
+    upper, index, start, reached = scratch.upper, scratch.index, done, -np.inf
+    length, error = np.sqrt(sample.square), product(own.m.shape[1])
+    if length < SHORT and measure.euclidean is None:
+        return G  # all of them may be
+    j, n = highest(upper, G), done + 1
+    while done < n:
+        if own.candidate[j] == 0:
+            near = np.float64(inner_single(y, own.m[j], measure.centre)) * own.inverse[j]
+            off = error * length
+            if measure.euclidean is not None:
+                near -= own.square[j] / 2
+                off = half_square(error, length, own.square[j])
+            upper[j] = near + off
+            reached = max(reached, near - off)
+        done += 1
+        if done == start + 1:
+            n = candidates(upper, G, reached, j, index, done)
+        j, n = next_best(upper, index, start, done, n, reached)
+    return done - start
+
+
+@inlined
+def evaluate(sample, own, G, measure, scratch, done):
+    """Evaluate neurons until no other one can be as good as the best of them; returns how many were evaluated.
+
+    They are index[:done] of the scratch with their similarities in value[:done], and never candidates any more. `done`
+    of them were evaluated before.
+    """
+    upper, index, value = scratch
+    best = -np.inf
+    for i in range(done):
+        best = max(best, value[i])
+    if best == -np.inf:
+        j = highest(upper, G)
+        best = similarity(sample, own, j, measure)
+        index[done], value[done], upper[j] = j, best, NEVER
+        done += 1
+    reached, start = reach(best, sample, measure), done
+    n = candidates(upper, G, reached, NONE, index, done)
+    while True:
+        j, n = next_best(upper, index, start, done, n, reached)
+        if done == n:
+            return done
+        value[done], upper[j] = similarity(sample, own, j, measure), NEVER
+        if value[done] > best:
+            best = value[done]
+            reached = reach(best, sample, measure)
+        done += 1
+
+
+@compiled
+def winner(index, value, done):
+    """Where the first of the best is among the neurons that were evaluated."""
+    best, at = value[0], NONE
+    for i in range(1, done):
+        best = max(best, value[i])
+    for i in range(done):
+        if value[i] >= best - TIE and (at == NONE or index[i] < index[at]):
+            at = i
+    return at
+
+
+@inlined
+def decide(sample, own, G, measure, scratch):
+    """The winner of a node and its similarity, from the upper bounds that a first look left in the scratch."""
+    if sample.square == 0 and not has_holes(sample) and measure.euclidean is None:
+        return featureless(own.square, own.candidate, G, measure.centre)
+    i = winner(scratch.index, scratch.value, evaluate(sample, own, G, measure, scratch, 0))
+    return scratch.index[i], scratch.value[i]
+
+
+@compiled
+def featureless(square, candidate, G, centre):
+    """As `decide`, for a sample without length: it is like a neuron without length, and unlike all others."""
+    living = NONE
+    for j in range(G):
+        if candidate[j] != NEVER:
+            if square[j] == 0:
+                return j, 1.0
+            if living == NONE:
+                living = j
+    return (living, centre + (1 - centre) * 0.0) if living != NONE else (0, -np.inf)

@@ -15,7 +15,7 @@ import numpy as np
 
 from sqhn.banks.cpu.compiled import compiled, fused, inlined, loop, numbers
 from sqhn.banks.cpu.kernels.counts import COUNT, NEXT_BY_NEURON, NONE, VALUE, Lists, counted
-from sqhn.banks.cpu.kernels.neurons import Kept
+from sqhn.banks.cpu.kernels.neurons import Statistics
 from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE
 
 SMALL, MIDDLING = 12, 100
@@ -439,20 +439,20 @@ def begin(A, living):
 
 
 @compiled
-def patches(lo, hi, x, seen, masked, values, centre, question, stored, long, kept, A):
+def patches(lo, hi, x, seen, masked, values, centre, question, stored, long, statistics, A):
     """The evidence of the nodes of level 1: A (nodes, batch, room), and their sums; range(lo, hi) runs over nodes.
 
     values (nodes, size, room): what is stored; x is less the centre. long (nodes, 2, room): lengths, if nothing is
     masked.
     """
-    question, stored, kept = Question(*question), Stored(*stored), Kept(*kept)
+    question, stored, statistics = Question(*question), Stored(*stored), Statistics(*statistics)
     room, which = values.shape[2], np.empty(x.shape[2], np.int64)
     rough, fine, odds, xm = np.empty((2, room), np.float32), np.empty((2, room)), np.ones(room), np.empty(room)
     own, bits, scratch = np.empty((2, room)), odds.view(np.uint64), np.empty(room)
     exponent, nobody = scratch.view(np.uint64), np.empty(0)
     for node in range(lo, hi):
-        G = kept.grown[node]
-        living = kept.c[node, :G] > 0
+        G = statistics.grown[node]
+        living = statistics.c[node, :G] > 0
         many = living.sum()
         for t in range(x.shape[1]):
             n, sums = question.n[node, t], question.x[node, t]
@@ -476,7 +476,7 @@ def patches(lo, hi, x, seen, masked, values, centre, question, stored, long, kep
 
 
 @compiled
-def read_columns(node, lists, kept, holes, G, table, main):
+def read_columns(node, lists, statistics, holes, G, table, main):
     """Which value each neuron gives to each child, (children, neurons): NONE if it knows none, SEVERAL if not one.
 
     main: the likeliest, the lowest of those that are as likely.
@@ -485,10 +485,10 @@ def read_columns(node, lists, kept, holes, G, table, main):
     for q in range(table.shape[0]):
         for j in range(G):
             e = lists.by_neuron[node, j, q]
-            if e == NONE or kept.c[node, j] <= 0:
+            if e == NONE or statistics.c[node, j] <= 0:
                 table[q, j] = main[q, j] = NONE
                 continue
-            often = counted(pool[node], e) if holes else kept.c[node, j]
+            often = counted(pool[node], e) if holes else statistics.c[node, j]
             table[q, j] = pool[node, e, VALUE] if pool[node, e, COUNT] == often else SEVERAL
             value, most = NONE, 0
             while e != NONE:
@@ -500,13 +500,13 @@ def read_columns(node, lists, kept, holes, G, table, main):
 
 
 @compiled
-def above(lo, hi, children, below, question, under, masked, lists, kept, holes, stored, weight, A):
+def above(lo, hi, children, below, question, under, masked, lists, statistics, holes, stored, weight, A):
     """The evidence of the nodes of a level from that of their children, `below` (child nodes, batch, values).
 
     question: the sums of this level's; under, stored: of the children's neurons and of this level's, whose blocks are
     those of the values that they most likely give to their children. range(lo, hi) runs over nodes.
     """
-    question, under, lists, kept = Question(*question), Stored(*under), Lists(*lists), Kept(*kept)
+    question, under, lists, statistics = Question(*question), Stored(*under), Lists(*lists), Statistics(*statistics)
     stored, pool = Stored(*stored), lists.pool
     family, room = children.shape[1], A.shape[2]
     rough, fine, odds, xm = np.empty((2, room), np.float32), np.empty((2, room)), np.ones(room), np.empty(room)
@@ -514,10 +514,10 @@ def above(lo, hi, children, below, question, under, masked, lists, kept, holes, 
     bits, scratch = odds.view(np.uint64), np.empty(room)
     exponent, nobody = scratch.view(np.uint64), np.empty(0)
     for node in range(lo, hi):
-        G = kept.grown[node]
-        living = kept.c[node, :G] > 0
+        G = statistics.grown[node]
+        living = statistics.c[node, :G] > 0
         many = living.sum()
-        read_columns(node, lists, kept, holes, G, table, main)
+        read_columns(node, lists, statistics, holes, G, table, main)
         for t in range(A.shape[1]):
             begin(A[node, t], living)
             if many:
@@ -546,7 +546,7 @@ def above(lo, hi, children, below, question, under, masked, lists, kept, holes, 
                     if table[q, j] != SEVERAL:
                         continue
                     first = lists.by_neuron[node, j, q]
-                    often = counted(pool[node], first) if holes else kept.c[node, j]
+                    often = counted(pool[node], first) if holes else statistics.c[node, j]
                     e, top, told = first, -np.inf, 0.0
                     while e != NONE:
                         top = max(top, row[pool[node, e, VALUE]])

@@ -1,4 +1,4 @@
-"""What is kept of the neurons of a node, and which of them a sample is written to."""
+"""The statistics of the neurons of a node, and which of them a sample is written to."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sqhn.banks.rule import GREW, OLDEST, REPLACED
 from sqhn.level import TIE
 
 
-class Kept(NamedTuple):
-    """Counts, mean activities and last writes (nodes, room), growth and free places (nodes,), number of steps (1,).
+class Statistics(NamedTuple):
+    """Counts, mean activities and last writes (nodes, room), growth and free slots (nodes,), number of steps (1,).
 
-    A place below the growth that counts 0 is free.
+    A neuron of count 0 is a free slot.
     """
 
     c: Any
@@ -73,28 +73,27 @@ def first_living(c, G):
 
 
 @inlined
-def written_to(j, a, eps, n, G, kept, rules):
+def written_to(j, a, eps, n, G, statistics, rules):
     """Which neuron of node n a sample goes to that matches j best, and what becomes of it there."""
-    what = outcome(a < eps - TIE, rules.capacity <= G and kept.free[n] == 0, rules.when_full)
+    what = outcome(a < eps - TIE, rules.capacity <= G and statistics.free[n] == 0, rules.when_full)
     if what == GREW:
-        return (first_free(kept.c[n], G) if kept.free[n] else G), what
+        return (first_free(statistics.c[n], G) if statistics.free[n] else G), what
     if what == REPLACED:
-        return (
-            oldest(kept.written[n], G) if rules.when_full == OLDEST else least_used(kept.c[n], kept.written[n], G)
-        ), what
+        c, written = statistics.c[n], statistics.written[n]
+        return (oldest(written, G) if rules.when_full == OLDEST else least_used(c, written, G)), what
     return j, what
 
 
 @inlined
-def count(n, j, new, a, step, kept, rules):
+def count(n, j, new, a, step, statistics, rules):
     """Note that neuron j of node n was written, as a new one or by averaging a sample that matched with a."""
-    kept.written[n, j] = step
+    statistics.written[n, j] = step
     if new:
-        if j < kept.grown[n] and kept.c[n, j] == 0:
-            kept.free[n] -= 1
-        kept.grown[n] = max(kept.grown[n], j + 1)
-        kept.c[n, j] = 1
-        kept.mu[n, j] = 1.0
+        if j < statistics.grown[n] and statistics.c[n, j] == 0:
+            statistics.free[n] -= 1
+        statistics.grown[n] = max(statistics.grown[n], j + 1)
+        statistics.c[n, j] = 1
+        statistics.mu[n, j] = 1.0
     else:
-        kept.c[n, j] += 1
-        kept.mu[n, j] += (a - kept.mu[n, j]) / (kept.c[n, j] + rules.pseudo)
+        statistics.c[n, j] += 1
+        statistics.mu[n, j] += (a - statistics.mu[n, j]) / (statistics.c[n, j] + rules.pseudo)

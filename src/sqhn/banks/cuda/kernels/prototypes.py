@@ -27,7 +27,7 @@ from sqhn.banks.cuda.kernels.neurons import written_to
 
 __all__ = ["arrange", "at", "best", "measure", "replay", "tops", "walk"]
 
-_U, _SHORT = tl.constexpr(bounds.U), tl.constexpr(bounds.BRIEF * bounds.BRIEF)
+_U, _SHORT = tl.constexpr(bounds.U), tl.constexpr(bounds.SHORT * bounds.SHORT)
 _FREE = tl.constexpr(-4.0)  # for a cosine in a free slot: less than that of any neuron
 
 

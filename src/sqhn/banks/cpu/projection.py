@@ -1,0 +1,137 @@
+"""A projection of vectors: few features that hold most of their length, for a cheap first look.
+
+The features are the low frequencies along every axis: rows are added up in pairs, then a cosine transform keeps the
+slow part. All of it is orthonormal, so the length of the rest bounds what a product of features can miss
+(`bounds.outside`). Neighboring values of images and signals resemble each other, so the rest is short; where it is not,
+the bound is wide, never wrong, and after a while the projection is given up.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks import bounds
+from sqhn.banks.cpu.kernels.large import STALE, pair_rows
+from sqhn.banks.cpu.neurons import enlarge
+
+__all__ = ["Projected", "Projection"]
+
+SHARE = 3 / 8
+"""Of the frequencies along an axis, which are features."""
+SHORT_AXIS, LONG_AXIS, JOINT_AXES = 8, 64, 128
+"""Axes below the first length (colors, say) are taken whole, those above the second are transformed in blocks, and
+trailing axes up to the third are transformed together."""
+PATIENCE = 16
+"""Chunks without the projection when it first did not pay; then twice as many each time."""
+
+
+def cosines(n: int, share: float) -> NDArray[np.float64]:
+    """`(block, share of block)` lowest frequencies of the orthonormal cosine transform; n is a multiple of block."""
+    block = max(b for b in range(1, min(n, LONG_AXIS) + 1) if n % b == 0)
+    columns = math.ceil(share * block)
+    basis = np.cos(np.pi / block * np.outer(np.arange(block) + 0.5, np.arange(columns))) * np.sqrt(2 / block)
+    basis[:, 0] /= np.sqrt(2)
+    return np.asarray(basis, np.float64)
+
+
+class Projection:
+    """The projection of vectors with the given shape; `size` features each."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.height, self.width = shape[0], math.prod(shape[1:])
+        self.paired = self.height >= 2 * SHORT_AXIS and self.height % 2 == 0
+        self.lengths, self.exact = self.plan(shape)
+        self.factors = [np.ascontiguousarray(f, np.float32) for f in self.exact]
+        self.size = math.prod(n // len(f) * f.shape[1] for n, f in zip(self.lengths, self.exact))
+        self.error = bounds.projected_product(self.size, bounds.features([len(f) for f in self.exact]))
+        """A bound of the relative error of products of features."""
+
+    def plan(self, shape: tuple[int, ...]) -> tuple[list[int], list[NDArray[np.float64]]]:
+        """The lengths of axes, the last one first, and what each is multiplied with."""
+        first, *rest = shape
+        axes = [(first // 2, 2 * SHARE) if self.paired else (first, SHARE), *((n, SHARE) for n in rest)]
+        factors: list[NDArray[np.float64]] = []
+        lengths: list[int] = []
+        for n, share in reversed(axes):
+            if n == 1:
+                continue
+            basis = cosines(n, share if n >= SHORT_AXIS else 1.0)
+            if len(lengths) == 1 and max(lengths[0], n) <= LONG_AXIS and lengths[0] * n <= JOINT_AXES:
+                factors[0] = np.asarray(np.kron(basis, factors[0]), np.float64)  # short trailing axes as one
+                lengths[0] *= n
+            else:
+                factors.append(basis)
+                lengths.append(n)
+        return lengths, factors
+
+    def transform(self, z: NDArray[Any], factors: list[NDArray[Any]]) -> NDArray[Any]:
+        """Multiply axis after axis, the last one first; z has a row for each vector, its rows paired if they are."""
+        count, after = len(z), 1  # features of the axes already transformed
+        for n, basis in zip(self.lengths, factors):
+            block, columns = basis.shape
+            z = z.reshape(-1, block) @ basis if after == 1 else np.matmul(basis.T, z.reshape(-1, block, after))
+            after *= n // block * columns
+        return z.reshape(count, -1)
+
+    def __call__(self, x: NDArray[np.float32], centre: float) -> NDArray[np.float32]:
+        """`(count, values)` to `(count, size)`: the features of x - centre."""
+        if self.paired:
+            z = np.empty((len(x), self.height // 2, self.width), np.float32)
+            pair_rows(x.reshape(len(x), self.height, self.width), centre, z)
+        else:
+            z = x - np.float32(centre)
+        return self.transform(z, self.factors)
+
+
+class Projected:
+    """The features of the neurons of large nodes, kept up to date by everything that writes.
+
+    blind: for how many chunks to learn without the projection; features are not kept meanwhile. It is not used where it
+    would hardly be smaller than the vectors.
+    """
+
+    def __init__(self, nodes: int, shape: tuple[int, ...], centre: float) -> None:
+        self.projection, self.centre = Projection(shape), centre
+        self.features = np.zeros((nodes, 0, self.projection.size), np.float32)
+        self.square = np.zeros((nodes, 0))
+        self.moves = np.zeros((nodes, 0), np.int64)
+        self.blind: float = 0 if 2 * self.projection.size <= math.prod(shape) else math.inf
+        self.patience = PATIENCE
+
+    def reserve(self, room: int) -> None:
+        self.features = enlarge(self.features, 1, room)
+        self.square, self.moves = enlarge(self.square, 1, room), enlarge(self.moves, 1, room)
+
+    def of_nodes(self, n: slice) -> tuple[NDArray[Any], ...]:
+        """As kernels take them (`Features`)."""
+        return self.features[n], self.square[n], self.moves[n]
+
+    def update(self, m: NDArray[np.float32]) -> None:
+        """Compute features anew where a neuron was written without them, or where rounding may have added up."""
+        if self.blind:
+            return
+        for n in range(len(m)):
+            rows = np.flatnonzero(self.moves[n] >= STALE)
+            if len(rows):
+                features = self.projection(m[n, rows], self.centre)
+                self.features[n, rows] = features
+                self.square[n, rows] = np.einsum("ij,ij->i", features, features, dtype=np.float64)
+                self.moves[n, rows] = 0
+
+    def judge(self, evaluated: float, most: int, m: NDArray[np.float32]) -> None:
+        """Go without the projection for a while if it left too many neurons to be evaluated one by one."""
+        if self.blind:
+            self.blind -= 1
+        elif evaluated > self.too_many(most):
+            self.blind = self.patience
+            self.patience *= 2
+        self.update(m)
+
+    @staticmethod
+    def too_many(most: int) -> float:
+        """How many neurons to evaluate for a sample are too many for the projection to be worth it, of `most`."""
+        return max(64, most) / 8
