@@ -18,7 +18,7 @@ PACKAGE = Path(sqhn.__file__).parent
 def made_of() -> set[Path]:
     """The kernels' own files, and those of all that they name."""
     files = {*(PACKAGE / "banks" / "cpu" / "kernels").glob("*.py"), PACKAGE / "banks" / "ray" / "kernels.py"}
-    for path in files:
+    for path in sorted(files):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sqhn."):
                 files.add(Path(importlib.import_module(str(node.module)).__file__ or ""))

@@ -97,7 +97,8 @@ def borrowed(typing: Any, value: Any) -> Any:  # noqa: ARG001
             array.meminfo, array.parent = Constant(array.meminfo.type, None), Constant(array.parent.type, None)
             return array._getvalue()  # noqa: SLF001
         if isinstance(kind, types.BaseTuple):
-            for i, part in enumerate(kind):
+            members: Any = kind
+            for i, part in enumerate(members):
                 lent = lend(context, builder, part, builder.extract_value(value, i))
                 value = builder.insert_value(value, lent, i)
         return value
