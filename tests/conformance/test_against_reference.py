@@ -14,7 +14,15 @@ from sqhn.banks.cpu import prototypes, threads
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
 from tests.conftest import colour_pictures
-from tests.helpers import ARCHITECTURES, assert_same_answers, assert_same_state, levels, noisy, set_chunk, without_projection
+from tests.helpers import (
+    ARCHITECTURES,
+    assert_same_answers,
+    assert_same_state,
+    levels,
+    noisy,
+    set_chunk,
+    without_projection,
+)
 
 CAPACITY = 24
 LOADS = {"below": CAPACITY // 2, "at": CAPACITY, "five times over": 5 * CAPACITY}

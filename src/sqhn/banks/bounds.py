@@ -30,10 +30,10 @@ __all__ = [
     "masked_product",
     "outside",
     "product",
+    "projected_product",
     "rough",
     "rounded",
     "uncentred_product",
-    "projected_product",
 ]
 
 U = 2.0**-24

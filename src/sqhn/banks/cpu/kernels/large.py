@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-
 from numba.core.types import NoneType
 
 from sqhn.banks import bounds
@@ -38,7 +37,7 @@ class Products(NamedTuple):
     whole: Any
     gram: Any = None
 
-    def rows(self, which):
+    def rows(self, which: Any) -> Products:
         """The same of some samples, for a question."""
         return Products(self.P[:, which], self.z[:, which], self.error, self.whole)
 
@@ -150,12 +149,12 @@ def add_up(p, inverse, columns, beyond, length, G, upper):
 
 @by_type
 def bound_observed(look, *_):
-    """Of a sample with missing values, where there can be any."""
-    return nothing if isinstance(look, NoneType) else observed.bound
+    """Upper bounds for a sample with missing values, where there can be any."""
+    return unbounded if isinstance(look, NoneType) else observed.bound
 
 
-def nothing(look, n, t, sample, y, own, G, measure, upper):
-    pass
+def unbounded(look, n, t, sample, y, own, G, measure, upper):
+    """No sample has missing values."""
 
 
 def refine(look, n, t, sample, y, own, G, measure, scratch, done):
