@@ -11,13 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from llvmlite.ir import Constant
-from numba import njit, types
+from numba import njit
+from numba.core import cgutils as numba_code
 from numba.core import config as numba_config
+from numba.core import types as numba_types
 from numba.extending import intrinsic, overload
-from numba.np.arrayobj import make_array
+from numba.np import arrayobj
 
-config: Any = numba_config  # its settings are attributes that nobody declared
+config: Any = numba_config  # none of this is typed
+code: Any = numba_code
+types: Any = numba_types
+make_array: Any = arrayobj.make_array
 
 __all__ = ["borrowed", "by_type", "compiled", "fused", "inlined", "loop", "numbers", "summing"]
 
@@ -92,10 +96,9 @@ def borrowed(typing: Any, value: Any) -> Any:  # noqa: ARG001
 
     def lend(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         if isinstance(kind, types.Array):
-            make: Any = make_array
-            array = make(kind)(context, builder, value)
-            array.meminfo, array.parent = Constant(array.meminfo.type, None), Constant(array.parent.type, None)
-            return array._getvalue()  # noqa: SLF001
+            array = make_array(kind)(context, builder, value)
+            array.meminfo, array.parent = (code.get_null_value(one.type) for one in (array.meminfo, array.parent))
+            return array._getvalue()
         if isinstance(kind, types.BaseTuple):
             members: Any = kind
             for i, part in enumerate(members):

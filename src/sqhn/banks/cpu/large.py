@@ -109,10 +109,10 @@ class LargeNodes:
     def _best_of_whole(self, bank: Prototypes, n: int, x: Floats, k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
         """At one node, for samples without missing values; where several are asked for, products must be accurate."""
 
-        def ask(rows: slice, products: Products) -> Any:
-            first_look = self.first_look(n, products)
-            _best(bank, n, x[rows], None, first_look, k[rows], v[rows])
-            return first_look[-1]
+        def ask(rows: slice, products: Products) -> NDArray[np.int64]:
+            evaluated = np.zeros(products.P.shape[:2], np.int64)
+            _best(bank, n, x[rows], None, self.first_look(n, products, evaluated), k[rows], v[rows])
+            return evaluated
 
         self.in_turns(bank, n, x, self.products(bank, n, x, bool(self.projected.blind) or k.shape[1] > 1), ask)
 
@@ -122,9 +122,8 @@ class LargeNodes:
         z, error = self.multiply(bank, n, x, whole, P[0])
         return Products(P, z[None], error, whole)
 
-    def first_look(self, n: int, products: Products) -> FirstLook:
+    def first_look(self, n: int, products: Products, evaluated: NDArray[np.int64]) -> FirstLook:
         """For a question at one node."""
-        evaluated = np.zeros(products.P.shape[:2], np.int64)
         return tuple(products), self.projected.of_nodes(slice(n, n + 1)), None, evaluated
 
     def in_turns(

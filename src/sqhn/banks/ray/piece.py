@@ -118,14 +118,15 @@ class Piece:
         rest, bar = np.empty(len(x)), NO_BAR if follow_up is None else Cpu.asarray(follow_up.bar)
         for part in batches(len(x), samples_at_once(self.bank, self.bank.neurons.most)):
 
-            def ask(rows: slice, products: Products, now: slice = part) -> Any:
-                first_look = strategy.first_look(0, products)
+            def ask(rows: slice, products: Products, now: slice = part) -> NDArray[np.int64]:
+                evaluated = np.zeros(products.P.shape[:2], np.int64)
+                first_look = strategy.first_look(0, products, evaluated)
                 found = (array[now][rows] for array in (bar, k, v, rest))
                 split_range(
                     nearest, products.P.shape[1], float(products.P.size) + x.size, x[now][rows], first_look,
                     self.bank.of_nodes(), self.bank.measure, *found,
                 )  # fmt: skip
-                return first_look[-1]
+                return evaluated
 
             products = self._products(strategy, x[part], follow_up, part)
             strategy.in_turns(self.bank, 0, x[part], products, ask)

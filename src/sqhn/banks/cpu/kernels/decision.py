@@ -324,7 +324,7 @@ def tighten(sample, y, own, G, measure, scratch, done):
         return G  # all of them may be
     j, n = highest(upper, G), done + 1
     while done < n:
-        if own.candidate[j] == 0:
+        if own.candidate[j] == 0 and upper[j] != NEVER:
             near = np.float64(inner_single(y, own.m[j], measure.centre)) * own.inverse[j]
             off = error * length
             if measure.euclidean is not None:

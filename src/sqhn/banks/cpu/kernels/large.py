@@ -149,12 +149,12 @@ def add_up(p, inverse, columns, beyond, length, G, upper):
 
 @by_type
 def bound_observed(look, *_):
-    """Of a sample with missing values, where there can be any."""
-    return nothing if isinstance(look, NoneType) else observed.bound
+    """Upper bounds for a sample with missing values, where there can be any."""
+    return unbounded if isinstance(look, NoneType) else observed.bound
 
 
-def nothing(look, n, t, sample, y, own, G, measure, upper):
-    """No bound: no value is missing."""
+def unbounded(look, n, t, sample, y, own, G, measure, upper):
+    """No sample has missing values."""
 
 
 def refine(look, n, t, sample, y, own, G, measure, scratch, done):

@@ -117,19 +117,18 @@ def best_in(room, lo, hi, question, neurons, measure):
                 continue
             shift(sample, measure.centre, y)
             bound(look, n, t, sample, y, own, G, measure, work.upper)
+            refine(look, n, t, sample, y, own, G, measure, work, 0)
             if k.shape[2] == 1:
-                refine(look, n, t, sample, y, own, G, measure, work, 0)
                 k[n, t, 0], v[n, t, 0] = decide(sample, own, G, measure, work)
             else:
-                rank(look, n, t, sample, y, own, G, measure, work, k[n, t], v[n, t])
+                rank(sample, own, G, measure, work, k[n, t], v[n, t])
 
 
 @inlined
-def rank(look, n, t, sample, y, own, G, measure, work, k, v):
+def rank(sample, own, G, measure, work, k, v):
     """The winner, then the winner of the rest, and so on."""
     done = 0
     for i in range(k.shape[0]):
-        refine(look, n, t, sample, y, own, G, measure, work, done)
         done = evaluate(sample, own, G, measure, work, done)
         first = winner(work.index, work.value, done)
         k[i], v[i] = work.index[first], work.value[first]
