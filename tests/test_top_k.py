@@ -67,7 +67,9 @@ def test_every_neuron_once() -> None:
     assert sorted(memory.recall(noisy(memory.prototypes[0]), k=12).index.tolist()) == list(range(12))
 
 
-@pytest.mark.parametrize(("k", "message"), [(13, "k=13 is more than the 12"), (0, "k must be"), (1.5, "k must be")])
+@pytest.mark.parametrize(
+    ("k", "message"), [(13, "k=13 is more than the 12 stored neurons"), (0, "k must be"), (1.5, "k must be")]
+)
 def test_what_cannot_be_had(k: Any, message: str) -> None:
     memory = stored(TREE)
     with pytest.raises(ValueError, match=message):

@@ -13,7 +13,7 @@ from sqhn import SQHN, set_num_threads
 from sqhn.banks.cpu import prototypes, threads
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
-from tests.conftest import colour_pictures
+from tests.conftest import color_photographs
 from tests.helpers import (
     ARCHITECTURES,
     assert_same_answers,

@@ -98,10 +98,9 @@ def borrowed(typing: Any, value: Any) -> Any:  # noqa: ARG001
         if isinstance(kind, types.Array):
             array = make_array(kind)(context, builder, value)
             array.meminfo, array.parent = (code.get_null_value(one.type) for one in (array.meminfo, array.parent))
-            return array._getvalue()
+            return array._getvalue()  # noqa: SLF001
         if isinstance(kind, types.BaseTuple):
-            members: Any = kind
-            for i, part in enumerate(members):
+            for i, part in enumerate(kind):
                 lent = lend(context, builder, part, builder.extract_value(value, i))
                 value = builder.insert_value(value, lent, i)
         return value
