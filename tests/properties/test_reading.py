@@ -24,7 +24,7 @@ from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.model.inference import INFERENCES
 from tests.properties.test_properties import SHAPE, options, streams, trees
 
-CACHE = "beside"
+CACHE = "evidence_cache"
 """The attribute of a CPU bank that holds its evidence cache: the one thing that a read may change."""
 SKIPPED = (CACHE, "device", "shards")  # the latter hold no neurons themselves
 SHORT_RUN = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

@@ -195,13 +195,12 @@ set_chunk(memory, 4)
 for i in range(0, 4000, 8):
     print(memory.learn(x[i : i + 8]).step[-1], flush=True)
 """
-    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for _ in range(30 * turn + 1):
-        process.stdout.readline()
-    process.send_signal(signal.SIGKILL)
-    told = [int(line) for line in process.stdout.read().splitlines() if line]
-    process.wait()
+    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(30 * turn + 1):
+            process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        told = [int(line) for line in process.stdout.read().splitlines() if line]
     memory = SQHN.load(tmp_path)
     assert max([240 * turn, *told[:-1]]) <= memory.step
     assert memory.step % 4 == 0

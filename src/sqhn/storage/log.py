@@ -82,6 +82,7 @@ class Log:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 512, 1 << 30)
             except (BlockingIOError, PermissionError) as error:
+                self.opened.close()
                 raise BlockingIOError(errno.EAGAIN, "another program has the journal open", str(self.path)) from error
             except OSError as error:
                 if error.errno not in NO_LOCKS:

@@ -45,15 +45,15 @@ class EvidenceCache(NamedTuple):
     order: NDArray[np.int64]
 
 
-def beside(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
-    """It is kept until the bank learns something."""
-    kept = bank.evidence
-    if kept is None or kept.scales != scales:
-        kept = bank.evidence = _beside(bank, scales)
-    return kept
+def cached(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
+    """The cache of a bank, which every change drops; two readers that fill it at once store equal caches."""
+    cache = bank.evidence_cache
+    if cache is None or cache.scales != scales:
+        cache = bank.evidence_cache = _filled(bank, scales)
+    return cache
 
 
-def _beside(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
+def _filled(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
     finest, count = scales[0], bank.m.shape[1]
     own = np.arange(finest.size, dtype=np.int32) + np.zeros((finest.nodes, 1), np.int32)
     index = finest.children() if bank.top else own
@@ -95,7 +95,7 @@ def of_pyramid(
     And, if there are others elsewhere, what these weigh, as `Elsewhere` has it.
     """
     finest = scales[0]
-    stored, masked = beside(bank, scales), patches.seen is not None
+    stored, masked = cached(bank, scales), patches.seen is not None
     x = _less(bank, finest.split(patches.x[0].reshape(-1, *finest.shape)))
     seen = finest.split(patches.seen[0].reshape(-1, *finest.shape)) if masked else EVERY
     living = bank.neurons.c[0] > 0
@@ -111,7 +111,7 @@ def of_pyramid(
 
 def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     """The evidence for the neurons of level 1 of a tree, and the sums that the levels above want."""
-    side, masked = beside(bank, [bank.tiling]), patches.seen is not None
+    side, masked = cached(bank, [bank.tiling]), patches.seen is not None
     nodes, channels, room = side.m.shape
     asked = nodes, patches.x.shape[1]
     question = np.empty((*asked, channels), np.int64), np.empty((*asked, channels)), np.empty(asked)

@@ -48,7 +48,7 @@ class Prototypes:
         self.square = np.zeros((nodes, 0))
         self.inverse, self.candidate = np.zeros((2, nodes, 0), np.float32)
         self.known: NDArray[np.int32] | None = None  # how often each value was seen, once one was not
-        self.evidence: EvidenceCache | None = None
+        self.evidence_cache: EvidenceCache | None = None
         self.strategy: SmallNodes | LargeNodes = (
             SmallNodes() if self.size <= SMALL else LargeNodes(nodes, tiling.patch, options.centre)
         )
@@ -81,7 +81,7 @@ class Prototypes:
             self.enlarge(room)
 
     def enlarge(self, room: int) -> None:
-        self.evidence = None
+        self.evidence_cache = None
         self.strategy.reserve(room)
         self.m, self.square = enlarge(self.m, 1, room), enlarge(self.square, 1, room)
         self.inverse, self.candidate = enlarge(self.inverse, 1, room), enlarge(self.candidate, 1, room)
@@ -99,7 +99,7 @@ class Prototypes:
     # -- learning ------------------------------------------------------------------------------------------------
 
     def learn(self, evidence: Patches) -> Learned:
-        sent, self.evidence = outcomes(self.nodes, evidence.x.shape[1]), None
+        sent, self.evidence_cache = outcomes(self.nodes, evidence.x.shape[1]), None
         self.strategy.learn(self, self.masked(evidence), sent)
         return sent if evidence.seen is None else sent._replace(heard=evidence.seen.any(axis=2))
 
@@ -124,7 +124,7 @@ class Prototypes:
         self.rewritten(np.zeros_like(j), j)
 
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
-        self.evidence = None
+        self.evidence_cache = None
         x, seen = self.masked(evidence)
         last = self.neurons.step + x.shape[1]
         split_range(
@@ -155,7 +155,7 @@ class Prototypes:
 
     def rewritten(self, n: NDArray[np.intp], j: NDArray[np.int64]) -> None:
         """Compute what is derived from the prototypes j, each at its node n."""
-        self.evidence = None
+        self.evidence_cache = None
         split_range(
             kernels.derive_at, len(j), float(len(j)) * self.size, n, j, self.prototypes, self.neurons.c, self.measure
         )
