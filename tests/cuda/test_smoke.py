@@ -58,7 +58,9 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "one level": Case([Level(capacity=4, when_full="overwrite")], PRODUCTS | {"prototypes.at"} | DIRECT | ANSWERS),
+    "one level": Case(
+        [Level(capacity=4, alpha=8.0, when_full="overwrite")], PRODUCTS | {"prototypes.at"} | DIRECT | ANSWERS
+    ),
     "two levels": Case(
         [Level(2, 3), Level(capacity=4, when_full="oldest")],
         PRODUCTS | {"prototypes.at", "counts.forget"} | DIRECT | TREE,
@@ -111,16 +113,16 @@ def test_as_the_reference(name: str, device: str, monkeypatch: pytest.MonkeyPatc
     reference = ReferenceSQHN(SHAPE, levels, Options(**options))
     set_chunk(memory, 5)
     x = samples(total + 7, memory.options.centre)
-    x[total : total + 2] = memory.options.centre
+    x[total : total + 2], x[total + 2] = memory.options.centre, x[total - 2]
     observed = np.random.default_rng(1).random((3, *SHAPE)) < 0.5
     observed[:, -1], observed[1, :2] = True, False
     learn(memory, reference, x[:total])
     assert_same_answers(memory, reference, x[-1:])
-    memory.forget(1)
-    reference.forget(1)
-    learn(memory, reference, x[total : total + 3])
     memory.forget(0)
     reference.forget(0)
+    learn(memory, reference, x[total : total + 3])
+    memory.forget(1)
+    reference.forget(1)
     assert_same_answers(memory, reference, x[total : total + 1])
     learn(memory, reference, x[total + 3 : total + 6], observed)
     for mask in (None, observed[:1]):
