@@ -43,17 +43,23 @@ def test_duplicates_in_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert "22 of 22 duplicates found" in capsys.readouterr().out
 
 
+def size_of(path: Path) -> tuple[int, int]:
+    """The width and height of an image file."""
+    with Image.open(path) as image:
+        return image.size
+
+
 def test_a_table_with_holes(tmp_path: Path) -> None:
     bounded, whole, reservoir, everything, means = ran("table_with_holes", str(tmp_path / "picture.png")).values()
     assert max(whole, bounded) < 0.7 * min(reservoir, everything) < means / 2
-    assert Image.open(tmp_path / "picture.png").size == (1000, 360)
+    assert size_of(tmp_path / "picture.png") == (1000, 360)
 
 
 def test_a_drifting_sensor(tmp_path: Path) -> None:
     window, *others = ran("drifting_sensor", str(tmp_path / "picture.png")).values()
     assert window > 0.95
     assert max(others) < 0.65
-    assert Image.open(tmp_path / "picture.png").size == (1000, 600)
+    assert size_of(tmp_path / "picture.png") == (1000, 600)
 
 
 @pytest.mark.filterwarnings("ignore")  # of scikit-learn, about columns that are 0
@@ -102,7 +108,7 @@ def test_recall_from_damage(tmp_path: Path) -> None:
     for name, row in found.items():
         assert f"| {name} | {' | '.join(f'{share:.2f}' for share in row.values())} |" in page
     assert found["mean"]["one level, evidence"] > 0.95 > 0.75 > found["mean"]["three levels"]
-    assert Image.open(tmp_path / "picture.png").size[0] > 1000
+    assert size_of(tmp_path / "picture.png")[0] > 1000
 
 
 def test_which_settings() -> None:
