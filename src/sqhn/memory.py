@@ -94,7 +94,6 @@ class SQHN:
         self._model, self._journal, self._lock = model, journal, ReadWriteLock()
 
     def __len__(self) -> int:
-        """How many neurons the memory node has, without forgotten ones."""
         return len(self._model.tree)
 
     def __repr__(self) -> str:
