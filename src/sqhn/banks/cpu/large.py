@@ -71,16 +71,18 @@ class LargeNodes:
             steps.learn, bank.nodes, float(x.size) * max(1, neurons.most), x, seen, first_look, bank.prototypes,
             neurons.statistics, bank.rules, neurons.times(x.shape[1]), bank.measure, sent.fields,
         )  # fmt: skip
-        self.projected.judge(float(evaluated.mean()), neurons.most, bank.m)
+        self.projected.judge(int(evaluated.sum()) / evaluated.size, neurons.most, bank.m)
 
     def chunk_products(self, bank: Prototypes, x: Floats) -> Products:
         """Products of the samples of a chunk with neurons and among themselves, at every node."""
         batch, whole = x.shape[1], bool(self.projected.blind)
         P = np.empty((bank.nodes, batch, min(bank.neurons.room, bank.neurons.most + batch)), np.float32)
-        found = [self.multiply(bank, n, x[n], whole, P[n]) for n in range(bank.nodes)]
-        z = np.stack([z for z, _ in found])
-        gram = np.matmul(z, z.swapaxes(1, 2))
-        return Products(P, z, max(error for _, error in found), whole, gram)
+        z = np.empty((bank.nodes, batch, bank.size if whole else self.projected.projection.size), np.float32)
+        error = 0.0
+        for n in range(bank.nodes):
+            z[n], own_error = self.multiply(bank, n, x[n], whole, P[n])
+            error = max(error, own_error)
+        return Products(P, z, error, whole, np.matmul(z, z.swapaxes(1, 2)))
 
     def multiply(self, bank: Prototypes, n: int, x: Floats, whole: bool, P: Floats) -> tuple[Floats, float]:
         """Products of samples with the neurons of node n, whole or in the projection, into P.
