@@ -390,7 +390,7 @@ class SQHN:
 
     @property
     def prototypes(self) -> NDArray[np.float32]:
-        """What each neuron of the memory node recalls by itself, (neurons, *input_shape), as a copy.
+        """The sample that each neuron of the memory node recalls by itself, (neurons, *input_shape), as a copy.
 
         In a tree every node below takes the value that its parent expects most. Unknown values, and all values of a
         forgotten neuron, are the centre of the similarity.

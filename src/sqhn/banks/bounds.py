@@ -82,7 +82,7 @@ def half_square(error: float, length: float, square: float) -> float:
 
     |x - m|^2 = |x|^2 - 2 (<x, m> - |m|^2 / 2), so the larger it is, the nearer they are. The product is wrong by error
     |x| |m| (`product`, `masked_product`); the square, a sum that is known as well as the product or better, by no more
-    than error |m|^2. What is rounded when both are added is among what these have to spare.
+    than error |m|^2. The rounding of their sum is within the slack of these bounds.
     """
     return error * (length * math.sqrt(square) + square)
 
@@ -97,7 +97,7 @@ def difference(d: int) -> float:
 
 
 def rounded(square: float, most: float) -> float:
-    """What (|x|^2 - most) / 2 may lose in float32: twice the rounding of both, once as a bar and once as a bound."""
+    """The error of (|x|^2 - most) / 2 in float32: twice the rounding of both, once as a bar and once as a bound."""
     return 4 * U * (square + most)
 
 

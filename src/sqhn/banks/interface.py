@@ -257,7 +257,7 @@ class ShardedBank(PatternBank, Protocol):
     """Level 1 of a memory on shards."""
 
     def shard_states(self) -> Iterator[State]:
-        """What must be saved besides the neurons' own, place by place: which neurons (`number`), and a row of each."""
+        """The saved arrays of each shard, without the statistics: the indices of its neurons (`number`) and a row for each."""
 
 
 class CodeBank(Bank, Protocol):

@@ -1,4 +1,4 @@
-"""What becomes of a sample at a node. The kernels of every device are tested on this one table."""
+"""The outcome of a sample at a node: one table, which the kernels of every device share."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ __all__ = [
 ]
 
 AVERAGE, FREEZE, OVERWRITE, OLDEST = 0, 1, 2, 3
-"""What a full node does; from OVERWRITE on, it replaces neurons."""
+"""The policy of a full node; from OVERWRITE on, it replaces neurons."""
 WHEN_FULL = {"average": AVERAGE, "freeze": FREEZE, "overwrite": OVERWRITE, "oldest": OLDEST}
 
 SKIPPED, AVERAGED, GREW, REPLACED = 0, 1, 2, 3
-"""The node kept what it had, averaged the sample into its best match, or the sample became a neuron: from GREW on, in
-a place that was free, or in that of another."""
+"""The node ignored the sample, averaged it into the best match, or made it a neuron, in a free slot or in the place of
+another neuron. From GREW on, the sample is a neuron."""
 
 
 def outcome(below: bool, full: bool, when_full: int) -> int:
-    """What becomes of a sample whose best match is below the growth threshold, or not, at a node full, or not.
+    """The outcome of a sample; below: its best match is below the growth threshold; full: the node has no free slot.
 
     | below | full | average  | freeze   | overwrite | oldest   |
     | ----- | ---- | -------- | -------- | --------- | -------- |
-    | yes   | no   | GREW   | GREW   | GREW    | GREW   |
-    | yes   | yes  | AVERAGED | SKIPPED     | REPLACED  | REPLACED |
+    | yes   | no   | GREW     | GREW     | GREW      | GREW     |
+    | yes   | yes  | AVERAGED | SKIPPED  | REPLACED  | REPLACED |
     | no    | no   | AVERAGED | AVERAGED | AVERAGED  | AVERAGED |
-    | no    | yes  | AVERAGED | SKIPPED     | AVERAGED  | AVERAGED |
+    | no    | yes  | AVERAGED | SKIPPED  | AVERAGED  | AVERAGED |
 
-    It becomes a neuron in the lowest place that was freed, else in the next one. It replaces the one that was written
-    longest ago, with "overwrite" of those that were averaged into least often.
+    A neuron grows in the lowest free slot. A sample replaces the neuron written longest ago; with "overwrite", among
+    the neurons with the lowest count.
     """
     found = AVERAGED  # one return at the end: Triton compiles this too
     if below and not full:
@@ -53,11 +53,11 @@ def outcome(below: bool, full: bool, when_full: int) -> int:
 
 
 class Rules(NamedTuple):
-    """How a bank learns.
+    """The settings of learning in a bank.
 
-    pseudo: what mean activities count in besides. top: nobody hears what the nodes send, so that may be the match
-    before the update; a parent hears the match after it. strengths: of children count in `recognize`, so that the mean
-    activity of a new column is its own, and not 1.
+    pseudo: the pseudocount of mean activities. top: the nodes have no parent and report the match before the update;
+    parents receive the match after it. strengths: `recognize` uses the strengths of children, so the mean activity of a
+    new column starts with its own activity, not with 1.
     """
 
     capacity: int
@@ -68,7 +68,7 @@ class Rules(NamedTuple):
 
 
 def rules(level: Level, options: Options, top: bool) -> Rules:
-    """The rules of a level."""
+    """The settings of a level."""
     return Rules(
         level.capacity, WHEN_FULL[level.when_full], int(options.mu == "pseudocount"), top, options.propagation == "max"
     )

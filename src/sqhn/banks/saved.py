@@ -1,4 +1,4 @@
-"""What is saved of banks, and whether it can be true."""
+"""Checks of saved arrays of banks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqhn.level import Level
 __all__ = ["KINDS", "check_counts", "check_growth", "check_prototypes", "heard_of", "joined", "known_of"]
 
 KINDS = {"c": np.int64, "mu": np.float64, "written": np.int64}
-"""What is kept of every neuron."""
+"""The statistics of neurons, and their dtypes."""
 
 
 def check_growth(state: State, nodes: int, level: Level) -> NDArray[np.int64]:
@@ -31,18 +31,18 @@ def check_growth(state: State, nodes: int, level: Level) -> NDArray[np.int64]:
 
 
 def check_prototypes(state: State, size: int, centre: float) -> None:
-    """Raise unless saved prototypes are those of so many neurons, and what is not known of them is the centre."""
+    """Raise unless there is a prototype for every neuron, with the centre in place of unknown values."""
     prototypes, known, total = state["prototypes"], known_of(state, size), len(state["c"])
     if prototypes.shape != (total, size) or prototypes.dtype != np.float32:
         raise ValueError(f"prototypes of shape {prototypes.shape} for {total} neurons of {size} values")
     if not np.isfinite(prototypes).all():
         raise ValueError("prototypes that are not finite")
     if (prototypes[known == 0] != np.float32(centre)).any():
-        raise ValueError(f"values that were never seen, and are not {centre}")
+        raise ValueError(f"unknown values that are not {centre}")
 
 
 def joined(pieces: Iterable[State], total: int, size: int, holes: bool) -> State:
-    """What is saved of the prototypes of so many neurons, from pieces that name the numbers of theirs."""
+    """The saved prototypes of `total` neurons, from shards that list the indices of their neurons."""
     found: State = {"prototypes": np.empty((total, size), np.float32)}
     if holes:
         found["known"] = np.empty((total, size), np.int32)
@@ -53,14 +53,14 @@ def joined(pieces: Iterable[State], total: int, size: int, holes: bool) -> State
 
 
 def known_of(state: State, entries: int) -> NDArray[np.int32]:
-    """How often each of the values, or children, of every neuron was seen: as often as it, if nothing else is said."""
+    """How often each value, or child, of every neuron was observed; by default as often as the neuron was written."""
     c, known = state["c"][:, None], state.get("known")
     if known is None:
         return np.broadcast_to(c, (len(c), entries))
     if known.shape != (len(c), entries) or known.dtype != np.int32:
         raise ValueError(f"known of shape {known.shape} and dtype {known.dtype} for {len(c)} neurons of {entries}")
     if known.min(initial=0) < 0 or (known > c).any():
-        raise ValueError("values that were seen less often than never, or more often than their neurons")
+        raise ValueError("values observed less often than never, or more often than their neurons were written")
     return known
 
 
@@ -76,7 +76,7 @@ def check_counts(state: State, limits: tuple[int, int, int, int]) -> NDArray[np.
         raise ValueError(f"counts outside the limits {limits}")
     n, j, q, _, count = rows.astype(np.int64).T
     if (j >= grown[n]).any():
-        raise ValueError("counts of neurons that are not there")
+        raise ValueError("counts of neurons that do not exist")
     family = limits[2]
     place = (np.cumsum(grown)[n] - grown[n] + j) * family + q
     if (np.bincount(place, count, minlength=len(c) * family) != known_of(state, family).ravel()).any():
@@ -85,7 +85,7 @@ def check_counts(state: State, limits: tuple[int, int, int, int]) -> NDArray[np.
 
 
 def heard_of(rows: NDArray[np.int32], grown: NDArray[np.int64], family: int) -> NDArray[np.int32]:
-    """From counts that are saved: how often each neuron heard each child."""
+    """How often each neuron heard each child, from saved counts."""
     n, j, q, _, count = rows.astype(np.int64).T
     place = (np.cumsum(grown)[n] - grown[n] + j) * family + q
     heard = np.bincount(place, count, minlength=int(grown.sum()) * family)

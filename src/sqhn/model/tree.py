@@ -1,8 +1,8 @@
 """The network: a tree of banks and the sweeps through it. Read it beside the paper.
 
 Learning is one sweep up: level l at a step needs only level l - 1 at that step, so a chunk of samples is learned level
-by level. Recall is one sweep up and one down. Recognition is one sweep up. What a sweep does at each level is a rule of
-`inference`.
+by level. Recall is one sweep up and one down. Recognition is one sweep up. The rules in
+`inference` define what a sweep does at each level.
 
 This module assumes checked samples and exclusive access; `sqhn.memory` provides both.
 """
@@ -292,7 +292,7 @@ class Tree:
         return vectors, values
 
     def prototypes(self, most: int | None = None) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """What the first neurons of the memory node recall by themselves, and which of those values are known."""
+        """The samples that the first neurons of the memory node recall by themselves, and the mask of known values."""
         grown = int(self.root.grown[0])
         found = np.empty((min(grown, most or grown), *self.input_shape), np.float32)
         known = np.ones(found.shape, bool)

@@ -90,8 +90,8 @@ def by_type(choose: Callable[..., Any]) -> Callable[..., Any]:
 def borrowed(typing: Any, value: Any) -> Any:  # noqa: ARG001
     """An argument, an array or a tuple of any kind, to whose arrays references are not counted from here on.
 
-    Counting takes longer than most of what is done with a view of an array. Whoever calls holds the arrays, so this is
-    for the arguments of a function, and not for arrays that it made itself.
+    Counting takes longer than most work on a view of an array. The caller holds the arrays, so this is safe for the
+    arguments of a function, and only for them: never for arrays that the function creates itself.
     """
 
     def lend(context: Any, builder: Any, kind: Any, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What blocks say for neurons, on a CPU: the sums that kernels want, and where they go."""
+"""The evidence of blocks for neurons, on a CPU: the inputs and outputs of the kernels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _less(bank: Prototypes, x: NDArray[np.float32]) -> Floats:
 
 
 class EvidenceCache(NamedTuple):
-    """What is stored in blocks, with neurons side by side, as kernels want it.
+    """The stored blocks, with neurons side by side, as the kernels read them.
 
     scales: how samples are cut, the finest first. values (finest blocks, size, neurons). Of the blocks of all scales,
     less the centre: the sums m (blocks, channels, neurons) and mm (blocks, neurons), and lengths (blocks, 2, neurons).
@@ -78,9 +78,9 @@ def _filled(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
 
 
 class Elsewhere(NamedTuple):
-    """Neurons that are not in a bank: how many they are together with its own, and what they weigh.
+    """Neurons on other shards: the number of all neurons, and the weight of the others.
 
-    others (batch, blocks, 2): at each look at a block, the logarithm of what their likelihoods add up to.
+    others (batch, blocks, 2): for each comparison of a block, the logarithm of the sum of their likelihoods.
     """
 
     many: int
@@ -92,7 +92,7 @@ def of_pyramid(
 ) -> tuple[Floats, Floats]:
     """The evidence for the neurons of one level, over blocks of all scales: (1, batch, most grown).
 
-    And, if there are others elsewhere, what these weigh, as `Elsewhere` has it.
+    On a shard, also the weight of its own neurons, for the `Elsewhere` of others.
     """
     finest = scales[0]
     stored, masked = cached(bank, scales), patches.seen is not None
@@ -110,7 +110,7 @@ def of_pyramid(
 
 
 def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
-    """The evidence for the neurons of level 1 of a tree, and the sums that the levels above want."""
+    """The evidence for the neurons of level 1 of a tree, and the sums that the levels above need."""
     side, masked = cached(bank, [bank.tiling]), patches.seen is not None
     nodes, channels, room = side.m.shape
     asked = nodes, patches.x.shape[1]

@@ -1,11 +1,11 @@
-"""A memory node whose neurons are in several pieces: the driver decides, and no piece knows of another.
+"""A memory node whose neurons are on several shards, each a `Piece`; the driver takes all decisions.
 
-A part of a chunk of samples goes to all pieces, which answer with their best neurons. Those that may win, and whatever
-else a step can change, make a small bank, which learns the part just as one bank of all neurons would: whoever is not
-in it does not win. That is verified afterwards by what the pieces say of those that were left out; where one of them
-could have won, it comes in too, and the part is learned again. What was written goes to the pieces.
+A part of a chunk of samples goes to all pieces, which answer with their best neurons. The driver builds a small bank of
+the candidates and of all other neurons that a step can change, and this bank learns the part as one bank of all neurons
+would, provided that no neuron outside it can win. Upper bounds from the pieces verify that afterwards; neurons that
+could have won are added, and the part is learned again. Then the written neurons go to the pieces.
 
-Meanwhile these look at the next part, as if the last one had written nothing: what it wrote is in the next bank anyway.
+Meanwhile the pieces evaluate the next part with their old neurons: the neurons just written are in the next small bank.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ MESSAGE = 1 << 26
 PART = 384
 """Samples that pieces look at together."""
 AHEAD = 2
-"""So many parts are on their way to pieces, and no more: these need not have heard of what the last one wrote."""
+"""Parts that the pieces have received ahead; they need not know what the last part wrote."""
 QUICK = 1 << 28
-"""Values of all neurons that pieces can look at for several thousand samples while nobody gets impatient."""
+"""Values of all neurons up to which a chunk of several thousand samples is still short."""
 
 
 LIMITING = threading.Lock()
-"""Of the thread that limits the threads of all: another one would take the limit for what was before."""
+"""Held by the thread that limits BLAS threads: a second thread would restore the limit as the previous setting."""
 
 
 @cache
 def controller() -> ThreadpoolController:
-    """Of the threads that multiply matrices in this process."""
+    """The controller of the BLAS threads of this process."""
     return ThreadpoolController()
 
 
 def quietly(method: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Multiply on one thread meanwhile: others would wait for more, busily, and pieces may be on the same cores."""
+    """Limit BLAS to one thread meanwhile: waiting threads spin, and pieces may need the same cores."""
 
     @wraps(method)
     def quiet(*args: Any) -> Answer:
@@ -77,7 +77,7 @@ def quietly(method: Callable[..., Answer]) -> Callable[..., Answer]:
 
 
 class Known(NamedTuple):
-    """Neurons that are known here, by their numbers, as they are."""
+    """Neurons whose current vectors the driver has, by index."""
 
     number: Indices
     vectors: Vectors | None = None
@@ -87,7 +87,7 @@ NOBODY_FRESH = Known(np.zeros(0, np.int64))
 
 
 class SplitPrototypes:
-    """The prototypes of one node, in pieces; what is kept of every neuron besides is here."""
+    """The prototypes of one node, in pieces; the driver keeps the statistics of all neurons."""
 
     nodes, top = 1, True
 
@@ -97,8 +97,8 @@ class SplitPrototypes:
         self.rules = rules(level, options, top=True)
         self.owner = np.zeros(0, np.int16)  # the shard of every neuron
         self.holes = False
-        self.fresh = NOBODY_FRESH  # what the last part wrote, of which pieces may not have heard yet
-        self.replaced: list[tuple[Any, ...]] = []  # what parts of a chunk have changed, until all of it is learned
+        self.fresh = NOBODY_FRESH  # written by the last part; pieces may not have these yet
+        self.replaced: list[tuple[Any, ...]] = []  # old statistics, to undo the parts of a chunk
         self.rounds = 0  # how often a part of a chunk was rehearsed
         self.room = 0  # of every piece
         self.questions = count()  # their numbers
@@ -109,7 +109,7 @@ class SplitPrototypes:
         return self.neurons.grown
 
     def chunk_size(self, limit: int) -> int:
-        """More where that is quick: while the last part of a chunk is learned, pieces have nothing to do."""
+        """Longer where learning is quick, because pieces are idle during the last part of a chunk."""
         return limit * max(1, min(4, QUICK // max(1, int(self.grown[0]) * self.tiling.size)))
 
     def reserve(self, more: int) -> None:
@@ -257,7 +257,7 @@ class SplitPrototypes:
         shared: Shared | None = None,
         blank: Indices = NOBODY_FRESH.number,
     ) -> Learned:
-        """What the rehearsal did to its neurons, done to those that they stand for; shared: the samples, if whole."""
+        """Apply the results of the rehearsal; shared: the samples, if they have no missing values."""
         grown, n = int(self.grown[0]), len(chosen)
         number = np.concatenate([chosen, np.arange(grown, grown + int(local.grown[0]) - n)])
         wrote = np.unique(sent.k[0][sent.kind[0] != SKIPPED])
@@ -285,7 +285,7 @@ class SplitPrototypes:
         return sent._replace(k=k.astype(np.int32)[None])
 
     def _take_back(self) -> None:
-        """What is kept of every neuron, as it was before the parts of a chunk that were learned."""
+        """Restore the statistics from before the learned parts of a chunk."""
         neurons = self.neurons
         for number, kept, grown, free, step, holes in reversed(self.replaced):
             for name, values in zip(KINDS, kept):
@@ -385,7 +385,7 @@ class SplitPrototypes:
     def _everywhere(
         self, evidence: Patches, found: Iterable[tuple[Indices, NDArray[np.float64]]]
     ) -> NDArray[np.float64]:
-        """What is told of all neurons, in their order: (1, batch, neurons)."""
+        """The answers of all pieces, in the order of neurons: (1, batch, neurons)."""
         every = np.full((1, evidence.x.shape[1], self.neurons.most), -np.inf)
         for number, part in found:
             every[0, :, number] = part.T
