@@ -257,7 +257,7 @@ class ShardedBank(PatternBank, Protocol):
     """Level 1 of a memory on shards."""
 
     def shard_states(self) -> Iterator[State]:
-        """The saved arrays of each shard, without the statistics: the indices of its neurons (`number`) and a row for each."""
+        """The saved arrays of each shard without statistics: the indices of its neurons (`number`), a row for each."""
 
 
 class CodeBank(Bank, Protocol):
