@@ -6,8 +6,10 @@ import copy
 import dataclasses
 import pickle
 import tempfile
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +226,21 @@ def test_the_evidence_cache_is_dropped_by_changes_and_never_shows_in_answers(
             np.testing.assert_array_equal(found.score, again.score)
             if not rounding:
                 np.testing.assert_array_equal(found.x, fresh.x)
+
+
+@pytest.mark.parametrize("tree", [[Level(capacity=60)], [Level(2, 40), Level(2, 40), Level(capacity=40)]], ids=len)
+def test_threads_that_fill_the_evidence_cache_at_once(tree: list[Level]) -> None:
+    memory, x = SQHN((8, 8, 3), tree), np.random.default_rng(0).random((40, 8, 8, 3), np.float32)
+    with ThreadPoolExecutor(4) as pool:
+        for i in range(0, 40, 2):
+            memory.learn(x[i : i + 2])
+            expected, together = copy.copy(memory).recall(x[:6], inference="evidence"), threading.Barrier(4)
+
+            def ask(together: threading.Barrier = together) -> Any:
+                together.wait(60)
+                return memory.recall(x[:6], inference="evidence")
+
+            for future in [pool.submit(ask) for _ in range(4)]:
+                found = future.result()
+                np.testing.assert_array_equal(found.index, expected.index)
+                np.testing.assert_allclose(found.score, expected.score, rtol=1e-9)
