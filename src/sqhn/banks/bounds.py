@@ -17,25 +17,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = [
-    "SHORT",
-    "U64",
-    "U",
-    "difference",
-    "drift",
-    "features",
-    "gamma",
-    "half_square",
-    "lost",
-    "masked_product",
-    "outside",
-    "product",
-    "projected_product",
-    "rough",
-    "rounded",
-    "uncentred_product",
-]
-
 U = 2.0**-24
 """Half the distance of 1 and the next float32."""
 U64 = 2.0**-53

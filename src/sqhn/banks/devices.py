@@ -5,8 +5,6 @@ from __future__ import annotations
 from sqhn.banks.interface import Device
 from sqhn.checks import check_count
 
-__all__ = ["device_of"]
-
 
 def device_of(name: str, shards: int | None = None) -> Device:
     """The device that a word stands for: "cpu", "cuda", "cuda:1" and so on, or "ray", with so many shards.

@@ -6,20 +6,6 @@ from typing import NamedTuple
 
 from sqhn.level import Level, Options
 
-__all__ = [
-    "AVERAGE",
-    "AVERAGED",
-    "FREEZE",
-    "GREW",
-    "OLDEST",
-    "OVERWRITE",
-    "REPLACED",
-    "SKIPPED",
-    "Rules",
-    "outcome",
-    "rules",
-]
-
 AVERAGE, FREEZE, OVERWRITE, OLDEST = 0, 1, 2, 3
 """The policy of a full node; from OVERWRITE on, it replaces neurons."""
 WHEN_FULL = {"average": AVERAGE, "freeze": FREEZE, "overwrite": OVERWRITE, "oldest": OLDEST}

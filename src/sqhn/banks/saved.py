@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from sqhn.banks.interface import State
 from sqhn.level import Level
 
-__all__ = ["KINDS", "check_counts", "check_growth", "check_prototypes", "heard_of", "joined", "known_of"]
-
 KINDS = {"c": np.int64, "mu": np.float64, "written": np.int64}
 """The statistics of neurons, and their dtypes."""
 

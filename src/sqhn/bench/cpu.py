@@ -17,8 +17,6 @@ from sqhn.level import Level
 from sqhn.memory import SQHN
 from sqhn.reference import ReferenceSQHN
 
-__all__ = ["CASES", "Result", "fastest", "images", "noisy"]
-
 Result = dict[str, Any]
 COLOUR = (32, 32, 3)
 PRODUCT_CHUNK = 256  # samples in one of the bare products

@@ -17,8 +17,6 @@ from sqhn.bench.cpu import COLOUR, TREE, Result, fastest, images
 from sqhn.level import Level
 from sqhn.memory import SQHN
 
-__all__ = ["CASES", "machine"]
-
 MANY = 20_000
 
 
@@ -56,6 +54,7 @@ def products(y: Tensor, neurons: int, among: bool) -> Callable[[], None]:
 
 
 def learning(x: Tensor, floor: float, **tree: Any) -> Result:
+    """How fast a new memory learns images."""
     (own,) = timed(lambda: SQHN(COLOUR, device="cuda", **tree).learn(x))
     return {"images_per_s": len(x) / own, "floor": {"images_per_s": floor}, "met": len(x) / own >= floor}
 
@@ -122,6 +121,7 @@ def recall_one_level() -> Result:
 
 
 def by_evidence(levels: list[Level]) -> Result:
+    """How fast a memory recalls by evidence."""
     x = crops(1000)
     memory = SQHN(COLOUR, levels, device="cuda")
     memory.learn(x)

@@ -22,8 +22,6 @@ from sqhn.banks.ray.prototypes import PART
 from sqhn.bench.cpu import COLOUR, TREE, Result, images, noisy
 from sqhn.memory import SQHN
 
-__all__ = ["CASES", "Costs"]
-
 Phases = dict[str, Callable[[SQHN], int]]  # each returns how many samples it processed
 NEURONS, SAMPLES = 20_000, 3072
 MILLION = 1_000_000

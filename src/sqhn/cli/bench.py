@@ -8,8 +8,6 @@ import typer
 
 from sqhn.cli.common import failing, progress
 
-__all__ = ["bench"]
-
 
 def bench(
     cases: Annotated[list[str] | None, typer.Argument(help="Cases to run; all by default.")] = None,

@@ -12,8 +12,6 @@ from typing import Any
 import typer
 from rich.console import Console
 
-__all__ = ["EXPECTED_ERRORS", "as_json_text", "failing", "print_results", "progress", "say", "show"]
-
 EXPECTED_ERRORS = (OSError, ValueError, MemoryError)
 """Errors of files, of samples, and of a machine with too little memory."""
 

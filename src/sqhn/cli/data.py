@@ -11,8 +11,6 @@ from rich.console import Console
 
 from sqhn.cli.common import failing, progress
 
-__all__ = ["app"]
-
 app = typer.Typer(no_args_is_help=True, help="List and download data sets.")
 
 

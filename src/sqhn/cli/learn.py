@@ -22,8 +22,6 @@ from sqhn.storage.atomic import check_writable
 if TYPE_CHECKING:
     from sqhn.cli.size import Size
 
-__all__ = ["learn"]
-
 
 def learn(
     sources: Sources,

@@ -11,7 +11,6 @@ import typer
 if TYPE_CHECKING:
     from sqhn.level import Level
 
-__all__ = ["parse_levels", "spell_kernel", "spell_levels"]
 
 LEVEL = r"([0-9]+(?:x[0-9]+)*)(?::([0-9]+))?"
 

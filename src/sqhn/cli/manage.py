@@ -13,8 +13,6 @@ from sqhn.cli.levels import spell_kernel
 from sqhn.cli.memory_file import check_memory, load, open_samples
 from sqhn.cli.options import AsJson, Judging, MemoryArgument, MemoryFile, Resize, SkipBad, Sources
 
-__all__ = ["calibrate", "forget", "info", "show"]
-
 
 def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
     """Describe a memory from the header of its file, without reading its neurons."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from sqhn.cli.size import Size
     from sqhn.memory import SQHN
 
-__all__ = ["check_memory", "load", "map_chunks", "open_samples"]
 
 Answer = TypeVar("Answer")
 

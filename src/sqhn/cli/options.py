@@ -9,8 +9,6 @@ import typer
 
 from sqhn.cli.size import Size, parse_size
 
-__all__ = ["AsJson", "Judging", "MemoryArgument", "MemoryFile", "Resize", "SkipBad", "Sources"]
-
 Sources = Annotated[
     list[str],
     typer.Argument(

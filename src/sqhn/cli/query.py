@@ -13,8 +13,6 @@ from sqhn.cli.common import EXPECTED_ERRORS, as_json_text, failing, print_result
 from sqhn.cli.memory_file import load, map_chunks, open_samples
 from sqhn.cli.options import AsJson, Judging, MemoryFile, Resize, SkipBad, Sources
 
-__all__ = ["recall", "recognize"]
-
 
 def recall(
     sources: Sources,

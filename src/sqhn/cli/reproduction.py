@@ -16,7 +16,6 @@ from sqhn.cli.common import failing, progress, show
 if TYPE_CHECKING:
     from sqhn.paper.experiments.runner import Outcome
 
-__all__ = ["NamesExperiments", "report", "reproduce"]
 
 Data = Literal["builtin", "paper"]
 Reading = Literal["both", "default", "code"]

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from sqhn.cli.samples import Samples
     from sqhn.memory import SQHN
 
-__all__ = ["Run"]
-
 
 @dataclass(frozen=True)
 class Save:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from sqhn.level import Level
     from sqhn.memory import SQHN
 
-__all__ = ["Settings", "parse_settings"]
-
 
 @dataclass(frozen=True)
 class Settings:

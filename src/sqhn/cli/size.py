@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import typer
 
-__all__ = ["Size", "parse_size"]
-
 
 class Size(NamedTuple):
     """Width and height in pixels.

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-__all__ = ["Stop", "stoppable"]
-
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 

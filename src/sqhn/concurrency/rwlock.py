@@ -19,8 +19,6 @@ from typing import Any, TypeVar
 
 from sqhn.concurrency.signals import deferred
 
-__all__ = ["ReadWriteLock"]
-
 Answer = TypeVar("Answer")
 
 LOCKS_PER_CALL = 8

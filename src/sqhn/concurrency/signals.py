@@ -8,8 +8,6 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-__all__ = ["deferred"]
-
 SIGNALS = tuple(int(number) for number in signal.valid_signals() if number < 32)  # beyond: real-time signals
 get_handler, set_handler = _signal.getsignal, _signal.signal
 

@@ -21,8 +21,6 @@ from sqhn.data.formats import (
     recordings,
 )
 
-__all__ = ["CATALOGUE", "Entry", "Installed", "Npm", "Official", "Package", "Source", "Wheel"]
-
 
 @dataclass(frozen=True)
 class Official:

@@ -15,8 +15,6 @@ from sqhn.data.builtin import BUILT_IN, EXTRA
 from sqhn.data.catalogue import CATALOGUE
 from sqhn.data.formats import DataFileError, Split, npz
 
-__all__ = ["NAMES", "Dataset", "MissingDataError", "cache_folder", "load", "location"]
-
 NAMES = (*BUILT_IN, *CATALOGUE)
 
 

@@ -20,8 +20,6 @@ from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Official, Package, 
 from sqhn.data.dataset import cache_folder
 from sqhn.data.formats import DataFileError, Progress, Split
 
-__all__ = ["FetchError", "get"]
-
 TIMEOUT = 30  # seconds without an answer from a server
 
 

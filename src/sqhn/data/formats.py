@@ -26,23 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Contents",
-    "DataFileError",
-    "Progress",
-    "Reader",
-    "Shapes",
-    "Split",
-    "cifar_binary",
-    "cifar_sheets",
-    "class_json",
-    "idx",
-    "image_folders",
-    "mat",
-    "npz",
-    "recordings",
-]
-
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 Shapes = Mapping[str, tuple[int, ...]]  # of each split: (number of images, *shape of one)

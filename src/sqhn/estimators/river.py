@@ -24,7 +24,6 @@ try:
 except ImportError as error:
     raise ImportError("sqhn.river needs river: pip install 'sqhn[river]'") from error
 
-__all__ = ["SQHNClassifier", "SQHNDetector", "SQHNImputer"]
 
 Sample = Mapping[Hashable, Any]
 

@@ -35,7 +35,6 @@ try:
 except ImportError as error:
     raise ImportError("sqhn.sklearn needs scikit-learn 1.6 or newer: pip install 'sqhn[sklearn]'") from error
 
-__all__ = ["SQHNClassifier", "SQHNDetector", "SQHNImputer"]
 
 SCORES = 1000
 """The number of latest scores that are kept for the threshold, or `capacity` if that is more."""

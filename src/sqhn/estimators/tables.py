@@ -21,8 +21,6 @@ from sqhn.level import Level
 from sqhn.memory import SQHN
 from sqhn.protocol import Written
 
-__all__ = ["Floats", "Neighbors", "RowMemory", "Weights", "WhenFull", "as_rows", "check_neighbors"]
-
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Weights = Literal["distance", "uniform"]

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from sqhn.checks import is_real
 from sqhn.level import TIE
 
-__all__ = ["Calibration", "Kind", "tolerance"]
-
 Kind = Literal["new", "old"]
 """Whether the samples of a calibration were learned ("old") or not ("new")."""
 

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from sqhn.banks.rule import GREW, SKIPPED
 from sqhn.inputs import as_numpy, is_tensor
 
-__all__ = ["MOST", "Labels", "Texts", "as_texts", "check_text"]
-
 Texts = list[str | None]
 """The labels of samples as JSON; None for a sample without one."""
 

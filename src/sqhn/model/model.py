@@ -16,8 +16,6 @@ from sqhn.model.inference import Inference
 from sqhn.model.labels import Labels, Texts
 from sqhn.model.tree import Tree
 
-__all__ = ["Model"]
-
 
 class Model:
     """A tree, the labels of the memory node's neurons, and the thresholds of `recognize`.

@@ -33,8 +33,6 @@ from sqhn.model.inference import (
 from sqhn.patches import plan
 from sqhn.protocol import EmptyMemoryError
 
-__all__ = ["PARTS", "Part", "Tree"]
-
 Found = TypeVar("Found")
 Part = Literal["all", "below", "root"]
 """Which levels learn: all, those below the memory node, or the memory node alone."""

@@ -19,8 +19,6 @@ from sqhn.level import REPLACING, TIE, Level, Options
 from sqhn.patches import plan
 from sqhn.protocol import Recalled, Recognized, Written
 
-__all__ = ["Codes", "Mask", "Network", "Node", "Step", "Vector", "winner"]
-
 Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Codes = list[NDArray[np.int64]]

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from sqhn.memory import SQHN
     from sqhn.model.model import Model
 
-__all__ = ["Ablation", "Reading", "ReferenceSQHN", "VariedNode", "learn_by_map"]
-
 
 @dataclass(frozen=True)
 class Ablation:

@@ -9,8 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["check_writable", "sync_folder", "write_whole", "written_whole"]
-
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[BinaryIO]:

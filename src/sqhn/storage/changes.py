@@ -26,20 +26,6 @@ from sqhn.model.model import Model
 from sqhn.model.tree import PARTS, Part
 from sqhn.storage.headers import read_header
 
-__all__ = [
-    "Calibrate",
-    "Change",
-    "Forget",
-    "Hold",
-    "Learn",
-    "Memorize",
-    "Reset",
-    "Resize",
-    "SetRho",
-    "decode",
-    "encode",
-]
-
 
 @dataclass(frozen=True)
 class Change:

@@ -37,19 +37,6 @@ from sqhn.storage.atomic import check_writable, write_whole
 from sqhn.storage.headers import read_header, read_rows
 from sqhn.storage.sharded_files import Rows, folder_of, keep_only, one_at_a_time, open_shard_files, write_shard_files
 
-__all__ = [
-    "FORMAT",
-    "Header",
-    "Tensors",
-    "decode",
-    "describe",
-    "encode",
-    "header_of",
-    "load",
-    "save",
-    "save_sharded",
-]
-
 FORMAT = 2
 FORMAT_1 = 1  # without features, and without the steps of last writes, which count as 0
 FEATURES = frozenset({"values", "holes", "forgotten", "pieces"})

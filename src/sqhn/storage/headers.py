@@ -14,8 +14,6 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Stored", "read_header", "read_rows"]
-
 DTYPES = {"BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "F16": "<f2", "U32": "<u4", "I32": "<i4"}
 DTYPES |= {"F32": "<f4", "U64": "<u8", "I64": "<i8", "F64": "<f8"}
 

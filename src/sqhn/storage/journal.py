@@ -29,8 +29,6 @@ from sqhn.storage.locks import held
 from sqhn.storage.log import Log
 from sqhn.storage.sharded_files import folder_of
 
-__all__ = ["MEMORY", "Journal", "load"]
-
 MEMORY = "memory.sqhn"
 JOURNAL = "journal.sqlite"
 LEFTOVER = re.compile(rf"{old_journal.NAME}|\.{re.escape(MEMORY)}\.[0-9a-f]+\.tmp")

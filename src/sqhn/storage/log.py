@@ -22,8 +22,6 @@ from pathlib import Path
 from sqhn.protocol import MemoryFileError
 from sqhn.storage.locks import NO_LOCKS
 
-__all__ = ["Log"]
-
 VFS = "win32" if sys.platform == "win32" else "unix-none"
 """How SQLite uses files: on Unix without locks of its own. Some file systems lack them, and a forked child could never
 open the log again. Our locks are `held` for the folder, and `_keep_others_out` for the database."""

@@ -25,8 +25,6 @@ from sqhn.protocol import MemoryFileError
 from sqhn.storage.changes import Calibrate, Change, Forget, Hold, Learn, Memorize, Reset, Resize, SetRho
 from sqhn.storage.headers import read_header
 
-__all__ = ["NAME", "replay"]
-
 NAME = "journal-[0-9a-f]{16}"
 HEAD = 16
 

@@ -26,8 +26,6 @@ from sqhn.storage.atomic import write_whole
 from sqhn.storage.headers import read_header, read_rows
 from sqhn.storage.locks import held
 
-__all__ = ["Entry", "Rows", "folder_of", "keep_only", "one_at_a_time", "open_shard_files", "write_shard_files"]
-
 NAME = r"[0-9a-f]{8}-\d+\.piece"
 OURS = re.compile(rf"{NAME}|\.{NAME}\.[0-9a-f]+\.tmp")  # with drafts that a crash left behind
 BLOCK = 1 << 22  # bytes read at once

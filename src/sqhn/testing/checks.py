@@ -14,8 +14,6 @@ from sqhn.protocol import Memory
 from sqhn.testing import compare
 from sqhn.testing.subject import FIELDS, Subject
 
-__all__ = ["CHECKS", "Check"]
-
 
 class MissingError(Exception):
     """A memory lacks a method that it need not have; the message names it."""
@@ -431,6 +429,7 @@ def deep_copied(s: Subject) -> None:
 
 
 def copies(s: Subject, which: str, make_copy: Callable[[Any], Any]) -> None:
+    """A copy has the same state, and neither changes the other."""
     memory = s.taught()
     try:
         other = make_copy(memory)

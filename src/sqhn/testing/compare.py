@@ -8,19 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "ROUNDING",
-    "Answer",
-    "answers",
-    "call_text",
-    "error_text",
-    "exact",
-    "form",
-    "same",
-    "shortened",
-    "unchanged",
-]
-
 ROUNDING = 1e-5
 """Two values v and w count as the same if they differ by at most this times 1 + |w|."""
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from sqhn.protocol import EmptyMemoryError, Memory
 from sqhn.testing.compare import Answer, call_text, error_text, shortened
 
-__all__ = ["CAPACITY", "FIELDS", "Invalid", "Subject"]
-
 CAPACITY = 8
 """How many samples a memory under test must be able to store."""
 LEAST_VALUES = 8

@@ -23,8 +23,6 @@ code: Any = numba_code
 types: Any = numba_types
 make_array: Any = arrayobj.make_array
 
-__all__ = ["borrowed", "by_type", "compiled", "fused", "inlined", "loop", "numbers", "summing"]
-
 
 def folder_of(package: Path) -> str:
     """Beside the code if that can be written to, else in the user's cache; or where NUMBA_CACHE_DIR says."""

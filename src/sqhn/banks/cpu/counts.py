@@ -21,8 +21,6 @@ from sqhn.banks.rule import rules
 from sqhn.banks.saved import check_counts, heard_of
 from sqhn.level import Level, Options
 
-__all__ = ["Counts"]
-
 
 class Counts:
     """Counts of `children.shape[0]` nodes; children (nodes, children per node) are rows of the level below."""

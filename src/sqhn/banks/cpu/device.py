@@ -17,8 +17,6 @@ from sqhn.inputs import as_floats, as_numpy, is_tensor
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
 
-__all__ = ["Cpu"]
-
 NO_QUEUE = nullcontext()
 
 

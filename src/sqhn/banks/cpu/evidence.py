@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from sqhn.banks.cpu.counts import Counts
     from sqhn.banks.cpu.prototypes import Prototypes
 
-__all__ = ["Elsewhere", "EvidenceCache", "above", "of_patches", "of_pyramid"]
 
 Floats = NDArray[np.float64]
 EVERY = np.ones((1, 1, 1), bool)

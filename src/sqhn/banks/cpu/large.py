@@ -25,7 +25,6 @@ from sqhn.inputs import batches
 if TYPE_CHECKING:
     from sqhn.banks.cpu.prototypes import Prototypes
 
-__all__ = ["LargeNodes"]
 
 Floats = NDArray[np.float32]
 FirstLook = Any

@@ -11,8 +11,6 @@ from sqhn.banks.interface import Learned, State
 from sqhn.banks.saved import KINDS, check_growth
 from sqhn.level import Level
 
-__all__ = ["Neurons", "enlarge", "outcomes"]
-
 
 class Neurons:
     """Counts, mean activities, last writes and growth of the neurons of a level.

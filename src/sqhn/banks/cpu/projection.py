@@ -18,8 +18,6 @@ from sqhn.banks import bounds
 from sqhn.banks.cpu.kernels.large import STALE, pair_rows
 from sqhn.banks.cpu.neurons import enlarge
 
-__all__ = ["Projected", "Projection"]
-
 SHARE = 3 / 8
 """Of the frequencies along an axis, which are features."""
 SHORT_AXIS, LONG_AXIS, JOINT_AXES = 8, 64, 128

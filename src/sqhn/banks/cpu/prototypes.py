@@ -24,8 +24,6 @@ from sqhn.banks.saved import check_prototypes
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
 
-__all__ = ["Prototypes"]
-
 SMALL = 64
 """Values per node up to which samples are compared with its prototypes one at a time."""
 

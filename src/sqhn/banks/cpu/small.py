@@ -14,8 +14,6 @@ from sqhn.banks.interface import Learned, Patches
 if TYPE_CHECKING:
     from sqhn.banks.cpu.prototypes import Prototypes
 
-__all__ = ["SmallNodes"]
-
 
 class SmallNodes:
     """How a bank of small nodes learns and answers; it does not refer to the bank, which would keep itself alive."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from sqhn.concurrency.signals import deferred
 
-__all__ = ["get_num_threads", "set_num_threads", "split_range"]
-
 LITTLE = 200_000
 
 _threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

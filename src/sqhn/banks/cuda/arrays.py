@@ -12,11 +12,6 @@ from torch import Tensor
 
 from sqhn.banks.interface import Codes, Patches, Support
 
-__all__ = [
-    "LARGEST_BLOCK", "enlarge_all", "exact_products", "full_precision", "owners", "power_of_two", "reserve_memory",
-    "split", "together",
-]  # fmt: skip
-
 LARGEST_BLOCK = 4096  # neurons, or values of a vector, that one program handles at once
 PRODUCTS = threading.Lock()
 Evidence = TypeVar("Evidence", Patches, Codes)

@@ -35,7 +35,6 @@ from sqhn.level import TIE, Level, Options
 if TYPE_CHECKING:
     from sqhn.banks.cuda.gpu import Cuda
 
-__all__ = ["Counts"]
 
 OVERLAPS_AT_ONCE = 1 << 26
 WALK_WARPS = 16

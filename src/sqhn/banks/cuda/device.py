@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqhn.banks.cuda.gpu import Cuda
 
-__all__ = ["cuda"]
 
 INSTEAD = "or use device='cpu', which needs neither"
 

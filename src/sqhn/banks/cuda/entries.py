@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Entries"]
-
 
 class Entries:
     """A sorted list of entries: each is a (node, child, value, neuron), packed into one integer key, and its count.

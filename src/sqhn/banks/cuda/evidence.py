@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from sqhn.banks.cuda.counts import Counts
     from sqhn.banks.cuda.prototypes import Prototypes
 
-__all__ = ["above", "of_patches", "of_pyramid"]
 
 PRODUCTS_AT_ONCE = 1 << 26
 NEURONS_PER_LOOK = 128  # that one program handles at once

@@ -22,8 +22,6 @@ from sqhn.inputs import is_tensor
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
 
-__all__ = ["SAMPLES_PER_CHUNK", "Cuda"]
-
 SAMPLES_PER_CHUNK = 512
 ACTIVITIES_AT_ONCE = 1 << 24
 

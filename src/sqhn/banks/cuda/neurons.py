@@ -11,8 +11,6 @@ from sqhn.banks.interface import State
 from sqhn.banks.saved import KINDS, check_growth
 from sqhn.level import Level
 
-__all__ = ["Neurons"]
-
 
 class Neurons:
     """Counts, mean activities, last writes and growth of the neurons of a level; (nodes, room), room grows as needed.

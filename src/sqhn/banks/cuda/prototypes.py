@@ -41,7 +41,6 @@ from sqhn.patches import Tiling
 if TYPE_CHECKING:
     from sqhn.banks.cuda.gpu import Cuda
 
-__all__ = ["Prototypes"]
 
 FLOAT32_SIZE = 256  # values per node up to which float32 products are accurate enough
 PRODUCTS_PER_CHUNK = 1 << 27

@@ -12,8 +12,6 @@ from typing import Any
 from sqhn.banks.cpu.threads import set_num_threads
 from sqhn.banks.ray.shards import LostError, Shard
 
-__all__ = ["Actors"]
-
 BYPASS = "bypass"
 """The concurrency group of calls that do not wait for other calls."""
 RETRY_SECONDS = 0.05

@@ -14,8 +14,6 @@ from sqhn.banks.ray.shards import Shards
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
 
-__all__ = ["Sharded"]
-
 
 class Sharded(Cpu):
     """Shards hold the neurons of a single level, or the nodes of a tree below the memory node.

@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.ray.piece import NONE, Candidates, FollowUp, Indices
+from sqhn.banks.cpu.kernels.decision import NONE
+from sqhn.banks.ray.piece import Candidates, FollowUp, Indices
 from sqhn.banks.ray.shards import Shards, Shared, Submitted
 from sqhn.level import TIE
-
-__all__ = ["NAME", "Neighbours", "Question"]
 
 NAME = "piece"
 """The name of the piece in every shard."""

@@ -17,8 +17,6 @@ from sqhn.banks.saved import KINDS, check_growth, joined, known_of
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
 
-__all__ = ["MOST_SAMPLES", "Nodes", "SplitCodes", "SplitPatterns"]
-
 MOST_SAMPLES = 1536
 """The most samples that are learned at once: large chunks, since each level needs one round trip for a chunk."""
 

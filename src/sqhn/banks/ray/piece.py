@@ -23,8 +23,6 @@ from sqhn.inputs import batches
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
 
-__all__ = ["NONE", "Candidates", "FollowUp", "Indices", "Piece", "Vectors"]
-
 Indices = NDArray[np.int64]
 UNLIMITED = 2**31 - 1
 """The capacity of a piece: it grows as far as the driver lets it."""

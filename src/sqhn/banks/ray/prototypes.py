@@ -24,19 +24,18 @@ from threadpoolctl import ThreadpoolController
 
 from sqhn.banks.cpu.device import Cpu
 from sqhn.banks.cpu.evidence import Elsewhere
+from sqhn.banks.cpu.kernels.decision import NONE
 from sqhn.banks.cpu.neurons import Neurons
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.interface import Device, Learned, Patches, State
 from sqhn.banks.ray.neighbours import NAME, Neighbours, Question
-from sqhn.banks.ray.piece import NONE, Indices, Piece, Vectors
+from sqhn.banks.ray.piece import Indices, Piece, Vectors
 from sqhn.banks.ray.shards import BUILD, Call, Shards, Shared
 from sqhn.banks.rule import GREW, OVERWRITE, SKIPPED, rules
 from sqhn.banks.saved import KINDS, check_prototypes, joined
 from sqhn.inputs import batches
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
-
-__all__ = ["SplitPrototypes"]
 
 Answer = TypeVar("Answer")
 NOBODY = 2**62

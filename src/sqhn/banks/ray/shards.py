@@ -14,8 +14,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["BUILD", "Call", "LostError", "Shard", "Shards", "Shared", "Submitted", "Transport"]
-
 Call = tuple[Any, ...]
 """The name of a part of a shard, one of its methods, and the arguments."""
 

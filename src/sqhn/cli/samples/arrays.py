@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from sqhn.cli.samples.common import STDIN, Required, SampleError, check_file, chunk_length, name_below
 from sqhn.storage.atomic import written_whole
 
-__all__ = ["Arrays", "check_array", "open_array"]
-
 
 @dataclass(frozen=True)
 class Arrays:

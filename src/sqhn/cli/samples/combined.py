@@ -15,8 +15,6 @@ from sqhn.cli.samples.arrays import Arrays
 from sqhn.cli.samples.common import IMAGE_SUFFIXES, STDIN, SampleError, Unusable, check_places, name_below, named_after
 from sqhn.cli.samples.images import Images
 
-__all__ = ["Samples"]
-
 
 @dataclass(frozen=True)
 class Samples:

@@ -9,20 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = [
-    "IMAGE_SUFFIXES",
-    "STDIN",
-    "Required",
-    "SampleError",
-    "Unusable",
-    "check_file",
-    "check_places",
-    "chunk_length",
-    "name_below",
-    "named_after",
-    "summary",
-]
-
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
 STDIN = "-"
 CHUNK_SAMPLES = 256  # samples that are read at a time

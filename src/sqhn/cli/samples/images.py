@@ -27,7 +27,6 @@ from sqhn.cli.size import Size
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["Images", "check_images", "decode"]
 
 SMALL_IMAGE = 64 * 64  # pixels up to which one thread decodes faster than several
 DECODING_THREADS = 4

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from sqhn.cli.samples.common import IMAGE_SUFFIXES, STDIN, SampleError
 
-__all__ = ["find"]
-
 
 def find(sources: Sequence[str]) -> tuple[list[str], str]:
     """The files of all sources in order, and the common folder of all of them."""

@@ -21,8 +21,6 @@ from sqhn.protocol import Written
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["BayesPCN"]
-
 
 class BayesPCN(PredictiveMemory):
     """A predictive-coding network with a Gaussian belief about its weights, written one image at a time.

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["Activation", "Chain", "Layer"]
 
 Activation = Literal["gelu", "relu"]
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["CHECK_INTERVAL", "Energy", "Rates", "Values", "cooled", "descend"]
 
 Values = list["Tensor"]  # from the pixels or the first hidden layer upward; each is (samples, width)
 Energy = Callable[[Values], "tuple[Tensor, Values]"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["UnsupportedError"]
-
 
 class UnsupportedError(NotImplementedError):
     """A model does not support a verb; the message names both."""

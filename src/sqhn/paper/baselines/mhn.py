@@ -22,7 +22,6 @@ from sqhn.protocol import Recalled
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["MHN", "GradInfMHN", "ManhattanMHN"]
 
 Missing = Literal["fill", "ignore"]
 
@@ -287,22 +286,27 @@ def loader(device: str) -> Callable[[NDArray[Any]], Tensor]:
 
 
 def to_tensor(device: Any, array: NDArray[Any]) -> Tensor:
+    """An array on a device."""
     tensor: Tensor = load_torch().as_tensor(array if array.flags.writeable else array.copy(), device=device)
     return tensor
 
 
 def to_numpy(tensor: Tensor) -> NDArray[Any]:
+    """A tensor as an array."""
     return np.asarray(tensor.cpu().numpy())
 
 
 def to_signed(x: Array) -> Array:
+    """Values in [0, 1] as values in [-1, 1]."""
     return 2 * x - 1
 
 
 def to_unit(x: Array) -> Array:
+    """Values in [-1, 1] as values in [0, 1]."""
     return np.asarray((x + 1) / 2, np.float32)
 
 
 def ignores(missing: str) -> bool:
+    """Whether missing values are ignored, not filled in."""
     check_word("missing", missing, ("fill", "ignore"))
     return missing == "ignore"

@@ -14,8 +14,6 @@ from sqhn.patches import Tiling
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
-__all__ = ["Forward", "Gradients", "Network", "OneLayer", "Tree", "uniform"]
-
 
 class Forward(NamedTuple):
     """The reconstruction of a batch, and the activity of the memory node's neurons."""

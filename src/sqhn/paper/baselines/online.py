@@ -28,7 +28,6 @@ from sqhn.protocol import EmptyMemoryError, Recalled, Recognized, Written
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
-__all__ = ["OnlineMHN", "OnlineMHNTree", "Trainer", "Training"]
 
 BATCH_SIZE = 256
 """The most samples that are sent to the device, or recalled, at once."""

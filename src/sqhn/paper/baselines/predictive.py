@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["GPCN", "PredictiveMemory", "written"]
 
 Clamped = Sequence["tuple[Chain, Tensor]"]  # chains and the fixed pixels of each
 Progress = Callable[[int, float], object]

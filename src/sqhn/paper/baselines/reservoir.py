@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["Reservoir"]
-
 
 class Reservoir:
     """Slots for `size` items of a stream; every item so far is stored with the same probability.

@@ -19,8 +19,6 @@ from sqhn.paper.baselines.errors import UnsupportedError
 from sqhn.paper.baselines.reservoir import Reservoir
 from sqhn.protocol import EmptyMemoryError, Recalled, Recognized, Written
 
-__all__ = ["Array", "Mask", "NearestNeighbor", "Rule", "Store", "StoredSamples", "nearest_rows", "rounding_error"]
-
 QUERIES_PER_BATCH = 256
 
 Array = NDArray[np.float32]

@@ -14,8 +14,6 @@ from sqhn.paper.baselines.reservoir import Reservoir
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["EWC", "OPTIMIZERS", "SGD", "Adam", "Gradient", "Optimizer", "Product", "Replay", "load_torch"]
-
 
 def load_torch() -> Any:
     """Import PyTorch, which only some of the baselines need."""

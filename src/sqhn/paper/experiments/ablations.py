@@ -20,7 +20,6 @@ from sqhn.reference import Ablation
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAMILY"]
 
 FAMILY = Family()
 

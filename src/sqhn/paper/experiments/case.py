@@ -19,26 +19,6 @@ from sqhn.data import load
 from sqhn.paper.experiments.models import Spec
 from sqhn.protocol import Memory
 
-__all__ = [
-    "BUILTIN",
-    "CODE",
-    "DEFAULT",
-    "READINGS",
-    "Case",
-    "Experiment",
-    "Images",
-    "Job",
-    "Reading",
-    "decode_images",
-    "encode_images",
-    "generator",
-    "jobs_of",
-    "learn_in_steps",
-    "load_split",
-    "plain",
-    "shrink",
-]
-
 Reading = Literal["default", "code"]
 DEFAULT: Reading = "default"
 CODE: Reading = "code"

@@ -18,8 +18,6 @@ from sqhn.paper.experiments.case import Experiment
 from sqhn.paper.experiments.claims import Claim
 from sqhn.paper.experiments.family import Family, FigureSpec
 
-__all__ = ["CLAIMS", "EXPERIMENTS", "FAMILIES", "FIGURES"]
-
 FAMILIES: dict[str, Family] = {
     "Table 1": table_1.FAMILY,
     "Online-continual learning": continual.FAMILY,

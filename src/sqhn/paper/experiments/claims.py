@@ -18,23 +18,6 @@ import numpy as np
 from sqhn.paper.experiments.case import READINGS, Reading
 from sqhn.paper.experiments.results import NotRunError, Results, spread
 
-__all__ = [
-    "Bound",
-    "Bounds",
-    "Claim",
-    "Finding",
-    "Measured",
-    "Measurement",
-    "Verdict",
-    "above",
-    "at_least",
-    "at_most",
-    "below",
-    "between",
-    "differences",
-    "number",
-]
-
 Verdict = Literal["PASS", "FAIL", "REPORTED", "NOT RUN", "TOO SMALL", "ERROR"]
 TOLERANCE = 1e-12  # of a closed bound, for rounding
 Measured = Mapping[str, Mapping[str, Any]]  # measure: place: one number, or one per seed

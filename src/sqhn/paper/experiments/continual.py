@@ -37,7 +37,6 @@ from sqhn.paper.experiments.streams import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAMILY"]
 
 FAMILY = Family()
 ORDERED: tuple[Order, ...] = ("class", "domain")

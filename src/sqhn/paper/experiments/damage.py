@@ -31,7 +31,6 @@ from sqhn.paper.metrics import recall_accuracy, recall_error
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAMILY", "Damaged"]
 
 FAMILY = Family()
 EVIDENCE_L1, EVIDENCE_L3 = "SQHN L1, evidence", "SQHN L3, evidence"

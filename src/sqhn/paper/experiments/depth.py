@@ -32,7 +32,6 @@ from sqhn.paper.metrics import recall_error
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAMILY", "Examples", "Occlusions"]
 
 FAMILY = Family()
 NOISE_LEVELS = (0.0, 0.05, 0.15, 0.25, 0.4, 0.5, 0.75, 1.0, 1.25, 1.5)

@@ -32,7 +32,6 @@ from sqhn.paper.metrics import encoding_floor, recall_accuracy, recall_error
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAMILY", "Encoding"]
 
 FAMILY = Family()
 Noise = Literal["white", "binary"]

@@ -21,7 +21,6 @@ from sqhn.reference import ReferenceSQHN, winner
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAMILY", "Energies", "Joint"]
 
 FAMILY = Family()
 

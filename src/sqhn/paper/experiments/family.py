@@ -13,7 +13,6 @@ from sqhn.paper.experiments.results import Results
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Family", "FigureSpec"]
 
 Measure = Callable[[Results], Measured]
 Draw = Callable[[Results], "Figure"]

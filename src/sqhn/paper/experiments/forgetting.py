@@ -32,7 +32,6 @@ from sqhn.paper.metrics import forgetting_bound
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAMILY"]
 
 FAMILY = Family()
 

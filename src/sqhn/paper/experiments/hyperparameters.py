@@ -11,18 +11,6 @@ from dataclasses import replace
 from sqhn.paper.experiments.case import DEFAULT, Reading
 from sqhn.paper.experiments.models import Nearest, Online, OnlineMHN, OnlineMHNTree
 
-__all__ = [
-    "FIRST_OUT",
-    "MHNS",
-    "RECOGNIZERS",
-    "RESERVOIR",
-    "TREE_KERNELS",
-    "encoding_mhns",
-    "nearest_neighbors",
-    "online_mhns",
-    "online_trees",
-]
-
 Columns = tuple[float, float, float, float]
 MHNS = ("MHN-SGD", "MHN-Adam", "MHN-EWC++", "MHN-ER")
 REPLAY_SIZE = 64

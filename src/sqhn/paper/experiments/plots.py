@@ -18,23 +18,6 @@ if TYPE_CHECKING:  # matplotlib is imported when a figure is drawn
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "CHANCE",
-    "ERROR",
-    "LEARNED",
-    "RECALLED",
-    "bars",
-    "by_model",
-    "corruption_panels",
-    "image_grid",
-    "legend_above",
-    "line",
-    "log_log",
-    "mark",
-    "panels",
-    "style_of",
-    "title",
-]
 
 RC_PARAMS: dict[Any, Any] = {
     "font.size": 9,

@@ -23,7 +23,6 @@ from sqhn.paper.metrics import recall_error, recognition_accuracy
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAMILY", "Recognition"]
 
 FAMILY = Family()
 GROUPS = {"old": "learned", "new": "new, same kind", "other": "new, another kind"}

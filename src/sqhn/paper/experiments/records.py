@@ -16,8 +16,6 @@ from typing import Any
 import sqhn
 from sqhn.storage.atomic import write_whole
 
-__all__ = ["FILE", "Record", "append", "key_of", "provenance", "read", "write"]
-
 Record = dict[str, Any]
 FILE = "records.jsonl"
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from sqhn.paper.experiments.case import BUILTIN, READINGS, Reading
 from sqhn.paper.experiments.records import Record
 
-__all__ = ["ByName", "NotRunError", "Results", "Values", "spread"]
-
 Values = NDArray[np.float64]
 Value = TypeVar("Value")
 

@@ -23,8 +23,6 @@ from sqhn.paper.experiments import records
 from sqhn.paper.experiments.case import Job, plain
 from sqhn.paper.experiments.records import Record
 
-__all__ = ["Backend", "Outcome", "other_runs", "run"]
-
 Backend = Literal["loky", "ray", "dask"]
 Answer = TypeVar("Answer")
 Sources = dict[str, str]

@@ -16,17 +16,6 @@ from sqhn.paper.experiments.models import Spec, resident_bytes
 from sqhn.paper.experiments.results import Results
 from sqhn.paper.metrics import forgetting_bound, recall_accuracy, recall_error
 
-__all__ = [
-    "ONE_LEVEL_STREAMS",
-    "THREE_LEVEL_STREAMS",
-    "Order",
-    "Stream",
-    "StreamSettings",
-    "capacity_of",
-    "lowest_until_full",
-    "past_capacity",
-]
-
 Order = Literal["class", "domain", "iid", "mixed"]
 
 

@@ -24,7 +24,6 @@ from sqhn.protocol import Memory
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLUMNS", "DEPTHS", "FAMILY", "GPCN_OFFLINE", "PUBLISHED", "SIDE", "Loaded", "kernels_of", "store_all"]
 
 FAMILY = Family()
 DEPTHS = {"L1": "SQHN L1", "L2": "SQHN L2", "L3": "SQHN L3"}

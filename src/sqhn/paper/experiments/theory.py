@@ -23,7 +23,6 @@ from sqhn.paper.metrics import recall_error, singletons
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAMILY", "Capacity", "Cost", "Growth", "Urn"]
 
 FAMILY = Family()
 

@@ -31,8 +31,6 @@ from sqhn.paper.report.tables import (
 )
 from sqhn.paper.report.verdicts import JudgedClaim, counts, judge
 
-__all__ = ["publish"]
-
 TEMPLATES = Environment(
     loader=PackageLoader("sqhn.paper.report", "templates"),
     autoescape=select_autoescape(["html"]),

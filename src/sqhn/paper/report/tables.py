@@ -13,17 +13,6 @@ from sqhn.paper.experiments.results import Results, spread
 from sqhn.paper.experiments.table_1 import COLUMNS, PUBLISHED, published_metric
 from sqhn.paper.report.verdicts import JudgedClaim
 
-__all__ = [
-    "Table",
-    "cases_of",
-    "data_sets",
-    "experiments_run",
-    "experiments_table",
-    "provenance",
-    "table_1",
-    "verdict_table",
-]
-
 Table = list[list[str]]
 HEADINGS = {"noise": "noise", "dropout": "dropout", "mask": "right mask"}
 

@@ -13,8 +13,6 @@ from sqhn.paper.experiments.catalogue import CLAIMS
 from sqhn.paper.experiments.claims import Claim, Finding, Verdict
 from sqhn.paper.experiments.results import Results
 
-__all__ = ["JudgedClaim", "agreement", "counts", "judge", "published"]
-
 
 @dataclass(frozen=True)
 class JudgedClaim:

@@ -148,6 +148,7 @@ def activity(overlap, side, length):
 
 @triton.jit
 def former(i, h, j, g):
+    """The entry with the lower index."""
     return tl.minimum(i, j), tl.where(i < j, h, g)
 
 

@@ -47,6 +47,7 @@ def moved_by(m, x, count):
 
 @triton.jit
 def inverse(square):
+    """The inverse of a length, from its square; 0 if there is none."""
     return tl.where(square > 0, 1 / tl.sqrt(tl.maximum(square, 1e-300)), 0.0)
 
 
@@ -330,6 +331,7 @@ def walk(
 
 @triton.jit
 def sample(facts, xx, t):
+    """The length of sample t, the product that its threshold asks for, and its squared length."""
     return tl.load(facts + 2 * t), tl.load(facts + 2 * t + 1), tl.load(xx + t)
 
 
