@@ -19,7 +19,7 @@ from sqhn.banks import devices
 from sqhn.banks.interface import Array, Bank, Learned
 from sqhn.banks.rule import GREW, REPLACED
 from sqhn.checks import as_shape, check_count, check_word
-from sqhn.concurrency.rwlock import ReadWriteLock
+from sqhn.concurrency import ReadWriteLock
 from sqhn.display import html
 from sqhn.inputs import as_answers, as_indices, as_samples, batch_of, check_observed, unobserved
 from sqhn.level import Level, Options, as_levels

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sqhn import SQHN, Level
-from sqhn.concurrency import rwlock
-from sqhn.concurrency.rwlock import ReadWriteLock
+from sqhn import SQHN, Level, concurrency
+from sqhn.concurrency import ReadWriteLock
 from tests.helpers import set_chunk
 
 POSIX = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals to a thread are of POSIX")
@@ -142,7 +141,7 @@ def test_more_readers_than_the_recursion_limit() -> None:
 
 
 def test_thousands_of_threads_that_end_leave_nothing_behind() -> None:
-    lock, made = ReadWriteLock(), tracemalloc.Filter(True, rwlock.__file__)
+    lock, made = ReadWriteLock(), tracemalloc.Filter(True, concurrency.__file__)
     tracemalloc.start()
     try:
         for _ in range(1500):

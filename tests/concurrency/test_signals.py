@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN
 from sqhn.banks.cpu.counts import Counts
-from sqhn.concurrency.signals import deferred
+from sqhn.concurrency import deferred
 from tests.helpers import fingerprint, levels, set_chunk
 
 

@@ -1,9 +1,7 @@
-"""The passes through the tree, and the rules of recall.
+"""The rules of recall.
 
-Every pass goes from level 1 up to the memory node: each level takes the result of the level below, and sends its own to
-the next. When learning, levels send their winners after the update; when memorizing, their best matches. A rule of
-recall sends messages, and defines how the sweep down weighs them against the parents' expectations. The sweeps
-themselves are in `sqhn.model.tree`, and are the same for all of these.
+A rule defines the message that every level sends up, and how the sweep down weighs the messages against the parents'
+expectations. The sweeps themselves are in `sqhn.model.tree`, and are the same for all rules.
 """
 
 from __future__ import annotations
@@ -11,9 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from sqhn.banks.interface import Array, Bank, BlockEvidence, CodeBank, Codes, Learned, Patches, PatternBank, Support
+from sqhn.banks.interface import Array, Bank, BlockEvidence, CodeBank, Codes, Patches, PatternBank, Support
 from sqhn.checks import check_word, is_whole
 from sqhn.evidence import WHOLE, chance, pyramid
 from sqhn.level import TIE
@@ -22,19 +20,14 @@ from sqhn.patches import Tiling
 __all__ = [
     "INFERENCES",
     "KNOWING",
-    "LEARNING",
-    "MEMORIZING",
     "RECOGNITION",
     "Evidence",
     "Exact",
     "Inference",
     "Message",
     "Paper",
-    "UpwardPass",
     "by_name",
 ]
-
-Found = TypeVar("Found")
 
 MOST_SAMPLES = 256
 """The most samples of a batch."""
@@ -50,43 +43,6 @@ def batch_size(neurons: int) -> int:
 def best_of(bank: Bank, u: Array, count: int | None) -> tuple[Array, Array]:
     """The best neurons and their scores, from the scores of all: the winners (None), or the `count` best."""
     return bank.device.first_best(u) if count is None else bank.device.top_k(u, count)
-
-
-class UpwardPass(Protocol[Found]):
-    """The work of each level during a sweep up."""
-
-    def look(self, bank: PatternBank, patches: Patches) -> Found:
-        """The result of level 1."""
-
-    def up(self, bank: CodeBank, below: Found) -> Found:
-        """The result of a level above, from that of the level below."""
-
-
-class Learning:
-    """Every level learns, and sends up its winners and their strengths."""
-
-    def look(self, bank: PatternBank, patches: Patches) -> Learned:
-        return bank.learn(patches)
-
-    def up(self, bank: CodeBank, below: Learned) -> Learned:
-        return bank.learn(Codes(below.k, below.v, below.heard))
-
-
-class Memorizing:
-    """Every level makes each sample a new neuron, and sends up the best match at full strength."""
-
-    def look(self, bank: PatternBank, patches: Patches) -> Codes:
-        bank.store(patches)
-        return self.at_full_strength(bank, bank.best(patches)[0])
-
-    def up(self, bank: CodeBank, below: Codes) -> Codes:
-        bank.store(below)
-        return self.at_full_strength(bank, bank.best(below)[0])
-
-    @staticmethod
-    def at_full_strength(bank: Bank, k: Array) -> Codes:
-        at = bank.device
-        return Codes(k, at.xp.ones(k.shape, dtype=at.xp.float64, device=at.place))
 
 
 class Message(NamedTuple):
@@ -279,7 +235,8 @@ class Evidence:
         return 1.0
 
 
-LEARNING, MEMORIZING, KNOWING = Learning(), Memorizing(), Paper(aware=True)
+KNOWING = Paper(aware=True)
+"""The rule that tells the memory node what the levels below know, if it learns alone."""
 RECOGNITION: dict[str, Inference] = {
     "argmax": Paper(propagation="argmax", aware=True),
     "max": Paper(aware=True),

@@ -30,23 +30,17 @@ ARRAY = "\u0000array"
 KINDS = "biufc"  # of the numbers of an array
 
 
-class Labels:
+class Labels(dict[int, dict[str, int]]):
     """The labels of the memory node's neurons: for each neuron that has any, texts with counts, the latest last."""
-
-    def __init__(self) -> None:
-        self._counts: dict[int, dict[str, int]] = {}
-
-    def __len__(self) -> int:
-        return len(self._counts)
 
     def note(self, index: Iterable[int], kind: Iterable[int], texts: Iterable[str | None]) -> None:
         """Count the labels of samples that ended in these neurons, with these outcomes (`banks.rule`)."""
         for j, outcome, text in zip(index, kind, texts):
             if outcome >= GREW:
-                self._counts.pop(j, None)
+                self.pop(j, None)
             if text is None or outcome == SKIPPED:
                 continue
-            own = self._counts.setdefault(j, {})
+            own = self.setdefault(j, {})
             times = own.pop(text, 0)
             if len(own) == MOST:
                 del own[min(own, key=lambda one: own[one])]
@@ -54,7 +48,7 @@ class Labels:
 
     def of(self, j: int) -> list[tuple[Any, int]]:
         """The labels of a neuron with their counts, the most frequent first, then the latest."""
-        latest_first = reversed(self._counts.get(j, {}).items())
+        latest_first = reversed(self.get(j, {}).items())
         return [(_decoded(text), times) for text, times in sorted(latest_first, key=lambda pair: -pair[1])]
 
     def of_all(self, index: Any) -> Any:
@@ -63,13 +57,13 @@ class Labels:
 
     def state(self) -> NDArray[np.uint8]:
         """All labels, as JSON in bytes."""
-        rows = [[j, list(own.items())] for j, own in sorted(self._counts.items())]
+        rows = [[j, list(own.items())] for j, own in sorted(self.items())]
         return np.frombuffer(json.dumps(rows).encode(), np.uint8)
 
     def forget(self, index: Iterable[int]) -> None:
         """Remove the labels of neurons."""
         for j in index:
-            self._counts.pop(j, None)
+            self.pop(j, None)
 
     def restore(self, state: NDArray[np.uint8], counts: NDArray[np.int64]) -> None:
         """Load a saved state; counts: of the memory node's neurons."""
@@ -80,7 +74,7 @@ class Labels:
                 raise ValueError(f"labels of neuron {j} with counts {[times for _, times in own]}")
             for text, _ in own:
                 check_text(text)
-            self._counts[j] = dict(own)
+            self[j] = dict(own)
 
 
 def as_texts(value: Any, samples: int, single: bool) -> Texts:

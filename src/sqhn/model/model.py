@@ -73,7 +73,7 @@ class Model:
             score, mean = tree.matches(samples, observed)
             threshold = self.tolerance * mean
         else:
-            score, threshold = (tree.scores(len(samples), value) for value in (-math.inf, self.tolerance))
+            score, threshold = (tree.full((len(samples),), value) for value in (-math.inf, self.tolerance))
         return score >= threshold - TIE, score, threshold
 
     def recognize_by_evidence(self, samples: Array, observed: Array) -> tuple[Array, Array, Array]:
@@ -85,8 +85,8 @@ class Model:
                 'calibrate(new=x, inference="evidence"), from samples that were not learned and are damaged like '
                 "those to be judged"
             )
-        score = tree.evidence(samples, observed) if len(tree) else tree.scores(len(samples), -math.inf)
-        threshold = tree.scores(len(samples), made.threshold)
+        score = tree.evidence(samples, observed) if len(tree) else tree.full((len(samples),), -math.inf)
+        threshold = tree.full((len(samples),), made.threshold)
         return score >= threshold - TIE, score, threshold
 
     def calibrated(

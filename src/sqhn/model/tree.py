@@ -9,8 +9,9 @@ This module assumes checked samples and exclusive access; `sqhn.memory` provides
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -20,16 +21,7 @@ from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Device, Learned, 
 from sqhn.banks.rule import AVERAGED, SKIPPED
 from sqhn.inputs import batches, join_batches
 from sqhn.level import Level, Options
-from sqhn.model.inference import (
-    INFERENCES,
-    KNOWING,
-    LEARNING,
-    MEMORIZING,
-    RECOGNITION,
-    Inference,
-    Message,
-    UpwardPass,
-)
+from sqhn.model.inference import INFERENCES, KNOWING, RECOGNITION, Inference, Message
 from sqhn.patches import plan
 from sqhn.protocol import EmptyMemoryError
 
@@ -104,13 +96,14 @@ class Tree:
         """
         patches = self.split(samples, observed)
         if part == "root":
-            known = self.sweep(KNOWING, patches, self.codes[:-1])[-1]
+            known = _sweep(KNOWING.look(self.patterns, patches), KNOWING.up, self.codes[:-1])[-1]
             root = self.codes[-1]
             root.reserve(len(samples), self.banks[-2].neurons.room)
             learned = [root.learn(Codes(known.k, known.value, self._with_neurons(known.heard)))]
         else:
             self._reserve(len(samples))
-            learned = self.sweep(LEARNING, patches, self.codes if part == "all" else self.codes[:-1])
+            codes = self.codes if part == "all" else self.codes[:-1]
+            learned = _sweep(self.patterns.learn(patches), _learn_codes, codes)
         if last:
             self.settle()
         return learned
@@ -136,9 +129,14 @@ class Tree:
             free = bank.level.capacity - int(bank.grown.max())
             if len(samples) > free:
                 raise ValueError(f"level {number} has room for {free} more neurons; got {len(samples)} samples")
-        patches = self.split(samples)
+        evidence: Any = self.split(samples)
         self._reserve(len(samples))
-        self.sweep(MEMORIZING, patches, self.codes)
+        banks: list[Any] = [self.patterns, *self.codes]
+        for bank in banks:
+            bank.store(evidence)
+            if bank is not banks[-1]:
+                k, _ = bank.best(evidence)
+                evidence = Codes(k, self.full(k.shape, 1.0))
         self.settle()
 
     def forget(self, index: Sequence[int]) -> None:
@@ -187,13 +185,6 @@ class Tree:
         mask = None if observed is None else at.asarray(split(at.asarray(observed)))
         return Patches(at.asarray(split(at.floats(samples))), mask)
 
-    def sweep(self, step: UpwardPass[Found], patches: Patches, codes: Sequence[CodeBank]) -> list[Found]:
-        """Up from level 1 through the levels of `codes`: the result of every level."""
-        found = [step.look(self.patterns, patches)]
-        for bank in codes:
-            found.append(step.up(bank, found[-1]))
-        return found
-
     def down(self, messages: list[Message], rule: Inference) -> list[Array]:
         """Down from the memory node: the value of every node, level by level."""
         blend = rule.blend(self.options.blend)
@@ -222,11 +213,11 @@ class Tree:
         for part in self._batches(len(samples), rule, observed is not None):
             patches = self.split(samples[part], None if observed is None else observed[part])
             if count is None:
-                yield patches, self.sweep(rule, patches, self.codes)
+                yield patches, _sweep(rule.look(self.patterns, patches), rule.up, self.codes)
             elif not self.codes:
                 yield patches, [rule.look(self.patterns, patches, count)]
             else:
-                below = self.sweep(rule, patches, self.codes[:-1])
+                below = _sweep(rule.look(self.patterns, patches), rule.up, self.codes[:-1])
                 yield patches, [*below, rule.up(self.codes[-1], below[-1], count)]
 
     # -- recall --------------------------------------------------------------------------------------------------
@@ -300,8 +291,7 @@ class Tree:
             for parent, bank in zip(reversed(self.codes), self.banks[-2::-1]):
                 support, shape = parent.support(k[0]), (bank.nodes, k[0].shape[1])
                 winner = xp.zeros(shape, dtype=xp.int32, device=at.place)
-                silent = xp.zeros(shape, dtype=xp.float64, device=at.place)
-                k.insert(0, at.choose(winner, silent, support, 0 * support.probability, 0.0))
+                k.insert(0, at.choose(winner, self.full(shape, 0.0), support, 0 * support.probability, 0.0))
             if partly:
                 nothing = xp.zeros((*k[0].shape, self.tilings[0].size), dtype=xp.bool, device=at.place)
                 patches, there = self._known(k, nothing)
@@ -346,7 +336,17 @@ class Tree:
         done = [(rule.score(messages[-1], self.terms),) for _, messages in self._ask(samples, observed, rule)]
         return join_batches(done, self.device.xp.concat)[0]
 
-    def scores(self, count: int, value: float) -> Array:
-        """The same score for every sample."""
+    def full(self, shape: tuple[int, ...], value: float) -> Array:
+        """The same score everywhere."""
         xp = self.device.xp
-        return xp.full((count,), value, dtype=xp.float64, device=self.device.place)
+        return xp.full(shape, value, dtype=xp.float64, device=self.device.place)
+
+
+def _sweep(first: Found, up: Callable[[CodeBank, Found], Found], codes: Sequence[CodeBank]) -> list[Found]:
+    """The result of every level, from that of level 1 up through the levels of `codes`."""
+    return list(accumulate(codes, lambda below, bank: up(bank, below), initial=first))
+
+
+def _learn_codes(bank: CodeBank, below: Learned) -> Learned:
+    """Learn the winners of the level below with their strengths, as they are after the update."""
+    return bank.learn(Codes(below.k, below.v, below.heard))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sqhn.banks import devices
-from sqhn.concurrency.signals import deferred
+from sqhn.concurrency import deferred
 from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
 from sqhn.storage import files, old_journal

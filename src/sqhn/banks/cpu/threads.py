@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
-from sqhn.concurrency.signals import deferred
+from sqhn.concurrency import deferred
 
 LITTLE = 200_000
 

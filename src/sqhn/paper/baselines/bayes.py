@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sqhn.checks import check_count, check_number, check_share
-from sqhn.concurrency.signals import deferred
+from sqhn.concurrency import deferred
 from sqhn.inputs import as_samples
 from sqhn.paper.baselines.chain import Activation, Chain
 from sqhn.paper.baselines.predictive import PredictiveMemory, written

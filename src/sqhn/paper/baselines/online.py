@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sqhn.checks import as_shape, check_count, check_number, check_word, check_words
-from sqhn.concurrency.signals import deferred
+from sqhn.concurrency import deferred
 from sqhn.inputs import as_answers, as_floats, as_samples, batches, join_batches
 from sqhn.level import Level
 from sqhn.paper.baselines.errors import UnsupportedError

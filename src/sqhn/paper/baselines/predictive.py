@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sqhn.checks import as_shape, check_count, check_number, check_word
-from sqhn.concurrency.signals import deferred
+from sqhn.concurrency import deferred
 from sqhn.inputs import as_answers, as_floats, as_samples
 from sqhn.paper.baselines.chain import Activation, Chain, Layer
 from sqhn.paper.baselines.descent import Rates, Values, cooled, descend

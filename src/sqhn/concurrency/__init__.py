@@ -1,1 +1,0 @@
-"""Locks and signals."""
