@@ -65,7 +65,7 @@ LAYOUTS: dict[str, Any] = {
     "unaligned": unaligned,
     "other bytes first": lambda x: x.astype(x.dtype.newbyteorder("S")),
     "list": lambda x: x.tolist(),
-    "masked array": lambda x: np.ma.array(x),
+    "masked array": np.ma.array,
     "tensor": torch.from_numpy,
 }
 HALF_TENSORS = {"half": torch.float16, "bfloat16": torch.bfloat16}

@@ -118,8 +118,8 @@ def encodings() -> Iterator[Record]:
     for experiment in ("NE-L1", "NE-L3"):
         for noise in ("white", "binary"):
             for samples in (1, 10):
-                for model, error in errors.items():
-                    error += 0.01 if noise == "binary" and model == "SQHN" else 0.0
+                for model, white in errors.items():
+                    error = white + (0.01 if noise == "binary" and model == "SQHN" else 0.0)
                     accuracy = {"SQHN+": 1.0, "SQHN": 0.8}.get(model, 0.3) if samples == 10 else 0.0
                     found = {"accuracy": accuracy, "mse": error * (2 if samples == 1 else 1), "unseen_accuracy": 0.28,
                              "floor": 0.01, "stored_mse": 0.01, "stable": 0.9, "grown": 10}  # fmt: skip

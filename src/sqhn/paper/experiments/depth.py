@@ -71,10 +71,9 @@ class Occlusions(Case):
 
     def run(self, seed: int, device: str) -> dict[str, Any]:  # noqa: ARG002
         x = iid(load_split(self.data[0], "train")[0], 1, generator(seed, "data"))
-        images = [x[0]]
-        for fill in self.fills:  # the rectangle is drawn first, so it is the same for all
-            images.append(CORRUPTIONS[fill](x, self.level, generator(seed, "rectangle"))[0][0])
-        return {"pictures": encode_images(given=images)}
+        # The rectangle is drawn first, so it is the same for all.
+        covered = [CORRUPTIONS[fill](x, self.level, generator(seed, "rectangle"))[0][0] for fill in self.fills]
+        return {"pictures": encode_images(given=[x[0], *covered])}
 
 
 def ac_c(reading: Reading) -> Iterator[Case]:

@@ -122,10 +122,10 @@ def panels(rows: int, columns: int, width: float = 3.0, height: float = 2.4) -> 
 
 
 def _figure(width: float, height: float) -> Figure:
-    import matplotlib
+    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    matplotlib.rcParams.update(RC_PARAMS)
+    mpl.rcParams.update(RC_PARAMS)
     return Figure(figsize=(width, height))
 
 
