@@ -14,7 +14,7 @@ FLOOR = 1e-5
 LENGTH = 1e-5
 """Added to the product of two lengths, so that flat blocks count as flat patches rather than as flat stored blocks."""
 STRUCTURE = 1e-5
-"""What the means leave over is rounding error up to this share of a block's energy."""
+"""Up to this share of a block's energy, the rest after subtracting the means is rounding error."""
 ODDS = 10.0
 """The prior odds against a block showing any stored sample."""
 WHOLE = 4.0

@@ -6,7 +6,7 @@ as it is and less its own means (one for each channel), so that neither contrast
 1. The likelihood of a neuron, with any gain and any noise, is that of a regression: L_j = (1 - r_j^2 + e)^(-d/2), where
    r_j is the cosine, or 0 if that is negative, and d is the number of free values.
 2. Two alternatives are each as likely beforehand as all neurons together: a flat patch of any color, whose error is
-   what the block's means leave over, at a price for each mean; and anything else, with L = 1.
+   the rest after subtracting the block's means, at a price for each mean; and anything else, with L = 1.
 3. p_j = L_j / (sum of all L_j + N L_flat + N L_else).
 4. The evidence is log(1 + N p_j / 10) nats: the prior odds that a block shows any stored sample are 1:10.
 
@@ -167,7 +167,7 @@ def _scales(network: Network) -> list[Tiling]:
 def _likeliest(
     network: Network, number: int, n: int, j: int, below: list[Vector], blank: Vector
 ) -> NDArray[np.float64]:
-    """What neuron j of node n of a level has most likely stored, from the likeliest value of each child."""
+    """The block that neuron j of node n has most likely stored, from the likeliest value of each child."""
     parts = []
     for q, child in enumerate(network.children[number][n]):
         p = network.expectation(number, n, q, j)

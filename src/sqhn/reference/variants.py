@@ -223,7 +223,7 @@ class ReferenceSQHN(Network):
     # -- recall ----------------------------------------------------------------------------------------------------
 
     def messages(self, x: ArrayLike, observed: ArrayLike | None, rule: str) -> list[list[Vector]]:
-        """What every node sends up: activities, the best energies below ("exact"), or evidence."""
+        """The message of every node: activities, the best energies below ("exact"), or evidence."""
         if rule == "evidence":
             return self.evidence(x, observed)
         return self.max_sum(x, observed) if rule == "exact" else self.up(x, observed)
@@ -259,7 +259,7 @@ class ReferenceSQHN(Network):
     def recall_best(
         self, x: ArrayLike, count: int, observed: ArrayLike | None = None, inference: str = "paper"
     ) -> list[Recalled]:
-        """What the best values of the memory node recall, each with its own sweep down, best first."""
+        """The samples that the best values of the memory node recall, each with its own sweep down, best first."""
         u, found = self.messages(x, observed, inference), []
         left = self.preferred(x, observed, u[-1][0]) if inference == "evidence" else u[-1][0].copy()
         for _ in range(count):
@@ -285,7 +285,7 @@ class ReferenceSQHN(Network):
         return np.where(values, self.decode(k), np.float32(self.levels[0][0].blank)), values
 
     def prototypes(self) -> NDArray[Any]:
-        """What each neuron of the memory node recalls by itself: each child's most expected value, all the way down."""
+        """The sample that each neuron of the memory node recalls by itself: all the way down the most expected values."""
         found = []
         for j in range(self.root.grown):
             k = [np.zeros(len(level), np.int64) for level in self.levels]

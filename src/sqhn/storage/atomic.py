@@ -14,7 +14,7 @@ from typing import BinaryIO
 def written_whole(path: Path) -> Iterator[BinaryIO]:
     """A file to write piece by piece, beside its place; moved there when the block ends well.
 
-    An old file of that name is replaced or as it was. A link stays one: what it leads to is replaced.
+    An old file of that name is replaced or stays as it was. A link stays a link, and its target is replaced.
     """
     place = Path(os.path.realpath(path))
     draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")  # new each time: a crash may have left one
@@ -26,7 +26,7 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
         draft.replace(place)
         sync_folder(place.parent)
     except BaseException as error:
-        with suppress(OSError):  # the folder is not one, say; what went wrong first is what counts
+        with suppress(OSError):  # for instance, the folder is a file; the first error is the one to report
             draft.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, str(draft)):  # a draft, which nobody asked for
             raise OSError(error.errno, error.strerror, str(path)) from error
@@ -54,6 +54,6 @@ def check_writable(path: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file from what is in memory."""
+    """Write a file with this content."""
     with written_whole(path) as file:
         file.write(content)

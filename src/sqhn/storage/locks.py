@@ -56,13 +56,13 @@ def held(path: Path, waiting: Callable[[str], None], without: Callable[[str], No
         if error.errno not in NO_LOCKS:
             raise
         with suppress(OSError):
-            place.unlink()  # it was made to no avail
+            place.unlink()  # no lock came of it
         (without or waiting)(f"there are no locks on the file system of {path}: let nothing else write to it meanwhile")
     try:
         yield
     finally:
         if lock.is_locked:  # not in a child that was forked meanwhile
-            with suppress(OSError):  # removed while it is held: whoever has opened this file already, tries again
+            with suppress(OSError):  # removed while it is held: a process that has opened it already tries again
                 if os.path.samestat(own[0], place.lstat()):
                     place.unlink()
             lock.release()

@@ -155,7 +155,7 @@ class Log:
 
     def take_back(self) -> None:
         """Remove the record that was appended."""
-        with suppress(sqlite3.Error):  # it was not confirmed, and whoever appends next removes it
+        with suppress(sqlite3.Error):  # it was not confirmed, and the next `append` removes it
             self.connection.execute("DELETE FROM record WHERE number > ?", (self.number,))
 
     def clear(self) -> None:

@@ -30,7 +30,7 @@ NAME = r"[0-9a-f]{8}-\d+\.piece"
 OURS = re.compile(rf"{NAME}|\.{NAME}\.[0-9a-f]+\.tmp")  # with drafts that a crash left behind
 BLOCK = 1 << 22  # bytes read at once
 Entry = dict[str, Any]
-"""What a memory's header says of a shard file: its name, and the digest of its content."""
+"""A shard file as the header of its memory lists it: its name, and the digest of its content."""
 
 
 def folder_of(path: str | os.PathLike[str]) -> Path:
