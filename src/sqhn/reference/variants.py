@@ -285,7 +285,7 @@ class ReferenceSQHN(Network):
         return np.where(values, self.decode(k), np.float32(self.levels[0][0].blank)), values
 
     def prototypes(self) -> NDArray[Any]:
-        """The sample that each neuron of the memory node recalls by itself: all the way down the most expected values."""
+        """The sample that each neuron of the memory node recalls by itself: the most expected values, all the way."""
         found = []
         for j in range(self.root.grown):
             k = [np.zeros(len(level), np.int64) for level in self.levels]
