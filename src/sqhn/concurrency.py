@@ -17,6 +17,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -202,31 +203,38 @@ CAUSES = ": from a signal handler, a finalizer or a custom rule of inference?"
 
 EVERY: weakref.WeakSet[ReadWriteLock] = weakref.WeakSet()
 _adding = threading.RLock()  # held while EVERY changes
-_held: list[Any] = []  # by the thread that forks
+_forks: dict[int, tuple[deferred, ExitStack]] = {}  # of threads that fork: deferred signals, and everything they hold
 
 
 def _before_fork() -> None:
     """Wait until no chunk is being learned: the child process could not finish it."""
-    _adding.acquire()
-    _held.append(_adding)
+    signals, held = deferred(), ExitStack()
+    held.enter_context(signals)  # a handler that raises would leave locks behind
+    held.enter_context(_adding)
     for lock in list(EVERY):
         if not lock.reading():  # else a writer may hold the gate, and wait for this thread
-            lock._gate.acquire()
-            _held.append(lock._gate)
+            held.enter_context(lock._gate)
+    _forks[threading.get_ident()] = signals, held
 
 
 def _after_fork() -> None:
-    while _held:
-        _held.pop().release()
+    if fork := _forks.pop(threading.get_ident(), None):  # None: a handler raised before signals were deferred
+        _, held = fork
+        held.close()
 
 
 def _in_child() -> None:
     """Only the forking thread exists in the child, so nobody would release the locks of the others."""
     global _adding
     _adding = threading.RLock()
-    _held.clear()
     for lock in list(EVERY):
         lock.begin()
+    if fork := _forks.pop(threading.get_ident(), None):
+        signals, held = fork
+        held.pop_all()
+        signals.pending.clear()  # they are the parent's
+        signals.__exit__(None, None, None)
+    _forks.clear()
 
 
 if hasattr(os, "register_at_fork"):

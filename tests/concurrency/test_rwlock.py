@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -339,3 +340,56 @@ def test_a_fork_inside_a_read_does_not_wait_for_a_writer() -> None:
     reader = started(lambda: join(memory.inspect(fork)))
     join(reader)
     assert codes == [0]
+
+
+SIGNALS_DURING_FORKS = """
+import os, random, signal, threading, time
+import numpy as np
+from sqhn import SQHN
+
+class Alarm(Exception):
+    pass
+
+def handler(number, frame):
+    raise Alarm
+
+def ask():
+    while True:
+        memory.recall(np.ones(4))
+        answers.append(1)
+
+memory, answers = SQHN((4,), capacity=3), []
+memory.learn(np.ones(4))
+memory.recall(np.ones(4))  # all is compiled by now: a child cannot compile if the fork interrupts the compiler
+signal.signal(signal.SIGALRM, handler)
+threading.Thread(target=ask, daemon=True).start()
+until = time.monotonic() + 4
+while time.monotonic() < until:
+    child = None
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 3e-3))
+        child = os.fork()
+        if child == 0:
+            memory.recall(np.ones(4))
+            os._exit(signal.getsignal(signal.SIGALRM) is not handler)
+        time.sleep(0.005)
+    except Alarm:  # Python prints those that are raised within the hooks of a fork, and goes on
+        pass
+    try:
+        while True:
+            _, status = os.wait()
+            assert status == 0, status
+    except ChildProcessError:
+        pass
+before, deadline = len(answers), time.monotonic() + 20
+while len(answers) == before and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(len(answers) > before)
+"""
+
+
+@FORK
+@POSIX
+def test_a_handler_that_raises_during_a_fork_leaves_no_lock_behind() -> None:
+    done = subprocess.run([sys.executable, "-c", SIGNALS_DURING_FORKS], capture_output=True, text=True, timeout=100)
+    assert done.stdout.strip() == "True", done.stderr[-2000:]
