@@ -228,6 +228,7 @@ def test_hold_needs_a_batch() -> None:
         ({"alpha": -1.0}, ValueError, "alpha.*got -1.0"),
         ({"alpha": float("nan")}, ValueError, "alpha.*got nan"),
         ({"alpha": "much"}, ValueError, "alpha.*got 'much'"),
+        ({"alpha": 10**400}, ValueError, "alpha.*got 10000"),
         ({"gamma": 0.0}, ValueError, "gamma.*got 0.0"),
         ({"gamma": float("inf")}, ValueError, "gamma.*finite"),
         ({"kernel": 0}, ValueError, "kernel.*got 0"),

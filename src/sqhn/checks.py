@@ -18,7 +18,10 @@ def is_whole(value: object) -> bool:
 
 def is_real(value: object) -> bool:
     """Whether a value is a number, perhaps infinite, but neither a bool nor NaN."""
-    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+    except OverflowError:  # an int beyond all floats
+        return False
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:

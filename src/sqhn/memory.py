@@ -5,7 +5,6 @@ The mathematics is in `sqhn.model`. Every verb checks its arguments first, then 
 
 from __future__ import annotations
 
-import errno
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -412,9 +411,9 @@ class SQHN:
         """The step at which each neuron of the memory node was last written, as a copy."""
         return self._read(self._model.tree.neurons, "written")
 
-    def values(self, index: int | list[int]) -> Any:
+    def values(self, index: Any) -> Any:
         """The labels of a neuron with their counts, or of several neurons, as in `recall(x).values`."""
-        return self._read(lambda: self._model.labels.of_all(index))
+        return self._read(self._model.values, index)
 
     def inspect(self, look: Callable[[Model], Answer]) -> Answer:
         """Call a function with the model behind this memory, while nothing changes; it must not change anything."""
@@ -428,10 +427,7 @@ class SQHN:
         On shards, `path` refers to one file for each shard, in the folder `path`.pieces; no sample is learned while
         these are written.
         """
-        if os.fspath(path).endswith(os.sep):
-            raise IsADirectoryError(errno.EISDIR, "a folder, not a file", os.fspath(path))
-        if self._journal is not None and Path(os.path.realpath(path)) == self._journal.path:
-            raise ValueError(f"{path} is kept up to date by this memory: save it under another name")
+        files.check_place(path)
         if self.shards is not None:
             self._read(files.save_sharded, path, self._model, {})
         else:

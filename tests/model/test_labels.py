@@ -45,6 +45,20 @@ def test_without_labels_there_are_no_values() -> None:
     assert (memory.recall(X[0]).values, memory.recall(X[0]).value) == (None, None)
 
 
+def test_labels_of_neurons() -> None:
+    memory = SQHN((4, 4), capacity=9)
+    memory.learn(X[:3], value=["a", None, "c"])
+    assert memory.values(2) == memory.values(np.int64(2)) == [("c", 1)]
+    assert memory.values([0, 1]) == memory.values(np.arange(2)) == [[("a", 1)], []]
+    assert memory.values([[0], []]) == [[[("a", 1)]], []]
+    for index, problem in ((3, "neuron 3 is not one of 3"), (-1, "neuron -1 is not one of 3"), ([0, 99], "neuron 99")):
+        with pytest.raises(IndexError, match=problem):
+            memory.values(index)
+    for wrong in ("a", 1.0, None, True, [0, "b"]):
+        with pytest.raises(TypeError, match="index must be the number of a neuron"):
+            memory.values(wrong)
+
+
 def test_labels_of_averaged_samples_are_counted() -> None:
     memory = SQHN((4, 4), capacity=1)
     memory.learn(X[:6], value=[1, 2, 2, None, 3, 1])

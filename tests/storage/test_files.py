@@ -6,14 +6,19 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from sqhn import SQHN, Level, MemoryFileError
+from sqhn.model.calibration import Calibration
 from sqhn.reference import ReferenceSQHN
 from sqhn.storage.files import FORMAT, describe, encode, save
 from tests.helpers import ARCHITECTURES, fingerprint, levels, noisy
@@ -235,6 +240,46 @@ def test_files_that_contradict_themselves(saved: Path, damage: str) -> None:
         SQHN.load(saved)
 
 
+ODD: list[Any] = [
+    None, True, 0, -1, 3, 2**31, 10**30, 0.5, -1e300, "", "inf", "paper", [], [3], [10**9] * 4, [[]], {}, {"a": 1},
+]  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all values within a document."""
+    yield path
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(part, (*path, key))
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_headers_that_lie(saved: Path, data: st.DataObject) -> None:
+    """A file with a right digest and any other value in its header is a memory, or is refused at once."""
+    header, tensors = SQHN.load(saved).inspect(encode)
+    header["calibration"] = Calibration("new", 0.1, 20, 12)._asdict()
+    *path, last = data.draw(st.sampled_from([place for place in places(header) if place]))
+    within = header
+    for key in path:
+        within = within[key]
+    within[last] = data.draw(st.sampled_from(ODD))
+    lie = saved.with_name("lie.sqhn")
+    save(lie, header, tensors)
+    for look in (SQHN.load, describe):
+        try:
+            look(lie)
+        except MemoryFileError as error:
+            assert str(lie) in str(error)  # noqa: PT017
+
+
+def test_headers_that_nest_deeply(saved: Path) -> None:
+    text = "[" * 10**5 + "]" * 10**5
+    save_file(load_file(saved), saved, {"sqhn": text})
+    for look in (SQHN.load, describe):
+        with pytest.raises(MemoryFileError):
+            look(saved)
+
+
 def test_folders(tmp_path: Path, saved: Path) -> None:
     memory = SQHN.load(saved)
     (tmp_path / "empty").mkdir()
@@ -249,6 +294,18 @@ def test_folders(tmp_path: Path, saved: Path) -> None:
         with pytest.raises(IsADirectoryError, match="folder"):
             memory.save(folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == [saved.name]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
+    memory, pipe = SQHN((4,), capacity=3), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/null")):
+        before = path.lstat()
+        with pytest.raises(OSError, match="a pipe or a device, not a file"):
+            memory.save(path)
+        assert os.path.samestat(before, path.lstat())
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_a_link_stays_a_link(saved: Path) -> None:

@@ -26,7 +26,7 @@ from sqhn import SQHN, Level, MemoryFileError
 from sqhn.banks.devices import device_of
 from sqhn.level import Options
 from sqhn.model.model import Model
-from sqhn.storage import files, journal, log
+from sqhn.storage import atomic, files, journal, log
 from sqhn.storage.changes import Change, Forget, Hold, Learn, Memorize, Reset, Resize, SetRho, encode
 from sqhn.storage.files import Header, Tensors, header_of
 from sqhn.storage.journal import JOURNAL, MEMORY, Journal
@@ -635,16 +635,20 @@ def test_a_folder_reached_by_a_link(tmp_path: Path) -> None:
 def test_the_checkpoint_is_not_overwritten(tmp_path: Path) -> None:
     memory = SQHN(SHAPE, capacity=9, folder=tmp_path)
     memory.learn(X[:3])
-    with pytest.raises(ValueError, match="is kept up to date by this memory"):
-        memory.save(tmp_path / "." / MEMORY)
+    with pytest.warns(UserWarning, match="is a checkpoint, without the latest changes"):
+        other = SQHN.load(tmp_path / MEMORY)
+    assert other.step == 0
+    (tmp_path / "link").symlink_to(tmp_path / MEMORY)
+    for one in (memory, other):
+        for path in (tmp_path / "." / MEMORY, tmp_path / "link"):
+            with pytest.raises(ValueError, match=f"belongs to the memory that is kept in {tmp_path}"):
+                one.save(path)
     memory.learn(X[3])
     assert crashed(tmp_path).step == 4
-    with pytest.warns(UserWarning, match="is a checkpoint, without the latest changes"):
-        assert SQHN.load(tmp_path / MEMORY).step == 0
 
 
 @posix
-@pytest.mark.parametrize("name", [None, JOURNAL, WAL])
+@pytest.mark.parametrize("name", [None, JOURNAL, WAL, MEMORY])
 def test_a_folder_that_is_removed_in_use(name: str | None, tmp_path: Path) -> None:
     memory = SQHN(SHAPE, capacity=9, folder=tmp_path / "k")
     memory.learn(X[:3])
@@ -653,9 +657,16 @@ def test_a_folder_that_is_removed_in_use(name: str | None, tmp_path: Path) -> No
     else:
         (tmp_path / "k" / name).unlink()
         (tmp_path / "k" / name).write_bytes(b"something else")
-    with pytest.raises(OSError, match=f"the journal was removed or replaced.*{JOURNAL}"):
+    with pytest.raises(FileNotFoundError, match="was removed or replaced: changes cannot be kept"):
         memory.learn(X[3])
     assert (memory.step, len(memory.recall(X[:3]).x)) == (3, 3)
+
+
+def test_new_folders_outlast_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(atomic, "sync_folder", synced.append)
+    SQHN(SHAPE, capacity=9, folder=tmp_path / "a" / "b" / "c")
+    assert {tmp_path, tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "c"} <= set(synced)
 
 
 @posix

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sqhn.banks.interface import Array, Device, Learned
+from sqhn.checks import is_whole
 from sqhn.level import TIE, Level, Options
 from sqhn.model.calibration import Calibration, Kind, tolerance
 from sqhn.model.inference import Inference
@@ -65,6 +66,18 @@ class Model:
         if not self.labels:
             return fields, None
         return fields, self.labels.of_all(self.tree.device.to_user(fields[1], None).tolist())
+
+    def values(self, index: Any) -> Any:
+        """The labels of a neuron with their counts, or of each neuron of a sequence or array."""
+        given = index.tolist() if hasattr(index, "tolist") else index
+        if isinstance(given, Sequence) and not isinstance(given, str):
+            return [self.values(one) for one in given]
+        if not is_whole(given):
+            raise TypeError(f"index must be the number of a neuron, or a sequence of them; got {index!r}")
+        grown = int(self.tree.root.grown[0])
+        if not 0 <= given < grown:
+            raise IndexError(f"neuron {given} is not one of {grown}")
+        return self.labels.of(int(given))
 
     def recognize(self, samples: Array, observed: Array) -> tuple[Array, Array, Array]:
         """Old or new by the paper's rule, the score and the threshold."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
 
     An old file of that name is replaced or stays as it was. A link stays a link, and its target is replaced.
     """
-    place = Path(os.path.realpath(path))
+    place = regular(path)
     draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")  # new each time: a crash may have left one
     try:
         with draft.open("xb") as file:
@@ -33,6 +34,24 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def regular(path: str | os.PathLike[str]) -> Path:
+    """The file that a name stands for, without links; OSError if it is something other than a regular file."""
+    place = Path(os.path.realpath(path))
+    if place.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", os.fspath(path))
+    if place.exists() and not place.is_file():
+        raise OSError(errno.EINVAL, "a pipe or a device, not a file", os.fspath(path))
+    return place
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and its parents, which then outlast a power cut."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        sync_folder(one.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Let the names in a folder outlast a power cut, where there is a way."""
     with suppress(OSError):
@@ -45,9 +64,7 @@ def sync_folder(folder: Path) -> None:
 
 def check_writable(path: Path) -> None:
     """Raise if a file could not be written there: before an hour of work, not after."""
-    place = Path(os.path.realpath(path))
-    if place.is_dir():
-        raise IsADirectoryError(f"{path} is a folder, not a file")
+    place = regular(path)
     if not os.access(place.parent, os.W_OK):
         kind = PermissionError if place.parent.exists() else FileNotFoundError
         raise kind(f"{path} cannot be written: its folder does not exist, or is write-protected")

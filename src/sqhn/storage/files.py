@@ -33,7 +33,7 @@ from sqhn.level import Level, Options, as_levels
 from sqhn.model.calibration import Calibration
 from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
-from sqhn.storage.atomic import check_writable, write_whole
+from sqhn.storage.atomic import check_writable, regular, write_whole
 from sqhn.storage.headers import read_header, read_rows
 from sqhn.storage.sharded_files import Rows, folder_of, keep_only, one_at_a_time, open_shard_files, write_shard_files
 
@@ -45,6 +45,8 @@ know how often each of their values was observed. forgotten: neurons of the memo
 pieces: the prototypes of level 1 are in shard files."""
 DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}
 """Options of earlier versions, with their defaults."""
+INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors of a file whose digest is right and whose content contradicts itself."""
 Header = dict[str, Any]
 Tensors = dict[str, Any]
 """NumPy arrays, or `Rows` of arrays that are still in files."""
@@ -56,6 +58,18 @@ def save(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None
     if folder_of(path).exists():
         with suppress(OSError), one_at_a_time(path) as folder:  # the memory is saved, with or without this
             keep_only(folder, header_of(path).get("pieces", ()))  # another process may have saved shards since
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Raise if a memory must not be saved to a file with this name."""
+    if os.fspath(path).endswith(os.sep):
+        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", os.fspath(path))
+    place = regular(path)
+    if "journal" in header_of(place):
+        raise ValueError(
+            f"{path} belongs to the memory that is kept in {place.parent}, with the changes in its journal: save under "
+            f"another name, or load {place.parent} to continue that memory"
+        )
 
 
 def _write(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None:
@@ -113,9 +127,13 @@ def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
 def decode(header: Header, tensors: Tensors, device: str, shards: int | None = None) -> Model:
     """The memory with this header and these arrays."""
     levels = [Level(**_infinite(level)) for level in header["levels"]]
+    shape, nodes = as_shape(header["input_shape"]), len(tensors["level1.grown"])
+    size = tensors["level1.prototypes"].shape[1]
+    if math.prod(shape) != nodes * size:  # before arrays of that size are made
+        raise ValueError(f"{nodes} nodes with prototypes of {size} values, for samples of shape {shape}")
     at = devices.device_of(device, shards)
     with at.stream():
-        model = Model(as_shape(header["input_shape"]), as_levels(levels), Options(**_options(header)), at)
+        model = Model(shape, as_levels(levels), Options(**_options(header)), at)
         _fill(model.tree.banks, header, tensors)
         if (labels := tensors.get("values")) is not None:
             model.labels.restore(labels, model.tree.neurons("c"))
@@ -172,7 +190,7 @@ def load(path: str | os.PathLike[str], device: str = "cpu", shards: int | None =
         return header, decode(header, tensors, device, shards)
     except MemoryFileError:
         raise
-    except (LookupError, TypeError, ValueError) as error:
+    except INCONSISTENT as error:
         raise MemoryFileError(f"{path} does not hold a consistent memory: {error}") from error
 
 
@@ -248,7 +266,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise _missing(path, error) from error
     except MemoryFileError:
         raise
-    except (LookupError, TypeError, ValueError) as error:
+    except INCONSISTENT as error:
         raise MemoryFileError(f"{path} is not a memory, or is damaged: {error}") from error
 
 
@@ -257,12 +275,12 @@ def _header(path: str | os.PathLike[str], metadata: dict[str, Any]) -> Header:
     try:
         header: Header = json.loads(metadata["sqhn"])
         version, features = header["format"], set(header.get("features", ()))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except INCONSISTENT as error:
         raise MemoryFileError(f"{path} is a safetensors file, but not a memory of this package") from error
     if version not in (FORMAT_1, FORMAT):
         raise MemoryFileError(f"{path} has format {version}; this version of sqhn reads {FORMAT}: upgrade sqhn")
     if unknown := features - FEATURES:
-        listed = ", ".join(sorted(unknown))
+        listed = ", ".join(sorted(map(str, unknown)))
         raise MemoryFileError(f"{path} uses features that this version of sqhn does not know ({listed}): upgrade sqhn")
     return header
 

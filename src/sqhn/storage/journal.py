@@ -8,6 +8,7 @@ saved: the checkpoint has the number of the last change that it includes, and th
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import re
@@ -22,6 +23,7 @@ from sqhn.concurrency import deferred
 from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
 from sqhn.storage import files, old_journal
+from sqhn.storage.atomic import make_folder
 from sqhn.storage.changes import Change, decode, encode
 from sqhn.storage.files import Header, save, save_sharded
 from sqhn.storage.files import encode as encode_model
@@ -43,6 +45,8 @@ class Journal:
     log: Log
     next: int
     """Bytes of changes after which to save the memory."""
+    saved: tuple[int, ...]
+    """The identity of the checkpoint."""
 
     def __init__(self, folder: Path) -> None:
         self.open_files = ExitStack()
@@ -67,7 +71,7 @@ class Journal:
     @classmethod
     def create(cls, folder: Path, model: Model) -> Self:
         """Begin to keep a memory in a folder."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         journal = cls(folder)
         try:
             if journal.path.exists():
@@ -118,6 +122,10 @@ class Journal:
             raise RuntimeError(
                 f"{self.folder} belongs to a memory of process {self.process}: this one has a copy of it"
             )
+        if self._identity() != self.saved:
+            raise FileNotFoundError(
+                errno.ENOENT, "the memory was removed or replaced: changes cannot be kept", str(self.path)
+            )
         content = encode(change)
         stored = decode(content)  # the caller's arrays may change while they are learned
         try:
@@ -151,6 +159,7 @@ class Journal:
         except MemoryFileError:
             self.log.abandon()
             raise
+        self.saved = self._identity()
         self._plan()
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
@@ -175,17 +184,27 @@ class Journal:
         """Save the memory, and remove the changes that it includes."""
         entry = {"journal": {"change": self.log.number, "sha256": self.log.digest}}
         with deferred():
-            if model.tree.device.shards is not None:
-                save_sharded(self.path, model, entry)
-            else:
-                header, tensors = encode_model(model)
-                save(self.path, header | entry, tensors)
+            try:
+                if model.tree.device.shards is not None:
+                    save_sharded(self.path, model, entry)
+                else:
+                    header, tensors = encode_model(model)
+                    save(self.path, header | entry, tensors)
+            finally:  # a save that fails late has replaced the file all the same
+                self.saved = self._identity()
             self.log.clear()
             self._plan()
             for file in self.folder.iterdir():
                 if LEFTOVER.fullmatch(file.name):
                     with suppress(OSError):
                         file.unlink()
+
+    def _identity(self) -> tuple[int, ...]:
+        """Numbers that differ if another file took the place of the checkpoint; empty if it is not there."""
+        with suppress(OSError):
+            found = self.path.stat()
+            return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+        return ()
 
     def _plan(self) -> None:
         """Decide when to save the memory next."""
