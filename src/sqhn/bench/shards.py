@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sqhn.banks.devices import device_of
 from sqhn.banks.ray.neighbours import NAME
 from sqhn.banks.ray.prototypes import PART
-from sqhn.bench.cpu import COLOUR, TREE, Result, images, noisy
+from sqhn.bench.cpu import COLOUR, TREE, Result, described, images, noisy
 from sqhn.memory import SQHN
 
 Phases = dict[str, Callable[[SQHN], int]]  # each returns how many samples it processed
@@ -214,7 +214,7 @@ def million() -> Result:
 
 
 CASES: dict[str, Callable[[], Result]] = {
-    **{f"shards-{count}": partial(compare, count) for count in (1, 2, 4)},
+    **{f"shards-{count}": described(f"{compare.__doc__}", compare, count) for count in (1, 2, 4)},
     "tree": tree,
     "million": million,
     "formula": formula,
