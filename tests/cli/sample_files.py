@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from sqhn.cli import samples
+from sqhn.cli.options import Size
 from sqhn.cli.samples import Samples
-from sqhn.cli.size import Size
 from tests.cli.commands import Pixels
 
 

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sqhn.cli.samples import SampleError, common
+from sqhn.cli.options import Size
+from sqhn.cli.samples import SampleError
 from sqhn.cli.samples import read as read_samples
-from sqhn.cli.size import Size
 from tests.cli.commands import files_in, posix
 from tests.cli.sample_files import everything, pixels, put, read
 
 
 def test_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "CHUNK_SAMPLES", 2)
+    monkeypatch.setattr("sqhn.cli.samples.files.CHUNK_SAMPLES", 2)
     x = np.random.default_rng(0).random((5, 3, 4))
     found = read(put(tmp_path / "x.npy", x))
     assert (found.names, found.shape) == (["0", "1", "2", "3", "4"], (3, 4))

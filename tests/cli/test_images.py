@@ -15,9 +15,10 @@ import pytest
 from PIL import Image
 
 from sqhn.banks.cpu.threads import get_num_threads
-from sqhn.cli.samples import SampleError, common, images
+from sqhn.cli.options import Size
+from sqhn.cli.samples import SampleError, images
+from sqhn.cli.samples.files import chunk_length
 from sqhn.cli.samples.images import Images
-from sqhn.cli.size import Size
 from tests.cli.commands import Pixels, load_image, posix
 from tests.cli.sample_files import everything, pixels, put, read
 
@@ -180,7 +181,7 @@ def test_an_image_that_changes_after_the_check(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_chunks_come_in_order_and_not_far_ahead(threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "CHUNK_SAMPLES", 2)
+    monkeypatch.setattr("sqhn.cli.samples.files.CHUNK_SAMPLES", 2)
     x = pixels(25, 3, 3)
     for n, values in enumerate(x):
         put(tmp_path / f"{n:02}.png", values)
@@ -201,7 +202,7 @@ def test_chunks_come_in_order_and_not_far_ahead(threads: int, tmp_path: Path, mo
 
 def test_all_images_before_a_damaged_one_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the damage is found while earlier images are still being decoded."""
-    monkeypatch.setattr(common, "CHUNK_SAMPLES", 2)
+    monkeypatch.setattr("sqhn.cli.samples.files.CHUNK_SAMPLES", 2)
     x = pixels(7, 3, 3)
     for n, values in enumerate(x):
         put(tmp_path / f"{n:02}.png", values)
@@ -226,7 +227,7 @@ def test_all_images_before_a_damaged_one_are_read(tmp_path: Path, monkeypatch: p
 def test_large_images_come_in_small_chunks_from_several_threads(tmp_path: Path) -> None:
     (found,) = read(put(tmp_path / "a.png", np.zeros((2000, 3000, 3), np.uint8))).parts
     assert isinstance(found, Images)
-    assert found.chunk == 1
+    assert chunk_length(found.shape, 1) == 1
     assert found.threads == min(images.DECODING_THREADS, get_num_threads())
 
 

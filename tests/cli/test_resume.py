@@ -34,7 +34,7 @@ from tests.cli.commands import (
 from tests.helpers import fingerprint
 
 pytestmark = pytest.mark.usefixtures("small_chunks", "handlers")
-SMALL_CHUNKS = "from sqhn.cli.samples import common\ncommon.CHUNK_SAMPLES = 7\n"
+SMALL_CHUNKS = "from sqhn.cli.samples import files\nfiles.CHUNK_SAMPLES = 7\n"
 
 
 @pytest.fixture

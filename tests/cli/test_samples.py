@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import typer
 
-from sqhn.cli.samples import SampleError, common, read_mask
+from sqhn.cli.options import Size, parse_size
+from sqhn.cli.samples import SampleError, read_mask
 from sqhn.cli.samples import read as read_samples
-from sqhn.cli.size import Size, parse_size
 from tests.cli.commands import load_image, posix
 from tests.cli.sample_files import everything, pixels, put, read
 
@@ -31,7 +31,7 @@ def test_samples_come_in_the_given_order(tmp_path: Path) -> None:
 
 
 def test_samples_from_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "CHUNK_SAMPLES", 2)
+    monkeypatch.setattr("sqhn.cli.samples.files.CHUNK_SAMPLES", 2)
     x = pixels(8, 4, 5)
     put(tmp_path / "a.npy", x[:3])
     for n in range(3, 8):
@@ -162,7 +162,7 @@ def test_the_error_names_all_unusable_files(mixed: Path) -> None:
 
 
 def test_the_error_names_all_damaged_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "CHUNK_SAMPLES", 2)
+    monkeypatch.setattr("sqhn.cli.samples.files.CHUNK_SAMPLES", 2)
     for n in range(30):
         path = put(tmp_path / f"{n:02}.png", pixels(20, 10))
         if n > 5:

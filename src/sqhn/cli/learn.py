@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sqhn.cli.common import EXPECTED_ERRORS, failing, print_results, say
-from sqhn.cli.memory_file import check_memory, load, map_chunks, open_samples
+from sqhn.cli.memory_file import load, map_chunks, open_samples
 from sqhn.cli.options import AsJson, MemoryFile, Resize, SkipBad, Sources
 from sqhn.cli.resume import Run
 from sqhn.cli.settings import Settings, parse_settings
@@ -20,7 +20,7 @@ from sqhn.cli.stopping import Stop, stoppable
 from sqhn.storage.atomic import check_writable
 
 if TYPE_CHECKING:
-    from sqhn.cli.size import Size
+    from sqhn.cli.options import Size
 
 
 def learn(
@@ -101,8 +101,6 @@ def _learn(
 
     stop.arm()
     check_writable(memory)
-    if memory.exists():
-        check_memory(memory)
     with held(memory, say):
         if memory.exists():
             network = load(memory)

@@ -11,8 +11,8 @@ from sqhn.cli.common import progress, say
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sqhn.cli.options import Size
     from sqhn.cli.samples import Samples
-    from sqhn.cli.size import Size
     from sqhn.memory import SQHN
 
 
