@@ -60,14 +60,12 @@ def stop(monkeypatch: pytest.MonkeyPatch, chunk: int, *words: object, stdin: byt
     return result
 
 
-# -- signals ------------------------------------------------------------------------------------------------------------
+# -- signals -----------------------------------------------------------------------------------------------------------
 
 
 def test_what_was_learned_is_saved(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = saved_memory(tmp_path / "expected", GRAY[:14])
-    hook(monkeypatch, "learn", before={3: interrupt})
-    result = sqhn("learn", image_folder(tmp_path / "in", GRAY), "--memory", file, "--capacity", 20, "--json")
-    assert result.exit_code == 130
+    result = stop(monkeypatch, 3, *learn_words(image_folder(tmp_path / "in", GRAY), file), "--json")
     assert json.loads(result.stdout)["learned"] == 14
     assert json.loads(result.stdout)["interrupted"] is True
     assert f"14 of 30 samples are saved in {file}" in result.stderr
@@ -75,9 +73,7 @@ def test_what_was_learned_is_saved(tmp_path: Path, file: Path, monkeypatch: pyte
 
 
 def test_nothing_learned_nothing_saved(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hook(monkeypatch, "learn", before={1: interrupt})
-    result = sqhn("learn", image_folder(tmp_path / "in", GRAY), "--memory", file, "--capacity", 20)
-    assert result.exit_code == 130
+    result = stop(monkeypatch, 1, *learn_words(image_folder(tmp_path / "in", GRAY), file))
     assert result.stdout == ""
     assert "0 of 30 samples were learned: nothing is saved" in result.stderr
     assert not file.exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sqhn.data.builtin import BUILT_IN, EXTRA
+from sqhn.data.builtin import BUILT_IN, extra_packages
 from sqhn.data.catalogue import CATALOGUE
 from sqhn.data.formats import DataFileError, Split, npz
 
@@ -46,17 +46,25 @@ def load(name: str) -> Dataset:
 
 
 @cache
+def _built_in(name: str) -> Dataset:
+    return _frozen(Dataset(name, "built-in", BUILT_IN[name].make()))
+
+
+def _frozen(made: Dataset) -> Dataset:
+    for split in made.splits.values():
+        for array in split:
+            array.setflags(write=False)
+    return made
+
+
+@cache
 def _load(name: str, folder: str | None, stored: str | None) -> Dataset:  # noqa: ARG001
     """Like `load`, once for each value of the two environment variables."""
     if name in BUILT_IN:
-        return Dataset(name, "built-in", BUILT_IN[name].make())
+        return _built_in(name)
     if file := _data_file(name):
         contents = CATALOGUE[name].contents
-        splits = npz(file, contents.shape, contents.counts)
-        for split in splits.values():
-            for array in split:
-                array.setflags(write=False)
-        return Dataset(name, file.name, splits)
+        return _frozen(Dataset(name, file.name, npz(file, contents.shape, contents.counts)))
     if cached := _cached(name):
         return _open(name, cached)
     looked = f"; SQHN_DATA is {folder}, which has no {name}.npz" if folder else ""
@@ -81,10 +89,8 @@ def cache_folder() -> Path:
     """The folder of downloaded data sets: SQHN_CACHE, or the user's cache folder."""
     if folder := os.environ.get("SQHN_CACHE"):
         return Path(folder)
-    try:
+    with extra_packages():
         import pooch
-    except ImportError as error:
-        raise ImportError(EXTRA) from error
     return Path(pooch.os_cache("sqhn"))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sqhn.data.builtin import EXTRA
+from sqhn.data.builtin import extra_packages
 from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Official, Package, Source
 from sqhn.data.dataset import cache_folder
 from sqhn.data.formats import DataFileError, Progress, Split
@@ -72,10 +72,8 @@ def _convert(source: Source, entry: Entry, temporary: Path, progress: Progress) 
         case Installed():
             hashes = dict(source.files)
             paths = [_installed(source.folder / file, sha256) for file, sha256 in hashes.items()]
-    try:
+    with extra_packages():
         splits = source.read(paths, entry.contents.shapes, progress)
-    except ImportError as error:
-        raise ImportError(EXTRA) from error
     data = temporary / "data"
     data.mkdir()
     _write(splits, source, hashes, data, progress)
@@ -115,10 +113,8 @@ class _Bar:
 
 
 def _download(url: str, sha256: str, folder: Path, progress: Progress) -> Path:
-    try:
+    with extra_packages():
         import pooch
-    except ImportError as error:
-        raise ImportError(EXTRA) from error
     pooch.get_logger().setLevel("WARNING")
     file = url.rsplit("/", 1)[-1]
     bar = _Bar(f"downloading {file}", progress)
