@@ -15,7 +15,7 @@ import pytest
 from sqhn import SQHN, Level
 from sqhn.display import CAPTION, GAP
 from sqhn.storage.files import FORMAT
-from tests.cli.commands import GRAY, error_of, json_of, load_image, output_of, posix, save_array, saved_memory, sqhn
+from tests.cli.commands import GRAY, error_of, json_of, load_image, output_of, posix, put, saved_memory, sqhn
 
 
 def test_a_tree(file: Path) -> None:
@@ -86,7 +86,7 @@ def test_files_that_are_not_memories(command: str, content: bytes | str | None, 
     elif content == "truncated":
         saved_memory(file, GRAY)
         file.write_bytes(file.read_bytes()[:-1])
-    source = save_array(tmp_path / "x.npy", GRAY)
+    source = put(tmp_path / "x.npy", GRAY)
     words: dict[str, tuple[object, ...]] = {
         "recall": ("recall", source, "--memory", file, "--out", tmp_path / "out"),
         "recognize": ("recognize", source, "--memory", file),
@@ -100,7 +100,7 @@ def test_files_that_are_not_memories(command: str, content: bytes | str | None, 
 @pytest.mark.parametrize("command", ["learn", "recall", "recognize", "info"])
 def test_a_pipe_is_refused(command: str, tmp_path: Path, file: Path) -> None:
     os.mkfifo(file)
-    source = save_array(tmp_path / "x.npy", GRAY)
+    source = put(tmp_path / "x.npy", GRAY)
     words: dict[str, tuple[object, ...]] = {
         "learn": ("learn", source, "--memory", file, "--capacity", 3),
         "recall": ("recall", source, "--memory", file, "--out", tmp_path / "out"),
@@ -122,8 +122,8 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SQHN:
     made = SQHN((16, 24, 3), capacity=20)
     made.learn(X, value=[f"image {n}" for n in range(9)])
     made.save("m.sqhn")
-    save_array(tmp_path / "x.npy", X)
-    save_array(tmp_path / "new.npy", NEW)
+    put(tmp_path / "x.npy", X)
+    put(tmp_path / "new.npy", NEW)
     return made
 
 
@@ -163,12 +163,12 @@ def test_forget(memory: SQHN) -> None:
     assert (some["shown"], some["neurons"]) == (4, 7)
     sheet = load_image("some.png")
     np.testing.assert_array_equal(sheet[GAP : GAP + 16 * SCALE : SCALE, GAP : GAP + 24 * SCALE : SCALE], X[1])
-    output_of("learn", save_array(Path("4.npy"), X[4]), "--memory", "m.sqhn")
+    output_of("learn", put(Path("4.npy"), X[4]), "--memory", "m.sqhn")
     assert SQHN.load("m.sqhn").recall(X[4]).index == 0
 
 
 def test_info_after_replacing_and_forgetting(memory: SQHN) -> None:
-    source = save_array(Path("g.npy"), np.random.default_rng(0).random((20, 4)).astype(np.float32))
+    source = put(Path("g.npy"), np.random.default_rng(0).random((20, 4)).astype(np.float32))
     text = output_of("learn", source, "--memory", "g.sqhn", "--capacity", 5, "--when-full", "oldest")
     assert "learned 20 samples, 20 of them as new neurons (15 in place of others); g.sqhn has 5 of 5" in text
     output_of("forget", "g.sqhn", 1, 3)
@@ -214,7 +214,7 @@ def test_info_of_labels_and_calibration(memory: SQHN) -> None:
     memory.learn(X[0], value=np.array([np.nan]))
     memory.calibrate(new=NEW)
     memory.save("m.sqhn")
-    source = save_array(Path("0.npy"), X[:1])
+    source = put(Path("0.npy"), X[:1])
     assert "nan" in output_of("recall", source, "--memory", "m.sqhn", "--out", "found", "--json")
     text = output_of("info", "m.sqhn")
     assert "calibrated at step 10 " in text

@@ -15,13 +15,7 @@ from sqhn.cli import memory_file
 from sqhn.cli.common import failing
 from sqhn.data import builtin
 from sqhn.paper.baselines.training import load_torch
-from tests.cli.commands import (
-    GRAY,
-    image_folder,
-    output_of,
-    saved_memory,
-    sqhn,
-)
+from tests.cli.commands import GRAY, image_folder, output_of, saved_memory, sqhn
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")

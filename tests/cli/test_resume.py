@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 from typer.testing import Result
 
 from sqhn import SQHN
@@ -28,8 +27,8 @@ from tests.cli.commands import (
     npy,
     output_of,
     posix,
+    put,
     read_line,
-    save_array,
     saved_memory,
     sqhn,
     start_process,
@@ -83,7 +82,7 @@ def test_nothing_learned_nothing_saved(tmp_path: Path, file: Path, monkeypatch: 
 @each_signal
 def test_a_signal_to_another_process(number: int, status: int, tmp_path: Path, file: Path) -> None:
     x = np.random.default_rng(0).random((10_000, 64), np.float32)
-    words = ["learn", save_array(tmp_path / "x.npy", x), "--memory", file, "--capacity", 1000, "--json"]
+    words = ["learn", put(tmp_path / "x.npy", x), "--memory", file, "--capacity", 1000, "--json"]
     with start_process(SLOWLY, *words) as learning:
         for _ in range(4):
             read_line(learning, "learning")
@@ -99,7 +98,7 @@ def test_a_signal_to_another_process(number: int, status: int, tmp_path: Path, f
     expected = SQHN((64,), capacity=1000)
     expected.learn(x[:learned])
     assert fingerprint(SQHN.load(file)) == fingerprint(expected)
-    output_of("learn", save_array(tmp_path / "rest.npy", x[learned:]), "--memory", file)
+    output_of("learn", put(tmp_path / "rest.npy", x[learned:]), "--memory", file)
     expected.learn(x[learned:])
     assert fingerprint(SQHN.load(file)) == fingerprint(expected)
     assert files_in(tmp_path) == ["m.sqhn", "rest.npy", "x.npy"]
@@ -113,7 +112,7 @@ def test_a_lost_interrupt(tmp_path: Path, file: Path, monkeypatch: pytest.Monkey
             signal.raise_signal(signal.SIGINT)
 
     hook(monkeypatch, "learn", before={2: lose_interrupt})
-    result = sqhn("learn", save_array(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20)
+    result = sqhn("learn", put(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20)
     assert result.exit_code == 130
     assert f"stopped: 14 of 30 samples are saved in {file}" in result.stderr
     assert SQHN.load(file).step == 14
@@ -134,7 +133,7 @@ def test_no_signal_interrupts_saving(
     if learned < 30:
         hook(monkeypatch, "learn", after={2: partial(signal.raise_signal, number)})
     hook(monkeypatch, "save", before={1: raise_several}, after={1: partial(signal.raise_signal, number)})
-    result = sqhn("learn", save_array(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20, "--json")
+    result = sqhn("learn", put(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20, "--json")
     monkeypatch.undo()
     assert result.exit_code == status
     assert json.loads(result.stdout)["learned"] == learned
@@ -150,7 +149,7 @@ def test_a_signal_before_learning(
     saved_memory(file, GRAY)
     before = file.read_bytes()
     monkeypatch.setattr(SQHN, "load", lambda path: signal.raise_signal(number))
-    result = sqhn("learn", save_array(tmp_path / "x.npy", GRAY), "--memory", file)
+    result = sqhn("learn", put(tmp_path / "x.npy", GRAY), "--memory", file)
     assert result.exit_code == status
     assert result.stdout == ""
     assert result.stderr == f"stopped before anything was learned: {file} is unchanged\n"
@@ -163,7 +162,7 @@ def test_an_ignored_signal_stays_ignored(tmp_path: Path, file: Path, monkeypatch
     """As under nohup."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     hook(monkeypatch, "learn", before={1: partial(signal.raise_signal, signal.SIGTERM)})
-    output_of("learn", save_array(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20)
+    output_of("learn", put(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
 
 
@@ -171,7 +170,7 @@ def test_signal_handlers_are_restored(tmp_path: Path, file: Path) -> None:
     calls: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: calls.append(number))
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    source = save_array(tmp_path / "x.npy", GRAY)
+    source = put(tmp_path / "x.npy", GRAY)
     output_of("learn", source, "--memory", file, "--capacity", 20)
     error_of("learn", tmp_path / "nowhere", "--memory", file)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
@@ -179,7 +178,7 @@ def test_signal_handlers_are_restored(tmp_path: Path, file: Path) -> None:
 
 def test_learning_in_another_thread(tmp_path: Path, file: Path) -> None:
     results: list[Result] = []
-    words = ("learn", save_array(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20)
+    words = ("learn", put(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20)
     thread = threading.Thread(target=lambda: results.append(sqhn(*words)))
     thread.start()
     thread.join()
@@ -195,14 +194,14 @@ def test_when_it_saves(
 ) -> None:
     steps = hook(monkeypatch, "save")
     options = () if seconds is None else ("--checkpoint", seconds)
-    output_of(*learn_words(save_array(tmp_path / "x.npy", GRAY), file), *options)
+    output_of(*learn_words(put(tmp_path / "x.npy", GRAY), file), *options)
     assert steps == expected
     assert files_in(tmp_path) == ["m.sqhn", "x.npy"]
 
 
 @pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "soon"])
 def test_invalid_intervals(seconds: str, tmp_path: Path, file: Path) -> None:
-    words = learn_words(save_array(tmp_path / "x.npy", GRAY), file)
+    words = learn_words(put(tmp_path / "x.npy", GRAY), file)
     assert "--checkpoint" in error_of(*words, "--checkpoint", seconds, status=2)
     assert not file.exists()
 
@@ -210,7 +209,7 @@ def test_invalid_intervals(seconds: str, tmp_path: Path, file: Path) -> None:
 @posix
 def test_no_signal_interrupts_a_checkpoint(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hook(monkeypatch, "save", before={1: partial(signal.raise_signal, signal.SIGTERM)})
-    result = sqhn(*learn_words(save_array(tmp_path / "x.npy", GRAY), file), "--checkpoint", 0)
+    result = sqhn(*learn_words(put(tmp_path / "x.npy", GRAY), file), "--checkpoint", 0)
     assert result.exit_code == 143
     assert f"stopped: 7 of 30 samples are saved in {file}" in result.stderr
     assert SQHN.load(file).step == 7
@@ -219,7 +218,7 @@ def test_no_signal_interrupts_a_checkpoint(tmp_path: Path, file: Path, monkeypat
 def test_an_error_keeps_the_last_checkpoint(tmp_path: Path, file: Path) -> None:
     x = GRAY / 255
     x[15, 2, 3] = np.nan
-    result = sqhn(*learn_words(save_array(tmp_path / "x.npy", x), file), "--checkpoint", 0)
+    result = sqhn(*learn_words(put(tmp_path / "x.npy", x), file), "--checkpoint", 0)
     assert result.exit_code == 1
     first, second = result.stderr.splitlines()
     assert first == f"14 of 30 samples are saved in {file}"
@@ -236,7 +235,7 @@ def test_nothing_is_learned_twice(
     arrays: int, old: bool, tmp_path: Path, file: Path, note: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From a folder, from an array and a folder, and from an array."""
-    sources = [save_array(tmp_path / "x.npy", GRAY[:arrays])] if arrays else []
+    sources = [put(tmp_path / "x.npy", GRAY[:arrays])] if arrays else []
     sources += [image_folder(tmp_path / "in", GRAY[arrays:])] if arrays < 30 else []
     expected = saved_memory(tmp_path / "expected", GRAY[:5] if old else GRAY[:0])
     if old:
@@ -277,7 +276,7 @@ def save_and_die(self, path):
         os._exit(9)
 SQHN.save = save_and_die
 """
-    words = learn_words(save_array(tmp_path / "x.npy", GRAY), file)
+    words = learn_words(put(tmp_path / "x.npy", GRAY), file)
     with start_process(program, *words, "--checkpoint", 0) as dying:
         dying.communicate(timeout=120)
     assert dying.returncode == 9
@@ -304,7 +303,7 @@ def test_changes_of_later_files_do_not_matter(tmp_path: Path, file: Path, monkey
     cut.write_bytes(cut.read_bytes()[:-40])
     words = learn_words(images, file)
     stop(monkeypatch, 2, *words)
-    Image.fromarray(GRAY[29]).save(images / "029.png")
+    put(images / "029.png", GRAY[29])
     found = json_of(*words, "--skip-bad")
     assert (found["continued_after"], found["learned"]) == (7, 22)
     assert fingerprint(SQHN.load(file)) == fingerprint(saved_memory(tmp_path / "expected", np.delete(GRAY, 27, axis=0)))
@@ -326,7 +325,7 @@ def test_changes_of_learned_files_or_of_the_memory(
         case "written again":
             os.utime(images / "003.png", ns=(0, 0))
         case "added":
-            Image.fromarray(GRAY[20]).save(images / "000a.png")
+            put(images / "000a.png", GRAY[20])
         case "fewer":
             for n in range(5, 20):
                 (images / f"{n:03}.png").unlink()
@@ -343,7 +342,7 @@ def test_changes_of_learned_files_or_of_the_memory(
 
 
 def test_a_deleted_memory(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = learn_words(save_array(tmp_path / "x.npy", GRAY), file)
+    words = learn_words(put(tmp_path / "x.npy", GRAY), file)
     stop(monkeypatch, 3, *words)
     file.unlink()
     assert json_of(*words)["learned"] == 30
@@ -355,7 +354,7 @@ def test_a_deleted_memory(tmp_path: Path, file: Path, monkeypatch: pytest.Monkey
 def test_a_damaged_note(
     content: bytes, tmp_path: Path, file: Path, note: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = learn_words(save_array(tmp_path / "x.npy", GRAY), file)
+    words = learn_words(put(tmp_path / "x.npy", GRAY), file)
     stop(monkeypatch, 3, *words)
     note.write_bytes(content)
     result = sqhn(*words)
