@@ -8,7 +8,6 @@ import json
 import shutil
 import subprocess
 import tempfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 from sqhn.data.builtin import extra_packages
 from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Official, Package, Source
 from sqhn.data.dataset import cache_folder
-from sqhn.data.formats import DataFileError, Progress, Split
+from sqhn.data.formats import DataFileError, Progress, Split, decompressing
 
 TIMEOUT = 30  # seconds without an answer from a server
 
@@ -143,11 +142,8 @@ def _installed(path: Path, sha256: str) -> Path:
     """A file of an installed package; the hash is of its content, since the compression may differ between versions."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no {path}; the package is not installed")
-    try:
-        with gzip.open(path) as stream:
-            found = hashlib.sha256(stream.read()).hexdigest()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataFileError(f"{path.name}: damaged or cut short ({error})") from error
+    with decompressing(path.name), gzip.open(path) as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
     _check(path.name, found, sha256)
     return path
 

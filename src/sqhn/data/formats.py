@@ -67,7 +67,7 @@ class DataFileError(ValueError):
 
 
 @contextmanager
-def _decompressing(name: str) -> Iterator[None]:
+def decompressing(name: str) -> Iterator[None]:
     """Turn the errors of decompressors into one error that names the file."""
     try:
         yield
@@ -95,7 +95,7 @@ class _File(NamedTuple):
     content: Callable[[], bytes]
 
     def read(self) -> bytes:
-        with _decompressing(self.title):
+        with decompressing(self.title):
             return self.content()
 
 
@@ -107,7 +107,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 def _contents(paths: Iterable[Path]) -> Iterator[_File]:
     """The files, and the members of archives in their order; all members are checked, wanted or not."""
     for path in paths:
-        with _decompressing(path.name):
+        with decompressing(path.name):
             if path.suffix in (".zip", ".whl"):
                 with zipfile.ZipFile(path) as packed:
                     for info in packed.infolist():
@@ -137,7 +137,7 @@ def _pick(paths: Paths, names: Iterable[str]) -> dict[str, tuple[str, bytes]]:
     for file in _contents(paths):
         if file.name in names:
             content = file.read()
-            with _decompressing(file.title):
+            with decompressing(file.title):
                 found[file.name] = file.title, gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
     for name in names:
         if name not in found:
@@ -277,7 +277,7 @@ def mat(paths: Paths, shapes: Shapes, progress: Progress, *, names: Mapping[str,
         title, content = files.pop(name)
         number, *shape = shapes[split]
         try:
-            with _decompressing(title):
+            with decompressing(title):
                 arrays = loadmat(io.BytesIO(content), variable_names=("X", "y"))
         except (MatReadError, ValueError, TypeError, OSError) as error:
             raise DataFileError(f"{title}: not a MATLAB file, or cut short ({error})") from error
@@ -338,7 +338,7 @@ def recordings(paths: Paths, shapes: Shapes, progress: Progress, *, name: str, r
     """
     ((split, (number, steps, _, sensors)),) = shapes.items()
     title, content = _pick(paths, [name])[name]
-    with _decompressing(title):
+    with decompressing(title):
         found = np.load(io.BytesIO(content), allow_pickle=True).item()
     segments, labels = [], []
     for values, label in _reported([*zip(found["X"], found["y"])], progress):
@@ -358,7 +358,7 @@ def npz(path: Path, shape: tuple[int, ...], splits: Iterable[str]) -> Splits:
     shape: of one image.
     splits: the required ones; others in the file are read as well.
     """
-    with _decompressing(path.name):
+    with decompressing(path.name):
         try:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 arrays = {key: array for key, array in file.items() if isinstance(array, np.ndarray)}
