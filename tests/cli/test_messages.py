@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from sqhn.cli import memory_file
+from sqhn.cli import common
 from sqhn.cli.common import failing
 from sqhn.data import builtin
 from sqhn.paper.baselines.training import load_torch
@@ -104,7 +104,7 @@ def test_a_progress_bar_is_for_terminals_and_never_on_stdout(
 ) -> None:
     from rich.console import Console
 
-    monkeypatch.setattr(memory_file, "progress", Console(stderr=True, force_terminal=True, width=80))
+    monkeypatch.setattr(common, "progress", Console(stderr=True, force_terminal=True, width=80))
     result = sqhn("learn", image_folder(tmp_path / "in", GRAY), "--memory", file, "--capacity", 20, "--json")
     assert "learning" in result.stderr
     assert json.loads(result.stdout)["learned"] == 30

@@ -36,19 +36,17 @@ class Settings:
         """A new memory."""
         from sqhn.memory import SQHN
 
-        levels = self.levels or []
-        made = [
-            replace(level, **self.level_options(number == len(levels))) for number, level in enumerate(levels, start=1)
-        ]
-        return SQHN(shape, made, **self.network)
+        *below, last = self.levels or []
+        made = [replace(level, **self.shared_below) for level in below]
+        return SQHN(shape, [*made, replace(last, **self.shared)], **self.network)
 
-    def level_options(self, last: bool) -> dict[str, Any]:
-        """The shared options of the last level or of one below, which cannot replace neurons."""
+    @property
+    def shared_below(self) -> dict[str, Any]:
+        """The shared options of the levels below the memory node, which cannot replace neurons."""
         from sqhn.level import REPLACING
 
-        if last or self.shared.get("when_full") not in REPLACING:
-            return self.shared
-        return {name: value for name, value in self.shared.items() if name != "when_full"}
+        replacing = self.shared.get("when_full") in REPLACING
+        return {name: value for name, value in self.shared.items() if not (replacing and name == "when_full")}
 
     def apply(self, memory: Path, network: SQHN) -> None:
         """Set rho of an existing memory; refuse other options that differ from its own."""
@@ -56,7 +54,7 @@ class Settings:
         if wanted != there:
             _refuse(memory, "levels", there, wanted, "--capacity and --levels")
         for name, value in self.shared.items():
-            levels = network.levels if name in self.level_options(last=False) else network.levels[-1:]
+            levels = network.levels if name in self.shared_below else network.levels[-1:]
             values = dict.fromkeys(getattr(level, name) for level in levels)
             if [*values] != [value]:
                 _refuse(memory, name.replace("_", " "), ", ".join(map(str, values)), value, _option(name))
