@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
@@ -94,7 +95,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         return self.rows_.memory
 
 
-class _Unsupervised(_Estimator):
+class _Unsupervised(_Estimator, ABC):
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn rows from scratch."""
         return self._learn(X, first=True)
@@ -103,8 +104,8 @@ class _Unsupervised(_Estimator):
         """Learn more rows."""
         return self._learn(X, first=not hasattr(self, "rows_"))
 
-    def _learn(self, X: Any, first: bool) -> Self:
-        raise NotImplementedError
+    @abstractmethod
+    def _learn(self, X: Any, first: bool) -> Self: ...
 
 
 class SQHNDetector(OutlierMixin, _Unsupervised):  # type: ignore[misc]
