@@ -78,6 +78,14 @@ def test_a_damaged_header(file: Path) -> None:
             assert str(file) in result.stderr
 
 
+def words_of(command: str, tmp_path: Path, file: Path) -> tuple[object, ...]:
+    """A command with all that it needs."""
+    if command == "info":
+        return command, file
+    more = {"learn": ("--capacity", 3), "recall": ("--out", tmp_path / "out")}.get(command, ())
+    return command, put(tmp_path / "x.npy", GRAY), "--memory", file, *more
+
+
 @pytest.mark.parametrize("command", ["recall", "recognize", "info"])
 @pytest.mark.parametrize("content", [None, b"", b"some text that is not a memory", "truncated"])
 def test_files_that_are_not_memories(command: str, content: bytes | str | None, tmp_path: Path, file: Path) -> None:
@@ -86,13 +94,7 @@ def test_files_that_are_not_memories(command: str, content: bytes | str | None, 
     elif content == "truncated":
         saved_memory(file, GRAY)
         file.write_bytes(file.read_bytes()[:-1])
-    source = put(tmp_path / "x.npy", GRAY)
-    words: dict[str, tuple[object, ...]] = {
-        "recall": ("recall", source, "--memory", file, "--out", tmp_path / "out"),
-        "recognize": ("recognize", source, "--memory", file),
-        "info": ("info", file),
-    }
-    error = error_of(*words[command])
+    error = error_of(*words_of(command, tmp_path, file))
     assert (f"there is no memory {file}" if content is None else f"{file} is not a memory") in error
 
 
@@ -100,14 +102,7 @@ def test_files_that_are_not_memories(command: str, content: bytes | str | None, 
 @pytest.mark.parametrize("command", ["learn", "recall", "recognize", "info"])
 def test_a_pipe_is_refused(command: str, tmp_path: Path, file: Path) -> None:
     os.mkfifo(file)
-    source = put(tmp_path / "x.npy", GRAY)
-    words: dict[str, tuple[object, ...]] = {
-        "learn": ("learn", source, "--memory", file, "--capacity", 3),
-        "recall": ("recall", source, "--memory", file, "--out", tmp_path / "out"),
-        "recognize": ("recognize", source, "--memory", file),
-        "info": ("info", file),
-    }
-    assert f"{file} is not a file" in error_of(*words[command])
+    assert f"{file} is not a file" in error_of(*words_of(command, tmp_path, file))
 
 
 X = np.random.default_rng(0).integers(0, 256, (9, 16, 24, 3), dtype=np.uint8)

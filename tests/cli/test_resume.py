@@ -37,6 +37,7 @@ from tests.helpers import fingerprint
 
 pytestmark = pytest.mark.usefixtures("small_chunks", "handlers")
 each_signal = pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+Words = tuple[object, ...]
 SMALL_CHUNKS = "from sqhn.cli.samples import files\nfiles.CHUNK_SAMPLES = 7\n"
 
 
@@ -46,8 +47,14 @@ def note(file: Path) -> Path:
     return file.with_name("m.sqhn.progress")
 
 
-def learn_words(source: object, file: Path) -> tuple[object, ...]:
+def learn_words(source: object, file: Path) -> Words:
     return ("learn", source, "--memory", file, "--capacity", 20)
+
+
+@pytest.fixture
+def words(tmp_path: Path, file: Path) -> Words:
+    """A command that learns an array of 30 samples."""
+    return learn_words(put(tmp_path / "x.npy", GRAY), file)
 
 
 def stop(monkeypatch: pytest.MonkeyPatch, chunk: int, *words: object, stdin: bytes = b"") -> Result:
@@ -104,7 +111,7 @@ def test_a_signal_to_another_process(number: int, status: int, tmp_path: Path, f
     assert files_in(tmp_path) == ["m.sqhn", "rest.npy", "x.npy"]
 
 
-def test_a_lost_interrupt(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_interrupt(words: Words, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python ignores exceptions that are raised while an object is deleted."""
 
     def lose_interrupt() -> None:
@@ -112,7 +119,7 @@ def test_a_lost_interrupt(tmp_path: Path, file: Path, monkeypatch: pytest.Monkey
             signal.raise_signal(signal.SIGINT)
 
     hook(monkeypatch, "learn", before={2: lose_interrupt})
-    result = sqhn("learn", put(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20)
+    result = sqhn(*words)
     assert result.exit_code == 130
     assert f"stopped: 14 of 30 samples are saved in {file}" in result.stderr
     assert SQHN.load(file).step == 14
@@ -122,7 +129,7 @@ def test_a_lost_interrupt(tmp_path: Path, file: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("learned", [14, 30])
 @each_signal
 def test_no_signal_interrupts_saving(
-    learned: int, number: int, status: int, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+    learned: int, number: int, status: int, words: Words, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the first signal, after all samples were learned, nor any later one."""
 
@@ -133,7 +140,7 @@ def test_no_signal_interrupts_saving(
     if learned < 30:
         hook(monkeypatch, "learn", after={2: partial(signal.raise_signal, number)})
     hook(monkeypatch, "save", before={1: raise_several}, after={1: partial(signal.raise_signal, number)})
-    result = sqhn("learn", put(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20, "--json")
+    result = sqhn(*words, "--json")
     monkeypatch.undo()
     assert result.exit_code == status
     assert json.loads(result.stdout)["learned"] == learned
@@ -158,27 +165,25 @@ def test_a_signal_before_learning(
 
 
 @posix
-def test_an_ignored_signal_stays_ignored(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ignored_signal_stays_ignored(words: Words, monkeypatch: pytest.MonkeyPatch) -> None:
     """As under nohup."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     hook(monkeypatch, "learn", before={1: partial(signal.raise_signal, signal.SIGTERM)})
-    output_of("learn", put(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20)
+    output_of(*words)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
 
 
-def test_signal_handlers_are_restored(tmp_path: Path, file: Path) -> None:
+def test_signal_handlers_are_restored(words: Words, tmp_path: Path, file: Path) -> None:
     calls: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: calls.append(number))
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    source = put(tmp_path / "x.npy", GRAY)
-    output_of("learn", source, "--memory", file, "--capacity", 20)
+    output_of(*words)
     error_of("learn", tmp_path / "nowhere", "--memory", file)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
-def test_learning_in_another_thread(tmp_path: Path, file: Path) -> None:
+def test_learning_in_another_thread(words: Words) -> None:
     results: list[Result] = []
-    words = ("learn", put(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20)
     thread = threading.Thread(target=lambda: results.append(sqhn(*words)))
     thread.start()
     thread.join()
@@ -190,26 +195,25 @@ def test_learning_in_another_thread(tmp_path: Path, file: Path) -> None:
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0, [7, 14, 21, 28, 30, 30]), (1000, [30]), (None, [30])])
 def test_when_it_saves(
-    seconds: int | None, expected: list[int], tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+    seconds: int | None, expected: list[int], words: Words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = hook(monkeypatch, "save")
     options = () if seconds is None else ("--checkpoint", seconds)
-    output_of(*learn_words(put(tmp_path / "x.npy", GRAY), file), *options)
+    output_of(*words, *options)
     assert steps == expected
     assert files_in(tmp_path) == ["m.sqhn", "x.npy"]
 
 
 @pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "soon"])
-def test_invalid_intervals(seconds: str, tmp_path: Path, file: Path) -> None:
-    words = learn_words(put(tmp_path / "x.npy", GRAY), file)
+def test_invalid_intervals(seconds: str, words: Words, file: Path) -> None:
     assert "--checkpoint" in error_of(*words, "--checkpoint", seconds, status=2)
     assert not file.exists()
 
 
 @posix
-def test_no_signal_interrupts_a_checkpoint(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_signal_interrupts_a_checkpoint(words: Words, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hook(monkeypatch, "save", before={1: partial(signal.raise_signal, signal.SIGTERM)})
-    result = sqhn(*learn_words(put(tmp_path / "x.npy", GRAY), file), "--checkpoint", 0)
+    result = sqhn(*words, "--checkpoint", 0)
     assert result.exit_code == 143
     assert f"stopped: 7 of 30 samples are saved in {file}" in result.stderr
     assert SQHN.load(file).step == 7
@@ -262,7 +266,7 @@ def test_nothing_is_learned_twice(
     [(1, "before", 0), (1, "after", 7), (3, "before", 14), (3, "after", 21), (6, "before", 30), (6, "after", 30)],
 )
 def test_a_process_that_dies_while_it_saves(
-    number: int, when: str, reached: int, tmp_path: Path, file: Path, note: Path
+    number: int, when: str, reached: int, words: Words, tmp_path: Path, file: Path, note: Path
 ) -> None:
     """Before the memory is written, or after; the sixth save follows the last chunk."""
     program = f"""{SMALL_CHUNKS}
@@ -276,7 +280,6 @@ def save_and_die(self, path):
         os._exit(9)
 SQHN.save = save_and_die
 """
-    words = learn_words(put(tmp_path / "x.npy", GRAY), file)
     with start_process(program, *words, "--checkpoint", 0) as dying:
         dying.communicate(timeout=120)
     assert dying.returncode == 9
@@ -341,8 +344,7 @@ def test_changes_of_learned_files_or_of_the_memory(
     assert not note.exists()
 
 
-def test_a_deleted_memory(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = learn_words(put(tmp_path / "x.npy", GRAY), file)
+def test_a_deleted_memory(words: Words, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop(monkeypatch, 3, *words)
     file.unlink()
     assert json_of(*words)["learned"] == 30
@@ -351,10 +353,7 @@ def test_a_deleted_memory(tmp_path: Path, file: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b"[1, 2]", b'[{"step": 14}]', b"\xff", b'[{"step": 14, "samples": "x", "files": ""}]']
 )
-def test_a_damaged_note(
-    content: bytes, tmp_path: Path, file: Path, note: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = learn_words(put(tmp_path / "x.npy", GRAY), file)
+def test_a_damaged_note(content: bytes, words: Words, file: Path, note: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop(monkeypatch, 3, *words)
     note.write_bytes(content)
     result = sqhn(*words)
