@@ -100,14 +100,7 @@ def test_a_killed_process_does_not_block_others(tmp_path: Path, file: Path, go: 
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_wait(
-    number: int,
-    status: int,
-    tmp_path: Path,
-    file: Path,
-    go: Path,
-    start: Start,
-) -> None:
+def test_a_signal_ends_the_wait(number: int, status: int, tmp_path: Path, file: Path, go: Path, start: Start) -> None:
     saved_memory(file, GRAY[:5], Level(capacity=30))
     before = file.read_bytes()
     first = start(0)

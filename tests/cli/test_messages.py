@@ -59,18 +59,9 @@ def test_a_missing_package_is_named(
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (
-            ModuleNotFoundError("No module named 'scipy'", name="scipy"),
-            "scipy is not installed: pip install 'sqhn[",
-        ),
-        (
-            ModuleNotFoundError("No module named 'torch'", name="torch"),
-            "torch is not installed: pip install 'sqhn[",
-        ),
-        (
-            ImportError("libsomething.so: cannot open shared object file"),
-            "libsomething.so: cannot open shared object",
-        ),
+        (ModuleNotFoundError("No module named 'scipy'", name="scipy"), "scipy is not installed: pip install 'sqhn["),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), "torch is not installed: pip install 'sqhn["),
+        (ImportError("libsomething.so: cannot open shared object file"), "libsomething.so: cannot open shared object"),
     ],
 )
 def test_messages_of_import_errors(error: ImportError, line: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,11 +29,7 @@ from tests.helpers import fingerprint
 
 
 def test_several_sources(tmp_path: Path, file: Path) -> None:
-    sources = (
-        put(tmp_path / "z.npy", GRAY[:9]),
-        image_folder(tmp_path / "b", GRAY[9:15]),
-        f"{tmp_path}/a/**/*.png",
-    )
+    sources = (put(tmp_path / "z.npy", GRAY[:9]), image_folder(tmp_path / "b", GRAY[9:15]), f"{tmp_path}/a/**/*.png")
     image_folder(tmp_path / "a" / "deep", GRAY[15:])
     output_of("learn", *sources, "--memory", file, "--capacity", 30)
     memory = saved_memory(tmp_path / "expected", GRAY, Level(capacity=30))

@@ -82,10 +82,7 @@ def rates(memory: SQHN, phases: Phases) -> dict[str, Result]:
                 "bytes_sent_per_sample": (shards.sent - sent) / count,
                 "bytes_received_per_sample": (shards.received - received) / count,
                 "share_of_time_waiting": (shards.waited - waited) / seconds,
-                "core_seconds_per_sample": {
-                    "program": own / count,
-                    "shards": (core_seconds(shards) - busy) / count,
-                },
+                "core_seconds_per_sample": {"program": own / count, "shards": (core_seconds(shards) - busy) / count},
             }
     return results
 

@@ -83,11 +83,7 @@ def _write(splits: Mapping[str, Split], source: Source, hashes: dict[str, str], 
         np.save(data / f"x_{split}.npy", x)
         np.save(data / f"y_{split}.npy", y)
         progress("writing", done, len(splits))
-    meta = {
-        "source": source.title,
-        "sha256": hashes,
-        "counts": {split: len(y) for split, (_, y) in splits.items()},
-    }
+    meta = {"source": source.title, "sha256": hashes, "counts": {split: len(y) for split, (_, y) in splits.items()}}
     (data / "meta.json").write_text(json.dumps(meta, indent=2) + "\n")
 
 
