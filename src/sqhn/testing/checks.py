@@ -322,9 +322,8 @@ def shared_arrays(s: Subject) -> None:
 def refuses(s: Subject, kind: str) -> None:
     """All verbs refuse the invalid inputs of one kind."""
     memory = s.taught()
-    for invalid in s.invalid_inputs()[kind]:
-        for verb in s.verbs_for(invalid):
-            s.assert_refused(memory, verb, invalid)
+    for verb, invalid in s.invalid_inputs()[kind]:
+        s.assert_refused(memory, verb, invalid)
 
 
 REFUSED = {
@@ -344,12 +343,11 @@ def refusal_changes_nothing(s: Subject) -> None:
     memory, other, empty = s.taught(), s.taught(), s.make()
     before = s.answers(memory)
     for kind, several in s.invalid_inputs().items():
-        for invalid in several:
-            for verb in s.verbs_for(invalid):
-                refused = isinstance(s.error(memory, verb, invalid), Exception)
-                if verb == "learn":  # accepting it fails another check
-                    memory = memory if refused else s.taught()
-                    empty = empty if isinstance(s.error(empty, verb, invalid), Exception) else s.make()
+        for verb, invalid in several:
+            refused = isinstance(s.error(memory, verb, invalid), Exception)
+            if verb == "learn":  # accepting it fails another check
+                memory = memory if refused else s.taught()
+                empty = empty if isinstance(s.error(empty, verb, invalid), Exception) else s.make()
         compare.answers(f"after refusing {kind}, {{}}", s.answers(memory), before)
     for x in (s.later, s.samples):
         compare.same("after refusing samples, learn", s.each(memory, "learn", x), s.each(other, "learn", x))
