@@ -298,12 +298,12 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
         with self._atomic():
             rows, y = self._rows(X, first=first, y=y)
             check_classification_targets(y)
-            named = np.unique(y if classes is None else np.asarray(classes)) if first or classes is not None else None
-            if not first and named is not None and not np.array_equal(named, self.classes_):
+            named = np.unique(y if classes is None else np.asarray(classes))
+            if not first and classes is not None and not np.array_equal(named, self.classes_):
                 raise ValueError(
                     f"classes={named.tolist()} differ from those of the first call, {self.classes_.tolist()}"
                 )
-            known = self.classes_ if named is None or not first else named
+            known = named if first else self.classes_
             if (unknown := ~np.isin(y, known)).any():
                 raise ValueError(f"y has {y[unknown].tolist()[0]!r}, which is not among the classes {known.tolist()}")
             code = np.searchsorted(known, y)
