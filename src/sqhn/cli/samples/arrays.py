@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.cli.samples.files import STDIN, Required, SampleError, check_file, chunk_length
+from sqhn.inputs import batch_of
 from sqhn.storage.atomic import written_whole
 
 
@@ -84,7 +85,7 @@ def check_array(file: str, required: Required | None) -> Arrays:
     if required is not None and found.shape != required.shape:
         raise SampleError(
             f"{file} has shape {array.shape}, but {required.reason} samples of shape {required.shape}: "
-            f"give one, or a batch of shape (n, {', '.join(map(str, required.shape))})"
+            f"give one, or a batch of shape {batch_of(required.shape)}"
         )
     return found
 
