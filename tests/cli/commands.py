@@ -19,7 +19,8 @@ from safetensors import safe_open
 from typer.testing import CliRunner, Result
 
 from sqhn import SQHN, Level
-from sqhn.cli import app
+from sqhn.cli import app, samples
+from sqhn.cli.samples import Samples
 from sqhn.data import digits, photos
 
 Pixels = NDArray[np.uint8]
@@ -63,8 +64,17 @@ def npy(x: ArrayLike) -> bytes:
     return stream.getvalue()
 
 
-def save_array(path: Path, x: ArrayLike) -> Path:
-    path.write_bytes(npy(x))
+def pixels(*shape: int, seed: int = 0) -> Pixels:
+    return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
+
+
+def put(path: Path, values: ArrayLike, **options: Any) -> Path:
+    """A file that holds an image or an array; options: of the image format."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".npy":
+        np.save(path, values)
+    else:
+        Image.fromarray(np.asarray(values)).save(path, **options)
     return path
 
 
@@ -75,10 +85,18 @@ def load_image(path: Path | str) -> Pixels:
 
 def image_folder(path: Path, x: Pixels, kind: str = "png") -> Path:
     """A new folder with these images."""
-    path.mkdir(parents=True)
-    for n, pixels in enumerate(x):
-        Image.fromarray(pixels).save(path / f"{n:03}.{kind}")
+    for n, image in enumerate(x):
+        put(path / f"{n:03}.{kind}", image)
     return path
+
+
+def read(*sources: Path | str, **options: Any) -> Samples:
+    """The samples of sources; options: as of `samples.read`."""
+    return samples.read([str(source) for source in sources], **options)
+
+
+def everything(found: Samples) -> NDArray[Any]:
+    return np.concatenate(list(found.chunks()))
 
 
 def files_in(folder: Path) -> list[str]:

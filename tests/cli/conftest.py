@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from sqhn.cli.samples import common
-
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
@@ -18,7 +16,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read seven samples at a time."""
-    monkeypatch.setattr(common, "CHUNK_SAMPLES", 7)
+    monkeypatch.setattr("sqhn.cli.samples.files.CHUNK_SAMPLES", 7)
 
 
 @pytest.fixture

@@ -15,15 +15,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sqhn.cli.samples import SampleError, common
-from sqhn.cli.samples import read as read_samples
-from sqhn.cli.size import Size
-from tests.cli.commands import files_in, posix
-from tests.cli.sample_files import everything, pixels, put, read
+from sqhn.cli.options import Size
+from sqhn.cli.samples import SampleError
+from tests.cli.commands import everything, files_in, pixels, posix, put, read
 
 
 def test_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "CHUNK_SAMPLES", 2)
+    monkeypatch.setattr("sqhn.cli.samples.files.CHUNK_SAMPLES", 2)
     x = np.random.default_rng(0).random((5, 3, 4))
     found = read(put(tmp_path / "x.npy", x))
     assert (found.names, found.shape) == (["0", "1", "2", "3", "4"], (3, 4))
@@ -33,14 +31,14 @@ def test_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_sample_of_a_memory(tmp_path: Path) -> None:
     path = put(tmp_path / "x.npy", pixels(3, 4))
-    np.testing.assert_array_equal(everything(read(path, (3, 4))), pixels(3, 4)[None])
+    np.testing.assert_array_equal(everything(read(path, shape=(3, 4))), pixels(3, 4)[None])
     assert read(path).shape == (4,)
 
 
 def test_shapes_that_do_not_fit(tmp_path: Path) -> None:
     path = put(tmp_path / "x.npy", pixels(3, 4))
     with pytest.raises(SampleError, match=r"x\.npy has shape \(3, 4\).*\(4, 3\)"):
-        read(path, (4, 3))
+        read(path, shape=(4, 3))
     for x in (pixels(3), pixels(0, 4)):
         with pytest.raises(SampleError, match=r"x\.npy has shape .* batch"):
             read(put(tmp_path / "x.npy", x))
@@ -103,7 +101,7 @@ def test_a_terminal_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", StringIO())
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     with pytest.raises(SampleError, match=r"- is standard input.*pipe a \.npy file"):
-        read_samples(["-"])
+        read("-")
 
 
 def test_resize_is_for_images(tmp_path: Path) -> None:
@@ -123,7 +121,7 @@ def test_writing(out: str, tmp_path: Path) -> None:
 
 
 def test_a_single_sample_is_written_as_one(tmp_path: Path) -> None:
-    sample = read(put(tmp_path / "x.npy", pixels(2, 2)), (2, 2))
+    sample = read(put(tmp_path / "x.npy", pixels(2, 2)), shape=(2, 2))
     sample.write(tmp_path / "y.npy", iter([np.ones((1, 2, 2), np.float32)]))
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), np.ones((2, 2)))
 

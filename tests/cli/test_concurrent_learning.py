@@ -11,15 +11,7 @@ from pathlib import Path
 import pytest
 
 from sqhn import SQHN, Level
-from tests.cli.commands import (
-    GRAY,
-    files_in,
-    posix,
-    read_line,
-    save_array,
-    saved_memory,
-    start_process,
-)
+from tests.cli.commands import GRAY, files_in, posix, put, read_line, saved_memory, start_process
 
 pytestmark = posix
 
@@ -51,7 +43,7 @@ def start(tmp_path: Path, file: Path) -> Iterator[Start]:
     with ExitStack() as stack:
 
         def start(number: int, *options: object) -> subprocess.Popen[str]:
-            source = save_array(tmp_path / "signs" / f"{number}.npy", GRAY[10 * number : 10 * number + 10])
+            source = put(tmp_path / "signs" / f"{number}.npy", GRAY[10 * number : 10 * number + 10])
             words = options or ("--memory", file, "--capacity", 30)
             learning = stack.enter_context(start_process(WAITING, "learn", source, *words))
             stack.callback(learning.kill)
@@ -108,14 +100,7 @@ def test_a_killed_process_does_not_block_others(tmp_path: Path, file: Path, go: 
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_wait(
-    number: int,
-    status: int,
-    tmp_path: Path,
-    file: Path,
-    go: Path,
-    start: Start,
-) -> None:
+def test_a_signal_ends_the_wait(number: int, status: int, tmp_path: Path, file: Path, go: Path, start: Start) -> None:
     saved_memory(file, GRAY[:5], Level(capacity=30))
     before = file.read_bytes()
     first = start(0)

@@ -15,11 +15,11 @@ import pytest
 from PIL import Image
 
 from sqhn.banks.cpu.threads import get_num_threads
-from sqhn.cli.samples import SampleError, common, images
+from sqhn.cli.options import Size
+from sqhn.cli.samples import SampleError, images
+from sqhn.cli.samples.files import chunk_length
 from sqhn.cli.samples.images import Images
-from sqhn.cli.size import Size
-from tests.cli.commands import Pixels, load_image, posix
-from tests.cli.sample_files import everything, pixels, put, read
+from tests.cli.commands import Pixels, everything, image_folder, load_image, pixels, posix, put, read
 
 
 def test_a_folder_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_mixed_folder_is_color(tmp_path: Path) -> None:
 
 def test_gray_images_for_a_color_memory(tmp_path: Path) -> None:
     gray = pixels(4, 4)
-    found = read(put(tmp_path / "a.png", gray), (4, 4, 3))
+    found = read(put(tmp_path / "a.png", gray), shape=(4, 4, 3))
     np.testing.assert_array_equal(everything(found)[0], np.stack([gray] * 3, axis=2))
 
 
@@ -85,7 +85,7 @@ def test_a_color_image_for_a_gray_memory(tmp_path: Path) -> None:
     put(tmp_path / "a.png", pixels(4, 4))
     put(tmp_path / "b.png", pixels(4, 4, 3))
     with pytest.raises(SampleError, match=r"b\.png is a color image, but the memory holds gray"):
-        read(tmp_path, (4, 4))
+        read(tmp_path, shape=(4, 4))
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "P", "LA"])
@@ -123,7 +123,7 @@ def test_sizes_that_differ(tmp_path: Path) -> None:
     with pytest.raises(SampleError, match=r"b\.jpg has 7x8.*a\.png has 6x4.*--resize 6x4"):
         read(tmp_path)
     with pytest.raises(SampleError, match=r"a\.png has 6x4.*the memory holds 5x3.*--resize 5x3"):
-        read(tmp_path, (3, 5))
+        read(tmp_path, shape=(3, 5))
 
 
 def test_resize(tmp_path: Path) -> None:
@@ -132,16 +132,16 @@ def test_resize(tmp_path: Path) -> None:
     found = read(tmp_path, resize=Size(6, 4))
     assert found.shape == (4, 6)
     np.testing.assert_array_equal(everything(found), [pixels(4, 6), np.full((4, 6), 7)])
-    assert read(tmp_path, (4, 6), Size(6, 4)) == found
+    assert read(tmp_path, shape=(4, 6), resize=Size(6, 4)) == found
     with pytest.raises(SampleError, match="the memory holds images of 6x4: --resize 4x6"):
-        read(tmp_path, (4, 6), Size(4, 6))
+        read(tmp_path, shape=(4, 6), resize=Size(4, 6))
 
 
 def test_a_memory_of_other_samples(tmp_path: Path) -> None:
     put(tmp_path / "a.png", pixels(4, 6))
     for shape in ((24,), (4, 6, 2), (1, 2, 3, 4)):
         with pytest.raises(SampleError, match="not images"):
-            read(tmp_path, shape)
+            read(tmp_path, shape=shape)
 
 
 @pytest.mark.parametrize("length", [0, 10, 60])
@@ -180,10 +180,9 @@ def test_an_image_that_changes_after_the_check(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_chunks_come_in_order_and_not_far_ahead(threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "CHUNK_SAMPLES", 2)
+    monkeypatch.setattr("sqhn.cli.samples.files.CHUNK_SAMPLES", 2)
     x = pixels(25, 3, 3)
-    for n, values in enumerate(x):
-        put(tmp_path / f"{n:02}.png", values)
+    image_folder(tmp_path, x)
     decode, decoded = images.decode, []
 
     def watch(path: Path, *args: Any) -> Pixels:
@@ -201,17 +200,16 @@ def test_chunks_come_in_order_and_not_far_ahead(threads: int, tmp_path: Path, mo
 
 def test_all_images_before_a_damaged_one_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the damage is found while earlier images are still being decoded."""
-    monkeypatch.setattr(common, "CHUNK_SAMPLES", 2)
+    monkeypatch.setattr("sqhn.cli.samples.files.CHUNK_SAMPLES", 2)
     x = pixels(7, 3, 3)
-    for n, values in enumerate(x):
-        put(tmp_path / f"{n:02}.png", values)
+    image_folder(tmp_path, x)
     decode, damage_found = images.decode, threading.Event()
 
     def decode_late(path: Path, *args: Any) -> Pixels:
-        if path.name == "05.png":
+        if path.name == "005.png":
             damage_found.set()
             raise SampleError("damaged")
-        if path.name == "03.png":
+        if path.name == "003.png":
             assert damage_found.wait(60)
         return decode(path, *args)
 
@@ -226,7 +224,7 @@ def test_all_images_before_a_damaged_one_are_read(tmp_path: Path, monkeypatch: p
 def test_large_images_come_in_small_chunks_from_several_threads(tmp_path: Path) -> None:
     (found,) = read(put(tmp_path / "a.png", np.zeros((2000, 3000, 3), np.uint8))).parts
     assert isinstance(found, Images)
-    assert found.chunk == 1
+    assert chunk_length(found.shape, 1) == 1
     assert found.threads == min(images.DECODING_THREADS, get_num_threads())
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
 from sqhn import SQHN
@@ -25,7 +24,7 @@ from tests.cli.commands import (
     metadata_of,
     output_of,
     posix,
-    save_array,
+    put,
     saved_memory,
     start_process,
 )
@@ -53,15 +52,15 @@ def test_jpeg(tmp_path: Path, file: Path) -> None:
 def test_an_array(dtype: type, tmp_path: Path, file: Path) -> None:
     x = GRAY.astype(dtype) / (1 if dtype is np.uint8 else 255)
     x = x.astype(dtype)
-    output_of("learn", save_array(tmp_path / "x.npy", x), "--memory", file, "--capacity", 20)
+    output_of("learn", put(tmp_path / "x.npy", x), "--memory", file, "--capacity", 20)
     assert fingerprint(SQHN.load(file)) == fingerprint(saved_memory(tmp_path / "expected", x))
 
 
 @pytest.mark.parametrize("spec", [["--capacity", "12"], ["--capacity", "12", "--levels", "4x2,2"]])
 def test_appending_is_learning_at_once(spec: list[str], tmp_path: Path, file: Path) -> None:
     output_of("learn", image_folder(tmp_path / "a", GRAY[:11]), "--memory", file, *spec)
-    output_of("learn", save_array(tmp_path / "b.npy", GRAY[11:20]), "--memory", file)
-    output_of("learn", save_array(tmp_path / "c.npy", GRAY[20]), "--memory", file)  # one sample
+    output_of("learn", put(tmp_path / "b.npy", GRAY[11:20]), "--memory", file)
+    output_of("learn", put(tmp_path / "c.npy", GRAY[20]), "--memory", file)  # one sample
     output_of("learn", image_folder(tmp_path / "d", GRAY[21:]), "--memory", file, *spec)  # the same levels again
     at_once = tmp_path / "at_once.sqhn"
     output_of("learn", image_folder(tmp_path / "all", GRAY), "--memory", at_once, *spec)
@@ -72,7 +71,7 @@ def test_appending_is_learning_at_once(spec: list[str], tmp_path: Path, file: Pa
 
 def test_resize(tmp_path: Path, file: Path) -> None:
     images = image_folder(tmp_path / "in", GRAY)
-    Image.fromarray(COLOR[0]).save(images / "color.png")
+    put(images / "color.png", COLOR[0])
     error = error_of("learn", images, "--memory", file, "--capacity", 20)
     assert f"{images / 'color.png'} has 16x16" in error
     assert f"{images / '000.png'} has 20x24: give --resize 20x24" in error
@@ -109,7 +108,7 @@ def test_too_little_memory_is_a_one_line_error(
         raise error
 
     monkeypatch.setattr(SQHN, "learn", refuse)
-    assert error_of("learn", save_array(tmp_path / "x.npy", GRAY), "--memory", file) == line
+    assert error_of("learn", put(tmp_path / "x.npy", GRAY), "--memory", file) == line
     assert file.read_bytes() == before
 
 
@@ -118,7 +117,7 @@ def test_a_link_stays_a_link(tmp_path: Path, file: Path) -> None:
     (tmp_path / "there").mkdir()
     link = tmp_path / "link.sqhn"
     link.symlink_to(tmp_path / "there" / "m.sqhn")  # a file that does not exist yet
-    source = save_array(tmp_path / "x.npy", GRAY)
+    source = put(tmp_path / "x.npy", GRAY)
     for _ in range(2):
         output_of("learn", source, "--memory", link, "--capacity", 20)
     assert link.is_symlink()
@@ -133,7 +132,7 @@ def test_a_link_stays_a_link(tmp_path: Path, file: Path) -> None:
 def test_a_full_disk_keeps_the_old_file(tmp_path: Path, file: Path) -> None:
     saved_memory(file, GRAY[:3])
     before = file.read_bytes()
-    source = save_array(tmp_path / "x.npy", GRAY)
+    source = put(tmp_path / "x.npy", GRAY)
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before)}, {len(before)}))"
     with start_process(limit, "learn", source, "--memory", file) as learning:
         out, errors = learning.communicate(timeout=120)
@@ -146,7 +145,7 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path, file: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are text on other systems")
 def test_names_that_cannot_be_printed(tmp_path: Path) -> None:
     """In another encoding, or in none: on Linux a name is bytes."""
-    source = save_array(tmp_path / "x.npy", GRAY)
+    source = put(tmp_path / "x.npy", GRAY)
     for name, shown in (("日本.sqhn", "日本.sqhn"), (os.fsdecode(b"\xff.sqhn"), "\\udcff.sqhn")):
         assert shown in output_of("learn", source, "--memory", tmp_path / name, "--capacity", 20)
         assert json_of("info", tmp_path / name)["memory"] == str(tmp_path / name)
@@ -188,7 +187,7 @@ def test_bad_samples_in_the_middle_change_nothing(broken: str, old: bool, tmp_pa
     else:
         x = (GRAY / 255).astype(np.float16 if "half" in broken else np.float64)
         x[15, 2, 3] = np.inf if "infinite" in broken else np.nan
-        source, expected = save_array(tmp_path / "x.npy", x), "counting from sample 14: the value at (1, 2, 3)"
+        source, expected = put(tmp_path / "x.npy", x), "counting from sample 14: the value at (1, 2, 3)"
     options = [] if old else ["--capacity", 20]
     assert expected in error_of("learn", source, "--memory", file, *options)
     assert (file.read_bytes() if file.exists() else None) == before
@@ -211,10 +210,10 @@ def test_sources_that_do_not_fit(tmp_path: Path, file: Path) -> None:
     assert "there is no" in error_of("learn", tmp_path / "nowhere", "--memory", file)
     color = image_folder(tmp_path / "color", COLOR[:2])
     assert "000.png is a color image" in error_of("learn", color, "--memory", file, "--resize", "20x24")
-    error = error_of("learn", save_array(tmp_path / "x.npy", GRAY[:, :5]), "--memory", file)
+    error = error_of("learn", put(tmp_path / "x.npy", GRAY[:, :5]), "--memory", file)
     assert "(30, 5, 20)" in error
     assert "(24, 20)" in error
-    error = error_of("learn", save_array(tmp_path / "x.npy", GRAY.astype(int)), "--memory", file)
+    error = error_of("learn", put(tmp_path / "x.npy", GRAY.astype(int)), "--memory", file)
     assert "int64" in error
     assert "`.astype(np.float32)`" in error
 

@@ -11,17 +11,11 @@ from pathlib import Path
 import pytest
 import typer
 
-from sqhn.cli import memory_file
+from sqhn.cli import common
 from sqhn.cli.common import failing
 from sqhn.data import builtin
 from sqhn.paper.baselines.training import load_torch
-from tests.cli.commands import (
-    GRAY,
-    image_folder,
-    output_of,
-    saved_memory,
-    sqhn,
-)
+from tests.cli.commands import GRAY, image_folder, output_of, saved_memory, sqhn
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
@@ -65,18 +59,9 @@ def test_a_missing_package_is_named(
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (
-            ModuleNotFoundError("No module named 'scipy'", name="scipy"),
-            "scipy is not installed: pip install 'sqhn[",
-        ),
-        (
-            ModuleNotFoundError("No module named 'torch'", name="torch"),
-            "torch is not installed: pip install 'sqhn[",
-        ),
-        (
-            ImportError("libsomething.so: cannot open shared object file"),
-            "libsomething.so: cannot open shared object",
-        ),
+        (ModuleNotFoundError("No module named 'scipy'", name="scipy"), "scipy is not installed: pip install 'sqhn["),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), "torch is not installed: pip install 'sqhn["),
+        (ImportError("libsomething.so: cannot open shared object file"), "libsomething.so: cannot open shared object"),
     ],
 )
 def test_messages_of_import_errors(error: ImportError, line: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +95,7 @@ def test_a_progress_bar_is_for_terminals_and_never_on_stdout(
 ) -> None:
     from rich.console import Console
 
-    monkeypatch.setattr(memory_file, "progress", Console(stderr=True, force_terminal=True, width=80))
+    monkeypatch.setattr(common, "progress", Console(stderr=True, force_terminal=True, width=80))
     result = sqhn("learn", image_folder(tmp_path / "in", GRAY), "--memory", file, "--capacity", 20, "--json")
     assert "learning" in result.stderr
     assert json.loads(result.stdout)["learned"] == 30

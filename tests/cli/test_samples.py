@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 import typer
 
-from sqhn.cli.samples import SampleError, common, read_mask
-from sqhn.cli.samples import read as read_samples
-from sqhn.cli.size import Size, parse_size
-from tests.cli.commands import load_image, posix
-from tests.cli.sample_files import everything, pixels, put, read
+from sqhn.cli.options import Size, parse_size
+from sqhn.cli.samples import SampleError, read_mask
+from tests.cli.commands import everything, load_image, pixels, posix, put, read
 
 
 def test_samples_come_in_the_given_order(tmp_path: Path) -> None:
@@ -24,19 +22,19 @@ def test_samples_come_in_the_given_order(tmp_path: Path) -> None:
     put(tmp_path / "in" / "b.png", x[3])
     put(tmp_path / "in" / "c" / "d.png", x[4])
     put(tmp_path / "one.npy", x[5])
-    found = read_samples([str(tmp_path / name) for name in ("a.npy", "z.png", "in", "one.npy")])
+    found = read(*(tmp_path / name for name in ("a.npy", "z.png", "in", "one.npy")))
     assert found.names == ["a.npy[0]", "a.npy[1]", "z.png", "in/b.png", "in/c/d.png", "one.npy"]
     assert (len(found), found.shape, len(found.parts)) == (6, (4, 5), 3)
     np.testing.assert_array_equal(everything(found), x)
 
 
 def test_samples_from_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "CHUNK_SAMPLES", 2)
+    monkeypatch.setattr("sqhn.cli.samples.files.CHUNK_SAMPLES", 2)
     x = pixels(8, 4, 5)
     put(tmp_path / "a.npy", x[:3])
     for n in range(3, 8):
         put(tmp_path / "in" / f"{n}.png", x[n])
-    found = read_samples([str(tmp_path / "a.npy"), str(tmp_path / "in")])
+    found = read(tmp_path / "a.npy", tmp_path / "in")
     for start in range(9):
         np.testing.assert_array_equal(np.concatenate([x[:0], *found.chunks(start)]), x[start:])
     for count, files in ((0, []), (1, ["a.npy"]), (3, ["a.npy"]), (5, ["a.npy", "in/3.png", "in/4.png"])):
@@ -56,11 +54,11 @@ def test_patterns_are_sorted_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("p/**", ["3.jpg", "a/2.PNG", "b/1.png", *(f"x.npy[{n}]" for n in range(4))]),
         ("p/b/?.png", ["1.png"]),
     ):
-        assert read_samples([pattern]).names == names
-        assert read_samples([str(tmp_path / pattern)]).names == names
+        assert read(pattern).names == names
+        assert read(tmp_path / pattern).names == names
     for pattern in ("p/*.gif", "p/*.txt", "nowhere/**/*.png", "p/[b]"):
         with pytest.raises(SampleError, match=rf"no image .* matches {re.escape(pattern)}$"):
-            read_samples(["p", pattern])
+            read("p", pattern)
 
 
 def test_a_name_that_looks_like_a_pattern(tmp_path: Path) -> None:
@@ -76,7 +74,7 @@ def test_more_files_than_may_be_open(tmp_path: Path) -> None:
     used = len(list(Path("/dev/fd").iterdir())) if Path("/dev/fd").exists() else 64
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, hard))
     try:
-        found = read_samples([str(tmp_path / "*.npy")])
+        found = read(tmp_path / "*.npy")
         found.write(tmp_path / "out", (chunk.astype(np.float32) for chunk in found.chunks()))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -85,22 +83,21 @@ def test_more_files_than_may_be_open(tmp_path: Path) -> None:
 
 
 def test_all_samples_have_one_shape(tmp_path: Path) -> None:
-    array, gray, color = (
-        str(put(tmp_path / "a.npy", pixels(2, 4, 5))),
-        str(put(tmp_path / "b.png", pixels(4, 5))),
-        str(put(tmp_path / "c.png", pixels(4, 5, 3))),
-    )
-    assert read_samples([gray, color]).shape == (4, 5, 3)
-    assert read_samples([color, str(put(tmp_path / "d.npy", pixels(2, 4, 5, 3))), gray]).shape == (4, 5, 3)
+    array = put(tmp_path / "a.npy", pixels(2, 4, 5))
+    gray, color = put(tmp_path / "b.png", pixels(4, 5)), put(tmp_path / "c.png", pixels(4, 5, 3))
+    assert read(gray, color).shape == (4, 5, 3)
+    assert read(color, put(tmp_path / "d.npy", pixels(2, 4, 5, 3)), gray).shape == (4, 5, 3)
     with pytest.raises(SampleError, match=r"c\.png is a color image, but .*a\.npy holds gray ones"):
-        read_samples([color, array])
+        read(color, array)
+    other = put(tmp_path / "e.npy", pixels(2, 5, 4))
     with pytest.raises(
         SampleError, match=r"e\.npy has shape \(2, 5, 4\), but .*a\.npy holds samples of shape \(4, 5\)"
     ):
-        read_samples([array, str(put(tmp_path / "e.npy", pixels(2, 5, 4)))])
+        read(array, other)
+    wide = put(tmp_path / "f.png", pixels(5, 4))
     with pytest.raises(SampleError, match=r"f\.png has 4x5 pixels, but .*a\.npy holds 5x4"):
-        read_samples([str(put(tmp_path / "f.png", pixels(5, 4))), array])
-    assert read_samples([str(tmp_path / "f.png"), array], resize=Size(5, 4)).shape == (4, 5)
+        read(wide, array)
+    assert read(wide, array, resize=Size(5, 4)).shape == (4, 5)
 
 
 def test_output_keeps_places_below_the_shared_folder(tmp_path: Path) -> None:
@@ -109,8 +106,8 @@ def test_output_keeps_places_below_the_shared_folder(tmp_path: Path) -> None:
         put(tmp_path / name, values)
     put(tmp_path / "in" / "b" / "x.npy", x[2:4])
     put(tmp_path / "in" / "c" / "2.bmp", x[4])
-    sources = [str(tmp_path / "in" / name) for name in ("a/1.jpg", "c/../b/1.png", "b/x.npy", "c")]
-    found = read_samples(sources, (4, 5))
+    sources = [tmp_path / "in" / name for name in ("a/1.jpg", "c/../b/1.png", "b/x.npy", "c")]
+    found = read(*sources, shape=(4, 5))
     recalled = [x[n : n + 2].astype(np.float32) / np.float32(1 if n == 2 else 255) for n in (0, 2, 4)]
     found.write(tmp_path / "out", iter(recalled))
     for name, values in (("a/1.png", x[0]), ("b/1.png", x[1]), ("c/2.png", x[4])):
@@ -126,8 +123,8 @@ def test_output_keeps_places_below_the_shared_folder(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_given_twice(tmp_path: Path) -> None:
-    path = str(put(tmp_path / "a.png", pixels(4, 5)))
-    found = read_samples([path, path])
+    path = put(tmp_path / "a.png", pixels(4, 5))
+    found = read(path, path)
     assert len(found) == 2
     with pytest.raises(SampleError, match=r"both be written to .*leave one out"):
         found.write(tmp_path / "out", iter([]))
@@ -147,7 +144,7 @@ def mixed(tmp_path: Path) -> Path:
 
 
 def test_unusable_files_are_skipped(mixed: Path) -> None:
-    found = read_samples([str(mixed)], skip_bad=True)
+    found = read(mixed, skip_bad=True)
     assert found.names == ["a.png", "b.png"]
     np.testing.assert_array_equal(everything(found), [pixels(20, 10)] * 2)
     assert {Path(file).name for file in found.skipped} == {"deep.png", "large.png", "cut.png", "empty.jpg"}
@@ -162,7 +159,7 @@ def test_the_error_names_all_unusable_files(mixed: Path) -> None:
 
 
 def test_the_error_names_all_damaged_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "CHUNK_SAMPLES", 2)
+    monkeypatch.setattr("sqhn.cli.samples.files.CHUNK_SAMPLES", 2)
     for n in range(30):
         path = put(tmp_path / f"{n:02}.png", pixels(20, 10))
         if n > 5:
@@ -175,7 +172,7 @@ def test_the_error_names_all_damaged_images(tmp_path: Path, monkeypatch: pytest.
 
 def test_no_usable_file_is_an_error(mixed: Path) -> None:
     with pytest.raises(SampleError, match=r"empty\.jpg cannot be read"):
-        read_samples([str(mixed / "empty.jpg")], skip_bad=True)
+        read(mixed / "empty.jpg", skip_bad=True)
 
 
 def test_unusable_arrays_and_other_files_are_skipped(tmp_path: Path) -> None:
@@ -183,7 +180,7 @@ def test_unusable_arrays_and_other_files_are_skipped(tmp_path: Path) -> None:
     bad = [str(put(tmp_path / "b.npy", pixels(2, 5, 5))), str(tmp_path / "c.npy"), str(tmp_path / "notes.txt")]
     for file in bad[1:]:
         Path(file).write_text("text")
-    found = read_samples([good, *bad], skip_bad=True)
+    found = read(good, *bad, skip_bad=True)
     assert found.names == ["0", "1"]
     assert [*found.skipped] == bad
 
@@ -192,7 +189,7 @@ def test_missing_files_are_never_skipped(tmp_path: Path) -> None:
     put(tmp_path / "a.png", pixels(4, 5))
     for missing in ("nowhere", "*.gif"):
         with pytest.raises(SampleError, match=re.escape(missing)):
-            read_samples([str(tmp_path), str(tmp_path / missing)], skip_bad=True)
+            read(tmp_path, tmp_path / missing, skip_bad=True)
 
 
 MASK = np.array([[True, False], [False, True], [True, True]])

@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from sqhn import SQHN, Level
-from tests.cli.commands import (
-    COLOR,
-    GRAY,
-    error_of,
-    output_of,
-    save_array,
-    saved_memory,
-)
+from tests.cli.commands import COLOR, GRAY, error_of, output_of, put, saved_memory
 from tests.helpers import fingerprint
 
 
@@ -32,7 +25,7 @@ from tests.helpers import fingerprint
     ],
 )
 def test_levels(options: list[str], levels: list[Level], tmp_path: Path, file: Path) -> None:
-    output_of("learn", save_array(tmp_path / "x.npy", COLOR), "--memory", file, *options)
+    output_of("learn", put(tmp_path / "x.npy", COLOR), "--memory", file, *options)
     memory = SQHN.load(file)
     assert memory.levels == tuple(levels)
     assert fingerprint(memory) == fingerprint(saved_memory(tmp_path / "expected", COLOR, *levels))
@@ -53,7 +46,7 @@ def test_levels(options: list[str], levels: list[Level], tmp_path: Path, file: P
     ],
 )
 def test_invalid_levels(options: list[str], level: str, tmp_path: Path, file: Path) -> None:
-    error = error_of("learn", save_array(tmp_path / "x.npy", COLOR), "--memory", file, *options, status=2)
+    error = error_of("learn", put(tmp_path / "x.npy", COLOR), "--memory", file, *options, status=2)
     assert "--levels" in error
     assert f"{level}:" in error
     assert not file.exists()
@@ -70,14 +63,14 @@ def test_invalid_levels(options: list[str], level: str, tmp_path: Path, file: Pa
     ],
 )
 def test_capacities_that_are_too_large(options: list[str], option: str, tmp_path: Path, file: Path) -> None:
-    error = error_of("learn", save_array(tmp_path / "x.npy", COLOR), "--memory", file, *options, status=2)
+    error = error_of("learn", put(tmp_path / "x.npy", COLOR), "--memory", file, *options, status=2)
     assert f"Invalid value for {option}: " in error
     assert "2,147,483,647" in error
     assert not file.exists()
 
 
 def test_kernels_that_do_not_divide(tmp_path: Path, file: Path) -> None:
-    source = save_array(tmp_path / "x.npy", COLOR)
+    source = put(tmp_path / "x.npy", COLOR)
     assert "(5, 5)" in error_of("learn", source, "--memory", file, "--levels", "5:3,4")
 
 
@@ -92,7 +85,7 @@ def test_kernels_that_do_not_divide(tmp_path: Path, file: Path) -> None:
 def test_other_levels_than_in_the_file(options: list[str], wanted: str, tmp_path: Path, file: Path) -> None:
     saved_memory(file, COLOR, Level(2, 5), Level((4, 4), 6), Level(None, 7))
     before = file.read_bytes()
-    source = save_array(tmp_path / "x.npy", COLOR)
+    source = put(tmp_path / "x.npy", COLOR)
     error = error_of("learn", source, "--memory", file, *options)
     assert f"has levels 2:5,4:6,7, but the options say {wanted}:" in error
     assert file.read_bytes() == before
@@ -103,7 +96,7 @@ GIVEN = ("--when-full", "overwrite", "--alpha", "50", "--gamma", "0.9", "--simil
 
 
 def test_options_of_a_new_memory(tmp_path: Path, file: Path) -> None:
-    source = save_array(tmp_path / "x.npy", COLOR)
+    source = put(tmp_path / "x.npy", COLOR)
     for _ in range(2):  # the second time with the same options
         output_of("learn", source, "--memory", file, "--levels", "4:5,6", *GIVEN)
     levels = [Level(4, 5, 50, 0.9), Level(None, 6, 50, 0.9, "overwrite")]
@@ -116,7 +109,7 @@ def test_options_of_a_new_memory(tmp_path: Path, file: Path) -> None:
 
 
 def test_unlimited_growth(tmp_path: Path, file: Path) -> None:
-    output_of("learn", save_array(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 9, "--alpha", "inf")
+    output_of("learn", put(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 9, "--alpha", "inf")
     assert SQHN.load(file).levels == (Level(None, 9, np.inf),)
 
 
@@ -134,16 +127,16 @@ def test_unlimited_growth(tmp_path: Path, file: Path) -> None:
 def test_other_options_than_in_the_file(option: str, value: str, there: str, tmp_path: Path, file: Path) -> None:
     saved_memory(file, COLOR, Level(4, 5, 1e7, 0.9), Level(None, 6, 1e7, 0.9, "overwrite"))
     before = file.read_bytes()
-    error = error_of("learn", save_array(tmp_path / "x.npy", COLOR), "--memory", file, option, value)
+    error = error_of("learn", put(tmp_path / "x.npy", COLOR), "--memory", file, option, value)
     assert f"{file} has {there}, but the options say {value}: omit {option} " in error
     assert file.read_bytes() == before
 
 
 def test_rho_can_be_changed(tmp_path: Path, file: Path) -> None:
     saved_memory(file, GRAY)
-    output_of("learn", save_array(tmp_path / "x.npy", GRAY), "--memory", file, "--rho", "0.25")
+    output_of("learn", put(tmp_path / "x.npy", GRAY), "--memory", file, "--rho", "0.25")
     assert (SQHN.load(file).rho, SQHN.load(file).step) == (0.25, 60)
-    output_of("learn", save_array(tmp_path / "x.npy", GRAY), "--memory", file)
+    output_of("learn", put(tmp_path / "x.npy", GRAY), "--memory", file)
     assert SQHN.load(file).rho == 0.25
 
 
@@ -164,7 +157,7 @@ def test_invalid_options(old: bool, option: str, value: str, reason: str, tmp_pa
     if old:
         saved_memory(file, GRAY)
     before = file.read_bytes() if old else None
-    words = ("learn", save_array(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20)
+    words = ("learn", put(tmp_path / "x.npy", GRAY), "--memory", file, "--capacity", 20)
     error = error_of(*words, option, value, status=2)
     assert option in error
     assert reason in error

@@ -21,7 +21,7 @@ from tests.cli.commands import (
     load_image,
     npy,
     output_of,
-    save_array,
+    put,
     saved_memory,
     sqhn,
 )
@@ -29,11 +29,7 @@ from tests.helpers import fingerprint
 
 
 def test_several_sources(tmp_path: Path, file: Path) -> None:
-    sources = (
-        save_array(tmp_path / "z.npy", GRAY[:9]),
-        image_folder(tmp_path / "b", GRAY[9:15]),
-        f"{tmp_path}/a/**/*.png",
-    )
+    sources = (put(tmp_path / "z.npy", GRAY[:9]), image_folder(tmp_path / "b", GRAY[9:15]), f"{tmp_path}/a/**/*.png")
     image_folder(tmp_path / "a" / "deep", GRAY[15:])
     output_of("learn", *sources, "--memory", file, "--capacity", 30)
     memory = saved_memory(tmp_path / "expected", GRAY, Level(capacity=30))
@@ -54,13 +50,13 @@ def test_errors_name_patterns_without_a_match(tmp_path: Path, file: Path) -> Non
     saved_memory(file, GRAY)
     pattern = tmp_path / "nowhere" / "*.jpg"
     for words in (("learn",), ("recognize",), ("recall", "--out", tmp_path / "out")):
-        error = error_of(words[0], save_array(tmp_path / "x.npy", GRAY), pattern, "--memory", file, *words[1:])
+        error = error_of(words[0], put(tmp_path / "x.npy", GRAY), pattern, "--memory", file, *words[1:])
         assert f"matches {pattern}" in error
     assert SQHN.load(file).step == 30
 
 
 def test_shapes_that_differ(tmp_path: Path, file: Path) -> None:
-    sources = save_array(tmp_path / "x.npy", GRAY), image_folder(tmp_path / "in", COLOR[:1])
+    sources = put(tmp_path / "x.npy", GRAY), image_folder(tmp_path / "in", COLOR[:1])
     error = error_of("learn", *sources, "--memory", file, "--capacity", 3)
     assert f"{tmp_path / 'in' / '000.png'} has 16x16 pixels, but {tmp_path / 'x.npy'} holds 20x24" in error
     assert not file.exists()
@@ -106,7 +102,7 @@ def test_an_array_from_standard_input(tmp_path: Path, file: Path) -> None:
 
 
 def test_standard_input_after_another_source(tmp_path: Path, file: Path) -> None:
-    source = save_array(tmp_path / "x.npy", GRAY[:10])
+    source = put(tmp_path / "x.npy", GRAY[:10])
     output_of("learn", source, "-", "--memory", file, "--capacity", 20, stdin=GRAY[10:])
     assert fingerprint(SQHN.load(file)) == fingerprint(saved_memory(tmp_path / "expected", GRAY))
 

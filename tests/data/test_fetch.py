@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from sqhn.data import load
-from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Npm, Official, Package, Wheel
+from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Official, Package
 from sqhn.data.dataset import location
 from sqhn.data.fetch import FetchError, get
 from sqhn.data.formats import Contents, idx, recordings
@@ -106,7 +106,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     entry = Entry(
         Contents("digits", 10, (28, 28), {"train": 3, "test": 2}),
         (
-            Npm("digits", "1.0.0", sha256(tgz.read_bytes()), tgz.stat().st_size, partial(idx, names=MEMBERS)),
+            Package(
+                "npm", "digits", "1.0.0", sha256(tgz.read_bytes()), tgz.stat().st_size, partial(idx, names=MEMBERS)
+            ),
             Official(address, {file: sha256((served / file).read_bytes()) for file in contents}, 1000, files),
             Installed("digits-data", served, {file: sha256(content) for file, content in contents.items()}, files),
         ),
@@ -291,7 +293,7 @@ def test_recordings_in_a_wheel(place: Place, tmp_path: Path, monkeypatch: pytest
 
     def entry(sha256: str, count: int = 3) -> Entry:
         contents = Contents("movements", 7, (10, 1, 2), {"train": count})
-        return Entry(contents, (Wheel("movements", "1.0", sha256, 1, read),))
+        return Entry(contents, (Package("pip", "movements", "1.0", sha256, 1, read),))
 
     right = sha256(wheel.read_bytes())
     for wrong, message in ((entry("0" * 64), "SHA-256 is"), (entry(right, 4), "segments 3, expected 4")):

@@ -18,17 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.io import savemat
 
-from sqhn.data.formats import (
-    DataFileError,
-    Split,
-    cifar_binary,
-    cifar_sheets,
-    class_json,
-    idx,
-    image_folders,
-    mat,
-    npz,
-)
+from sqhn.data.formats import DataFileError, Split, cifar_binary, cifar_sheets, class_json, idx, image_folders, mat, npz
 
 Bytes = NDArray[np.uint8]
 rng = np.random.default_rng(0)

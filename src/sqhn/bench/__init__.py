@@ -42,7 +42,7 @@ def run(names: list[str], report: Callable[[str], None], device: str = "cpu") ->
     results = {}
     table = cases(device)
     for name in names:
-        about = (getattr(table[name], "func", table[name]).__doc__ or "").strip()
+        about = (table[name].__doc__ or "").strip()
         report(f"{name}: {about}")
         results[name] = {"case": about} | table[name]()
     machine = {

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,13 @@ def fastest(*calls: Callable[[], object], rounds: int = 5) -> list[float]:
                 call()
                 best[i] = min(best[i], time.perf_counter() - start)
     return best
+
+
+def described(about: str, run: Callable[..., Result], *args: Any, **settings: Any) -> Callable[[], Result]:
+    """A case with a description of its own, and these arguments."""
+    case = partial(run, *args, **settings)
+    case.__doc__ = about
+    return case
 
 
 def judged(result: Result, **floor: float) -> Result:
@@ -158,12 +166,8 @@ def recall_one_level(k: int | None = None) -> Result:
     return judged(result, times_faiss_with_vectors=0.9)
 
 
-def recall_ten() -> Result:
-    """The same for the ten best neurons."""
-    return recall_one_level(k=10)
-
-
-def _by_evidence(levels: tuple[Level, ...]) -> Result:
+def recall_by_evidence(*levels: Level) -> Result:
+    """Recall of 128 noisy images by evidence, against the paper's rule."""
     x = images(1000)
     memory, paper_tree = SQHN(COLOUR, levels), SQHN(COLOUR, tree(1000))
     memory.learn(x)
@@ -183,16 +187,6 @@ def _by_evidence(levels: tuple[Level, ...]) -> Result:
         "time_over_bare_product": evidence / product,
     }
     return judged(result, time_over_paper_tree=4)
-
-
-def evidence_one_level() -> Result:
-    """Recall of 128 noisy images by evidence, 3,072 inputs, 1,000 neurons, against the paper's rule."""
-    return _by_evidence((Level(capacity=1000),))
-
-
-def evidence_three_levels() -> Result:
-    """The same with three levels (2, 4, 4), 1,000 neurons per node."""
-    return _by_evidence(tree(1000))
 
 
 def one_at_a_time() -> Result:
@@ -268,9 +262,15 @@ CASES: dict[str, Callable[[], Result]] = {
     "learn-3": learn_three_levels,
     "recall-3": recall_three_levels,
     "recall-1": recall_one_level,
-    "recall-10": recall_ten,
-    "evidence-1": evidence_one_level,
-    "evidence-3": evidence_three_levels,
+    "recall-10": described("The same for the ten best neurons.", recall_one_level, k=10),
+    "evidence-1": described(
+        "Recall of 128 noisy images by evidence, 3,072 inputs, 1,000 neurons, against the paper's rule.",
+        recall_by_evidence,
+        Level(capacity=1000),
+    ),
+    "evidence-3": described(
+        "The same with three levels (2, 4, 4), 1,000 neurons per node.", recall_by_evidence, *tree(1000)
+    ),
     "single": one_at_a_time,
     "memory": resident_memory,
     "first-use": first_use,

@@ -6,14 +6,13 @@ Images are on the device before the clock starts; it stops when the device has f
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from sqhn.banks.cuda.arrays import full_precision
 from sqhn.banks.cuda.gpu import SAMPLES_PER_CHUNK
-from sqhn.bench.cpu import COLOUR, TREE, Result, fastest, images
+from sqhn.bench.cpu import COLOUR, TREE, Result, described, fastest, images, judged, tree
 from sqhn.level import Level
 from sqhn.memory import SQHN
 
@@ -23,6 +22,11 @@ MANY = 20_000
 def crops(count: int) -> Tensor:
     """Crops of photographs on the device."""
     return torch.from_numpy(images(count)).cuda()
+
+
+def noisy(x: Tensor, sigma: float = 0.2) -> Tensor:
+    """Images with Gaussian noise, clipped to [0, 1]."""
+    return (x + sigma * torch.randn_like(x)).clamp(0, 1)
 
 
 def timed(*calls: Callable[[], object]) -> list[float]:
@@ -53,20 +57,11 @@ def products(y: Tensor, neurons: int, among: bool) -> Callable[[], None]:
     return run
 
 
-def learning(x: Tensor, floor: float, **tree: Any) -> Result:
-    """How fast a new memory learns images."""
-    (own,) = timed(lambda: SQHN(COLOUR, device="cuda", **tree).learn(x))
-    return {"images_per_s": len(x) / own, "floor": {"images_per_s": floor}, "met": len(x) / own >= floor}
-
-
-def learn_1000() -> Result:
-    """One level, 3,072 inputs, 1,000 neurons, 20,000 images."""
-    return learning(crops(MANY), 400_000, capacity=1000)
-
-
-def learn_3300() -> Result:
-    """One level, 3,072 inputs, 3,300 neurons, 20,000 images."""
-    return learning(crops(MANY), 300_000, capacity=3300)
+def learn(floor: float, *levels: Level) -> Result:
+    """How fast a new memory learns 20,000 images."""
+    x = crops(MANY)
+    (own,) = timed(lambda: SQHN(COLOUR, levels, device="cuda").learn(x))
+    return judged({"images_per_s": len(x) / own}, images_per_s=floor)
 
 
 def learn_100000() -> Result:
@@ -74,25 +69,10 @@ def learn_100000() -> Result:
     x = crops(MANY)
     memory = SQHN(COLOUR, capacity=100_000, device="cuda")
     for seed in range(5):  # as many different images: the same ones, each with its own noise
-        memory.memorize((x + 0.05 * torch.randn_like(x)).clamp(0, 1) if seed else x)
+        memory.memorize(noisy(x, 0.05) if seed else x)
     new = torch.from_numpy(images(MANY + 4096)[MANY:]).cuda()
     own, bare = timed(lambda: memory.learn(new), products(new, 100_000, among=True))
-    return {
-        "images_per_s": len(new) / own,
-        "of_bare_products": bare / own,
-        "floor": {"of_bare_products": 0.5},
-        "met": bare / own >= 0.5,
-    }
-
-
-def learn_two_levels() -> Result:
-    """Two levels (4, 8), 600 neurons per node, 20,000 images."""
-    return learning(crops(MANY), 150_000, levels=[Level(kernel=4, capacity=600), Level(capacity=600)])
-
-
-def learn_three_levels() -> Result:
-    """Three levels (2, 4, 4), 600 neurons per node, 20,000 images."""
-    return learning(crops(MANY), 80_000, levels=TREE)
+    return judged({"images_per_s": len(new) / own, "of_bare_products": bare / own}, of_bare_products=0.5)
 
 
 def recall_three_levels() -> Result:
@@ -100,9 +80,9 @@ def recall_three_levels() -> Result:
     x = crops(MANY)
     memory = SQHN(COLOUR, TREE, device="cuda")
     memory.learn(x)
-    noisy = (x[:1024] + 0.2 * torch.randn_like(x[:1024])).clamp(0, 1)
-    (own,) = timed(lambda: memory.recall(noisy))
-    return {"images_per_s": 1024 / own, "floor": {"images_per_s": 80_000}, "met": 1024 / own >= 80_000}
+    damaged = noisy(x[:1024])
+    (own,) = timed(lambda: memory.recall(damaged))
+    return judged({"images_per_s": 1024 / own}, images_per_s=80_000)
 
 
 def recall_one_level() -> Result:
@@ -110,54 +90,33 @@ def recall_one_level() -> Result:
     x = crops(4096)
     memory = SQHN(COLOUR, capacity=3300, device="cuda")
     memory.learn(x)
-    noisy = (x[:1024] + 0.2 * torch.randn_like(x[:1024])).clamp(0, 1)
-    own, bare = timed(lambda: memory.recall(noisy), products(noisy, 3300, among=False))
-    return {
-        "images_per_s": 1024 / own,
-        "of_bare_products": bare / own,
-        "floor": {"of_bare_products": 0.5},
-        "met": bare / own >= 0.5,
-    }
+    damaged = noisy(x[:1024])
+    own, bare = timed(lambda: memory.recall(damaged), products(damaged, 3300, among=False))
+    return judged({"images_per_s": 1024 / own, "of_bare_products": bare / own}, of_bare_products=0.5)
 
 
-def by_evidence(levels: list[Level]) -> Result:
-    """How fast a memory recalls by evidence."""
+def recall_by_evidence(*levels: Level) -> Result:
+    """How fast a memory recalls 1,000 noisy images by evidence."""
     x = crops(1000)
     memory = SQHN(COLOUR, levels, device="cuda")
     memory.learn(x)
-    noisy = (x + 0.2 * torch.randn_like(x)).clamp(0, 1)
+    damaged = noisy(x)
     own, paper, bare = timed(
-        lambda: memory.recall(noisy, inference="evidence"),
-        lambda: memory.recall(noisy),
-        products(noisy, 1000, among=False),
+        lambda: memory.recall(damaged, inference="evidence"),
+        lambda: memory.recall(damaged),
+        products(damaged, 1000, among=False),
     )
-    return {
-        "images_per_s": len(noisy) / own,
-        "time_over_paper": own / paper,
-        "time_over_bare_products": own / bare,
-        "floor": {"images_per_s": 40_000},
-        "met": len(noisy) / own >= 40_000,
-    }
-
-
-def evidence_one_level() -> Result:
-    """Recall of 1,000 noisy images by evidence, 3,072 inputs, 1,000 neurons."""
-    return by_evidence([Level(capacity=1000)])
-
-
-def evidence_three_levels() -> Result:
-    """The same of three levels (2, 4, 4), 1,000 neurons per node."""
-    return by_evidence([Level(kernel=2, capacity=1000), Level(kernel=4, capacity=1000), Level(capacity=1000)])
+    result = {"images_per_s": len(x) / own, "time_over_paper": own / paper, "time_over_bare_products": own / bare}
+    return judged(result, images_per_s=40_000)
 
 
 def memory_of_a_tree() -> Result:
     """Device memory of three levels, 1,000 neurons per node, after 2,000 images: at the end, and the peak."""
-    levels = [Level(kernel=2, capacity=1000), Level(kernel=4, capacity=1000), Level(capacity=1000)]
     x = crops(2000)
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    memory = SQHN(COLOUR, levels, device="cuda")
+    memory = SQHN(COLOUR, tree(1000), device="cuda")
     memory.learn(x)
     torch.cuda.synchronize()
     kept, most = (
@@ -172,15 +131,31 @@ def memory_of_a_tree() -> Result:
 
 
 CASES: dict[str, Callable[[], Result]] = {
-    "learn-1": learn_1000,
-    "learn-1-3300": learn_3300,
+    "learn-1": described(
+        "One level, 3,072 inputs, 1,000 neurons, 20,000 images.", learn, 400_000, Level(capacity=1000)
+    ),
+    "learn-1-3300": described(
+        "One level, 3,072 inputs, 3,300 neurons, 20,000 images.", learn, 300_000, Level(capacity=3300)
+    ),
     "learn-1-100000": learn_100000,
-    "learn-2": learn_two_levels,
-    "learn-3": learn_three_levels,
+    "learn-2": described(
+        "Two levels (4, 8), 600 neurons per node, 20,000 images.",
+        learn,
+        150_000,
+        Level(kernel=4, capacity=600),
+        Level(capacity=600),
+    ),
+    "learn-3": described("Three levels (2, 4, 4), 600 neurons per node, 20,000 images.", learn, 80_000, *TREE),
     "recall-3": recall_three_levels,
     "recall-1": recall_one_level,
-    "evidence-1": evidence_one_level,
-    "evidence-3": evidence_three_levels,
+    "evidence-1": described(
+        "Recall of 1,000 noisy images by evidence, 3,072 inputs, 1,000 neurons.",
+        recall_by_evidence,
+        Level(capacity=1000),
+    ),
+    "evidence-3": described(
+        "The same of three levels (2, 4, 4), 1,000 neurons per node.", recall_by_evidence, *tree(1000)
+    ),
     "memory": memory_of_a_tree,
 }
 

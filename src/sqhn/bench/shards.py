@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sqhn.banks.devices import device_of
 from sqhn.banks.ray.neighbours import NAME
 from sqhn.banks.ray.prototypes import PART
-from sqhn.bench.cpu import COLOUR, TREE, Result, images, noisy
+from sqhn.bench.cpu import COLOUR, TREE, Result, described, images, noisy
 from sqhn.memory import SQHN
 
 Phases = dict[str, Callable[[SQHN], int]]  # each returns how many samples it processed
@@ -82,10 +82,7 @@ def rates(memory: SQHN, phases: Phases) -> dict[str, Result]:
                 "bytes_sent_per_sample": (shards.sent - sent) / count,
                 "bytes_received_per_sample": (shards.received - received) / count,
                 "share_of_time_waiting": (shards.waited - waited) / seconds,
-                "core_seconds_per_sample": {
-                    "program": own / count,
-                    "shards": (core_seconds(shards) - busy) / count,
-                },
+                "core_seconds_per_sample": {"program": own / count, "shards": (core_seconds(shards) - busy) / count},
             }
     return results
 
@@ -214,7 +211,7 @@ def million() -> Result:
 
 
 CASES: dict[str, Callable[[], Result]] = {
-    **{f"shards-{count}": partial(compare, count) for count in (1, 2, 4)},
+    **{f"shards-{count}": described(f"{compare.__doc__}", compare, count) for count in (1, 2, 4)},
     "tree": tree,
     "million": million,
     "formula": formula,

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sqhn.cli.common import EXPECTED_ERRORS, failing, print_results, say
-from sqhn.cli.memory_file import check_memory, load, map_chunks, open_samples
+from sqhn.cli.common import EXPECTED_ERRORS, failing, load, map_chunks, open_samples, print_results, say
 from sqhn.cli.options import AsJson, MemoryFile, Resize, SkipBad, Sources
-from sqhn.cli.resume import Run
+from sqhn.cli.resume import Run, Stop, stoppable
 from sqhn.cli.settings import Settings, parse_settings
-from sqhn.cli.stopping import Stop, stoppable
 from sqhn.storage.atomic import check_writable
 
 if TYPE_CHECKING:
-    from sqhn.cli.size import Size
+    from sqhn.cli.options import Size
 
 
 def learn(
@@ -101,8 +99,6 @@ def _learn(
 
     stop.arm()
     check_writable(memory)
-    if memory.exists():
-        check_memory(memory)
     with held(memory, say):
         if memory.exists():
             network = load(memory)

@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from sqhn.cli.common import EXPECTED_ERRORS, failing, print_results, say
-from sqhn.cli.levels import spell_kernel
-from sqhn.cli.memory_file import check_memory, load, open_samples
+from sqhn.cli.common import EXPECTED_ERRORS, check_memory, failing, load, open_samples, print_results, say
 from sqhn.cli.options import AsJson, Judging, MemoryArgument, MemoryFile, Resize, SkipBad, Sources
+from sqhn.cli.settings import spell_kernel
 
 
 def info(memory: MemoryArgument, as_json: AsJson = False) -> None:

@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from sqhn.cli.size import Size, parse_size
+
+class Size(NamedTuple):
+    """Width and height in pixels.
+
+    >>> str(Size(64, 48))
+    '64x48'
+    """
+
+    width: int
+    height: int
+
+    def __str__(self) -> str:
+        return f"{self.width}x{self.height}"
+
+
+def parse_size(text: str) -> Size:
+    """WIDTHxHEIGHT, at most the number of pixels that Pillow reads without a warning.
+
+    >>> parse_size("64x48")
+    Size(width=64, height=48)
+    """
+    from PIL import Image
+
+    match = re.fullmatch("0*([1-9][0-9]*)x0*([1-9][0-9]*)", text.lower())
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is not WIDTHxHEIGHT in pixels, such as 64x48")
+    most = Image.MAX_IMAGE_PIXELS or sys.maxsize
+    width, height = (int(side) if len(side) <= len(str(most)) else most + 1 for side in match.groups())
+    if width * height > most:
+        raise typer.BadParameter(f"{text!r} is too large: an image may have up to {most:,} pixels")
+    return Size(width, height)
+
 
 Sources = Annotated[
     list[str],

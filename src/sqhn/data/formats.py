@@ -14,18 +14,19 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import chain
 from math import prod
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+Item = TypeVar("Item")
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 Shapes = Mapping[str, tuple[int, ...]]  # of each split: (number of images, *shape of one)
@@ -66,7 +67,7 @@ class DataFileError(ValueError):
 
 
 @contextmanager
-def _decompressing(name: str) -> Iterator[None]:
+def decompressing(name: str) -> Iterator[None]:
     """Turn the errors of decompressors into one error that names the file."""
     try:
         yield
@@ -94,7 +95,7 @@ class _File(NamedTuple):
     content: Callable[[], bytes]
 
     def read(self) -> bytes:
-        with _decompressing(self.title):
+        with decompressing(self.title):
             return self.content()
 
 
@@ -106,7 +107,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 def _contents(paths: Iterable[Path]) -> Iterator[_File]:
     """The files, and the members of archives in their order; all members are checked, wanted or not."""
     for path in paths:
-        with _decompressing(path.name):
+        with decompressing(path.name):
             if path.suffix in (".zip", ".whl"):
                 with zipfile.ZipFile(path) as packed:
                     for info in packed.infolist():
@@ -136,7 +137,7 @@ def _pick(paths: Paths, names: Iterable[str]) -> dict[str, tuple[str, bytes]]:
     for file in _contents(paths):
         if file.name in names:
             content = file.read()
-            with _decompressing(file.title):
+            with decompressing(file.title):
                 found[file.name] = file.title, gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
     for name in names:
         if name not in found:
@@ -149,10 +150,11 @@ def _expect(title: str, what: str, got: Any, expected: Any) -> None:
         raise DataFileError(f"{title}: {what} {got}, expected {expected}")
 
 
-def _counter(progress: Progress, total: int) -> Callable[[], None]:
-    """A function that reports one more step of reading each time."""
-    done = count(1)
-    return lambda: progress("reading", next(done), total)
+def _reported(items: Collection[Item], progress: Progress) -> Iterator[Item]:
+    """The items; each is reported as read when the next one is taken."""
+    for done, item in enumerate(items, 1):
+        yield item
+        progress("reading", done, len(items))
 
 
 # -- formats -----------------------------------------------------------------------------------------------------------
@@ -177,14 +179,12 @@ def idx(
     names: of each split, the file of the images and that of the labels.
     transposed: rows and columns are exchanged, as in EMNIST.
     """
-    files = _pick(paths, [name for pair in names.values() for name in pair])
-    step = _counter(progress, len(names))
+    files = _pick(paths, chain(*names.values()))
     splits = {}
-    for split, (images, labels) in names.items():
+    for split, (images, labels) in _reported(names.items(), progress):
         x = _idx_array(*files.pop(images), shapes[split])
         y = _idx_array(*files.pop(labels), shapes[split][:1])
         splits[split] = Split(np.ascontiguousarray(x.swapaxes(1, 2)) if transposed else x, y.astype(np.int64))
-        step()
     return splits
 
 
@@ -195,10 +195,9 @@ def cifar_binary(
 
     names: of each split, its files in order.
     """
-    files = _pick(paths, [name for some in names.values() for name in some])
-    step = _counter(progress, len(names))
+    files = _pick(paths, chain(*names.values()))
     splits = {}
-    for split, some in names.items():
+    for split, some in _reported(names.items(), progress):
         number, height, width, channels = shapes[split]
         record = label_bytes + height * width * channels
         for title, content in (files[name] for name in some):
@@ -207,7 +206,6 @@ def cifar_binary(
         _expect(", ".join(some), "images:", len(records), number)
         x = records[:, label_bytes:].reshape(number, channels, height, width).transpose(0, 2, 3, 1)
         splits[split] = Split(np.ascontiguousarray(x), records[:, label_bytes - 1].astype(np.int64))
-        step()
     return splits
 
 
@@ -219,38 +217,35 @@ def cifar_sheets(
     sheets: of each split, its image files in order.
     labels: of each split, a JSON list of numbers.
     """
-    files = _pick(paths, [name for some in sheets.values() for name in some] + list(labels.values()))
-    step = _counter(progress, sum(map(len, sheets.values())))
+    files = _pick(paths, chain(*sheets.values(), labels.values()))
+    rows: dict[str, list[Images]] = {split: [] for split in sheets}
+    for split, name in _reported([(split, name) for split, some in sheets.items() for name in some], progress):
+        title, content = files.pop(name)
+        height, width, channels = shapes[split][1:]
+        sheet = _rgb(title, content)
+        _expect(title, "is a sheet of width and channels", sheet.shape[1:], (height * width, channels))
+        rows[split].append(sheet.reshape(-1, height, width, channels))
     splits = {}
     for split, some in sheets.items():
-        number, height, width, channels = shapes[split]
-        rows = []
-        for name in some:
-            title, content = files.pop(name)
-            sheet = _rgb(title, content)
-            _expect(title, "is a sheet of width and channels", sheet.shape[1:], (height * width, channels))
-            rows.append(sheet.reshape(-1, height, width, channels))
-            step()
-        x = np.concatenate(rows)
-        _expect(", ".join(some), "images:", len(x), number)
+        x = np.concatenate(rows.pop(split))
+        _expect(", ".join(some), "images:", len(x), shapes[split][0])
         title, content = files.pop(labels[split])
-        splits[split] = Split(x, _integers(title, _json(title, content), (number,)))
+        splits[split] = Split(x, _integers(title, _json(title, content), (len(x),)))
     return splits
 
 
-def class_json(paths: Paths, shapes: Shapes, progress: Progress, *, names: Sequence[str], seed: int = 0) -> Splits:
+def class_json(paths: Paths, shapes: Shapes, progress: Progress, *, names: Sequence[str]) -> Splits:
     """One JSON file `{"data": [[pixel, ...], ...]}` for each class; the position of its name is the label.
 
     Empty images are left out. The files do not separate train from test: here the first images of every class are the
-    test split, in equal shares, and the others the train split. Each split is then shuffled with the seed, since a
+    test split, in equal shares, and the others the train split. Each split is then shuffled, always alike, since a
     stream sorted by class would be another task.
     """
     files = _pick(paths, names)
     shares = {split: shapes[split][0] // len(names) for split in ("test", "train")}
     image = shapes["train"][1:]
     parts: dict[str, list[Images]] = {"test": [], "train": []}
-    step = _counter(progress, len(names))
-    for name in names:
+    for name in _reported(names, progress):
         title, content = files.pop(name)
         data = _json(title, content)
         if not isinstance(data, dict) or not isinstance(data.get("data"), list):
@@ -260,11 +255,10 @@ def class_json(paths: Paths, shapes: Shapes, progress: Progress, *, names: Seque
         x = values.astype(np.uint8).reshape(-1, *image)
         parts["test"].append(x[: shares["test"]])
         parts["train"].append(x[shares["test"] :])
-        step()
     splits = {}
     for split in shapes:
         x, y = np.concatenate(parts[split]), np.repeat(np.arange(len(names)), [len(part) for part in parts[split]])
-        order = np.random.default_rng(seed).permutation(len(x))
+        order = np.random.default_rng(0).permutation(len(x))
         splits[split] = Split(x[order], y[order].astype(np.int64))
     return splits
 
@@ -278,13 +272,12 @@ def mat(paths: Paths, shapes: Shapes, progress: Progress, *, names: Mapping[str,
     from scipy.io.matlab import MatReadError
 
     files = _pick(paths, names.values())
-    step = _counter(progress, len(names))
     splits = {}
-    for split, name in names.items():
+    for split, name in _reported(names.items(), progress):
         title, content = files.pop(name)
         number, *shape = shapes[split]
         try:
-            with _decompressing(title):
+            with decompressing(title):
                 arrays = loadmat(io.BytesIO(content), variable_names=("X", "y"))
         except (MatReadError, ValueError, TypeError, OSError) as error:
             raise DataFileError(f"{title}: not a MATLAB file, or cut short ({error})") from error
@@ -295,7 +288,6 @@ def mat(paths: Paths, shapes: Shapes, progress: Progress, *, names: Mapping[str,
         _expect(title, "X has type and shape", (str(x.dtype), x.shape), ("uint8", (*shape, number)))
         y = _integers(title, arrays["y"].ravel(), (number,))
         splits[split] = Split(np.ascontiguousarray(np.moveaxis(x, -1, 0)), np.where(y == zero, 0, y))
-        step()
     return splits
 
 
@@ -312,7 +304,7 @@ def image_folders(
     x = {split: np.zeros(shape, np.uint8) for split, shape in shapes.items()}
     keys: dict[str, list[str]] = {split: [] for split in shapes}
     classes: dict[str, str] = {}
-    step = _counter(progress, sum(shape[0] for shape in shapes.values()))
+    total = sum(shape[0] for shape in shapes.values())
     for file in _contents(paths):
         if file.name == annotations:
             lines = file.read().decode("utf-8", "replace").splitlines()
@@ -323,7 +315,7 @@ def image_folders(
                 keys[split].append(match[1])
                 if place < len(x[split]):
                     x[split][place] = _center(_rgb(file.title, file.read()), *shapes[split][1:3])
-                    step()
+                    progress("reading", sum(map(len, keys.values())), total)
     archive = ", ".join(path.name for path in paths)
     for split, some in keys.items():
         _expect(archive, f"images for {split}:", len(some), len(x[split]))
@@ -346,16 +338,14 @@ def recordings(paths: Paths, shapes: Shapes, progress: Progress, *, name: str, r
     """
     ((split, (number, steps, _, sensors)),) = shapes.items()
     title, content = _pick(paths, [name])[name]
-    with _decompressing(title):
+    with decompressing(title):
         found = np.load(io.BytesIO(content), allow_pickle=True).item()
-    step = _counter(progress, len(found["X"]))
     segments, labels = [], []
-    for values, label in zip(found["X"], found["y"]):
+    for values, label in _reported([*zip(found["X"], found["y"])], progress):
         _expect(title, "sensors", values.shape[1], sensors)
         whole = len(values) // steps
         segments.append(values[: whole * steps].reshape(whole, steps, 1, sensors))
         labels += [int(label)] * whole
-        step()
     x = np.concatenate(segments)
     _expect(title, "segments", len(x), number)
     scaled = np.rint(255 * (x / np.asarray(reach) + 1) / 2)
@@ -368,7 +358,7 @@ def npz(path: Path, shape: tuple[int, ...], splits: Iterable[str]) -> Splits:
     shape: of one image.
     splits: the required ones; others in the file are read as well.
     """
-    with _decompressing(path.name):
+    with decompressing(path.name):
         try:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 arrays = {key: array for key, array in file.items() if isinstance(array, np.ndarray)}

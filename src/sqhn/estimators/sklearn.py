@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
@@ -94,7 +95,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         return self.rows_.memory
 
 
-class _Unsupervised(_Estimator):
+class _Unsupervised(_Estimator, ABC):
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn rows from scratch."""
         return self._learn(X, first=True)
@@ -103,8 +104,8 @@ class _Unsupervised(_Estimator):
         """Learn more rows."""
         return self._learn(X, first=not hasattr(self, "rows_"))
 
-    def _learn(self, X: Any, first: bool) -> Self:
-        raise NotImplementedError
+    @abstractmethod
+    def _learn(self, X: Any, first: bool) -> Self: ...
 
 
 class SQHNDetector(OutlierMixin, _Unsupervised):  # type: ignore[misc]
@@ -297,12 +298,12 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
         with self._atomic():
             rows, y = self._rows(X, first=first, y=y)
             check_classification_targets(y)
-            named = np.unique(y if classes is None else np.asarray(classes)) if first or classes is not None else None
-            if not first and named is not None and not np.array_equal(named, self.classes_):
+            named = np.unique(y if classes is None else np.asarray(classes))
+            if not first and classes is not None and not np.array_equal(named, self.classes_):
                 raise ValueError(
                     f"classes={named.tolist()} differ from those of the first call, {self.classes_.tolist()}"
                 )
-            known = self.classes_ if named is None or not first else named
+            known = named if first else self.classes_
             if (unknown := ~np.isin(y, known)).any():
                 raise ValueError(f"y has {y[unknown].tolist()[0]!r}, which is not among the classes {known.tolist()}")
             code = np.searchsorted(known, y)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.checks import check_count, check_word
-from sqhn.inputs import as_numpy, batches
+from sqhn.inputs import as_numpy, batches, join_batches
 from sqhn.level import Level
 from sqhn.memory import SQHN
 from sqhn.protocol import Written
@@ -51,13 +51,6 @@ def check_neighbors(n_neighbors: int, weights: str) -> None:
     """Raise unless both parameters are valid."""
     check_count("n_neighbors", n_neighbors)
     check_word("weights", weights, get_args(Weights))
-
-
-class Neighbors(NamedTuple):
-    """For each row its nearest neurons, nearest first, and their squared distances."""
-
-    neurons: NDArray[np.int64]
-    distance: Floats
 
 
 class RowMemory:
@@ -129,8 +122,11 @@ class RowMemory:
             mean = mean + sums / np.maximum(count + before, 1)
         return np.where(known, rows, mean)
 
-    def neighbors(self, rows: Floats, count: int) -> Neighbors:
-        """The nearest neurons of each row, at most as many as are stored; each row needs at least one value."""
+    def neighbors(self, rows: Floats, count: int) -> tuple[NDArray[np.int64], Floats]:
+        """The nearest neurons of each row, at most as many as are stored, and their squared distances.
+
+        Each row needs at least one value.
+        """
         count = min(count, len(self.memory))
         if not self.has_unknown:
             known = ~np.isnan(rows)
@@ -138,11 +134,11 @@ class RowMemory:
             found = self.memory.recall(given, None if known.all() else known, k=count)
             squares = np.where(known[:, None], found.x - given[:, None], 0.0) ** 2
             unknown = np.where(known, 0.0, self.variance).mean(axis=1, keepdims=True)
-            return Neighbors(found.index.astype(np.int64), squares.mean(axis=2) + unknown)
+            return found.index.astype(np.int64), squares.mean(axis=2) + unknown
         stored, known = self.memory.prototypes.astype(np.float64), self.memory.known
         blocks = _blocks(len(rows), len(stored))
-        done = [_nearest(self.distances(rows[block], stored, known), count) for block in blocks]
-        return Neighbors(*map(np.concatenate, zip(*done)))
+        index, distance = join_batches([_nearest(self.distances(rows[b], stored, known), count) for b in blocks])
+        return index, distance
 
     def distances(self, rows: Floats, stored: Floats, known: Flags) -> Floats:
         """The squared distances of rows and all neurons, (rows, neurons); infinite for forgotten neurons."""

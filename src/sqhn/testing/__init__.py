@@ -50,20 +50,15 @@ def check_memory(make: Callable[[], Memory], shape: Sequence[int], cannot: Mappi
     shape: the shape of one sample, of at least 8 values.
     cannot: names of checks that the memory cannot pass, with reasons, in addition to its own attribute `cannot`.
     """
-    passed: list[str] = []
-    excused: dict[str, str] = {}
+    reasons: dict[str, str | None] = {}
     failed: list[AssertionError] = []
     for check in CHECKS:
         try:
-            reason = check(make, shape, cannot)
+            reasons[check.__name__] = check(make, shape, cannot)
         except AssertionError as error:
             failed.append(error)
-        else:
-            if reason is None:
-                passed.append(check.__name__)
-            else:
-                excused[check.__name__] = reason
     if failed:
         lines = "".join(f"\n- {error}" for error in failed)
         raise AssertionError(f"{len(failed)} of {len(CHECKS)} checks failed:{lines}") from failed[0]
-    return Report(tuple(passed), excused)
+    excused = {name: reason for name, reason in reasons.items() if reason is not None}
+    return Report(tuple(name for name in reasons if name not in excused), excused)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ class Check:
     It returns None if the memory passes and the reason if it is excused, and raises AssertionError if it fails.
     """
 
-    def __init__(self, name: str, needs: tuple[str, ...], run: Callable[[Subject], None]) -> None:
-        self.__name__, self.__doc__, self.needs, self._run = name, run.__doc__, needs, run
+    def __init__(self, name: str, about: str | None, needs: tuple[str, ...], run: Callable[[Subject], None]) -> None:
+        self.__name__, self.__doc__, self.needs, self._run = name, about, needs, run
 
     def __repr__(self) -> str:
         return f"<check {self.__name__!r}: {self.__doc__}>"
@@ -60,7 +61,7 @@ def check(name: str, *needs: str) -> Callable[[Callable[[Subject], None]], Check
     """Make a function a check; needs: the abilities without which it is excused."""
 
     def add(run: Callable[[Subject], None]) -> Check:
-        CHECKS.append(Check(name, needs, run))
+        CHECKS.append(Check(name, run.__doc__, needs, run))
         return CHECKS[-1]
 
     return add
@@ -321,33 +322,19 @@ def shared_arrays(s: Subject) -> None:
 def refuses(s: Subject, kind: str) -> None:
     """All verbs refuse the invalid inputs of one kind."""
     memory = s.taught()
-    for invalid in s.invalid_inputs()[kind]:
-        for verb in s.verbs_for(invalid):
-            s.assert_refused(memory, verb, invalid)
+    for verb, invalid in s.invalid_inputs()[kind]:
+        s.assert_refused(memory, verb, invalid)
 
 
-@check("wrong shapes")
-def wrong_shapes(s: Subject) -> None:
-    """Samples of another shape and empty batches are refused by an error that names the shape."""
-    refuses(s, "wrong shapes")
-
-
-@check("wrong dtypes")
-def wrong_dtypes(s: Subject) -> None:
-    """int64 and strings are refused by an error that names the dtype or the shape."""
-    refuses(s, "wrong dtypes")
-
-
-@check("not finite")
-def not_finite(s: Subject) -> None:
-    """NaN and infinity are refused, if observed, by an error that names the value or the shape."""
-    refuses(s, "not finite")
-
-
-@check("bad masks", "missing values")
-def bad_masks(s: Subject) -> None:
-    """`observed` of another shape, or not boolean, is refused by an error that names the shape or the dtype."""
-    refuses(s, "bad masks")
+REFUSED = {
+    "wrong shapes": "Samples of another shape and empty batches are refused by an error that names the shape.",
+    "wrong dtypes": "int64 and strings are refused by an error that names the dtype or the shape.",
+    "not finite": "NaN and infinity are refused, if observed, by an error that names the value or the shape.",
+    "bad masks": "`observed` of another shape, or not boolean, is refused by an error that names its shape or dtype.",
+}
+for kind, about in REFUSED.items():
+    needs = ("missing values",) if kind == "bad masks" else ()
+    CHECKS.append(Check(kind, about, needs, partial(refuses, kind=kind)))
 
 
 @check("refusal changes nothing")
@@ -356,12 +343,11 @@ def refusal_changes_nothing(s: Subject) -> None:
     memory, other, empty = s.taught(), s.taught(), s.make()
     before = s.answers(memory)
     for kind, several in s.invalid_inputs().items():
-        for invalid in several:
-            for verb in s.verbs_for(invalid):
-                refused = isinstance(s.error(memory, verb, invalid), Exception)
-                if verb == "learn":  # accepting it fails another check
-                    memory = memory if refused else s.taught()
-                    empty = empty if isinstance(s.error(empty, verb, invalid), Exception) else s.make()
+        for verb, invalid in several:
+            refused = isinstance(s.error(memory, verb, invalid), Exception)
+            if verb == "learn":  # accepting it fails another check
+                memory = memory if refused else s.taught()
+                empty = empty if isinstance(s.error(empty, verb, invalid), Exception) else s.make()
         compare.answers(f"after refusing {kind}, {{}}", s.answers(memory), before)
     for x in (s.later, s.samples):
         compare.same("after refusing samples, learn", s.each(memory, "learn", x), s.each(other, "learn", x))

@@ -136,8 +136,8 @@ class Subject:
 
     # -- errors ----------------------------------------------------------------------------------------------------
 
-    def invalid_inputs(self) -> dict[str, list[Invalid]]:
-        """Inputs that verbs must refuse, by the name of the check."""
+    def invalid_inputs(self) -> dict[str, list[tuple[str, Invalid]]]:
+        """Verbs and inputs that they must refuse, by the name of the check."""
         *sides, last = self.shape
         x = self.samples
         batch = x if self.can("batches") else x[-1]
@@ -167,11 +167,10 @@ class Subject:
                 ),
                 *(Invalid(batch, (kind, str(mask.shape)), mask.astype(kind)) for kind in ("float64", "int64")),
             ]
-        return every
-
-    def verbs_for(self, invalid: Invalid) -> list[str]:
-        """The verbs that take such an input."""
-        return self.verbs if invalid.observed is None else ["recall"]
+        return {
+            kind: [(verb, one) for one in several for verb in (self.verbs if one.observed is None else ["recall"])]
+            for kind, several in every.items()
+        }
 
     def error(self, memory: Any, verb: str, invalid: Invalid) -> Exception | Any:
         """The error that a verb raises for an invalid input, or else its answer."""

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.cli.samples.common import STDIN, Required, SampleError, check_file, chunk_length, name_below
+from sqhn.cli.samples.files import STDIN, Required, SampleError, check_file, chunk_length
+from sqhn.inputs import batch_of
 from sqhn.storage.atomic import written_whole
 
 
@@ -21,10 +22,11 @@ from sqhn.storage.atomic import written_whole
 class Arrays:
     """The samples of a .npy file, which is open only while it is read.
 
+    files: this file.
     whole: the shape of the array, which is one sample if `single`, and a batch otherwise.
     """
 
-    file: str
+    files: Sequence[str]
     open: Callable[[], NDArray[Any]]
     whole: tuple[int, ...]
     itemsize: int
@@ -36,43 +38,31 @@ class Arrays:
         return 1 if self.single else self.whole[0]
 
     @property
-    def files(self) -> Sequence[str]:
-        return [self.file]
-
-    @property
     def shape(self) -> tuple[int, ...]:
         return self.whole if self.single else self.whole[1:]
 
     @property
-    def chunk(self) -> int:
-        """How many samples are read at a time."""
-        return chunk_length(self.shape, self.itemsize)
-
-    def names(self, folder: str) -> list[str]:
-        """The name of the file below a folder, with the indices of the samples."""
-        name = name_below(folder, self.file)
-        return [name] if self.single else [f"{name}[{n}]" for n in range(len(self))]
-
-    def files_of(self, count: int) -> Sequence[str]:
-        """The files of the first `count` samples."""
-        return self.files if count else []
+    def places(self) -> Sequence[str]:
+        """The place of each sample in the file."""
+        return [""] if self.single else [f"[{n}]" for n in range(len(self))]
 
     def chunks(self, start: int = 0) -> Iterator[NDArray[Any]]:
         """The samples from index `start`, as chunks (n, *shape)."""
         array = self.open()
         if array.shape != self.whole:
-            raise SampleError(f"{self.file} has changed while it was read")
+            raise SampleError(f"{self.files[0]} has changed while it was read")
         batch = array[None] if self.single else array
-        for first in range(start, len(self), self.chunk):
-            yield batch[first : first + self.chunk]
+        length = chunk_length(self.shape, self.itemsize)
+        for first in range(start, len(self), length):
+            yield batch[first : first + length]
 
     def write(self, places: Sequence[Path], chunks: Iterable[NDArray[np.float32]], best: int | None = None) -> None:
         """Write chunks to one .npy file, float32, which appears once it is complete.
 
         best: how many are recalled for each sample, along an axis of their own.
         """
-        before = self.whole[: len(self.whole) - len(self.shape)]
-        shape = self.whole if best is None else (*before, best, *self.shape)
+        count = () if self.single else (len(self),)
+        shape = self.whole if best is None else (*count, best, *self.shape)
         with written_whole(places[0]) as file:
             np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
             for values in chunks:
@@ -91,11 +81,11 @@ def check_array(file: str, required: Required | None) -> Arrays:
     single = required is not None and array.shape == required.shape
     if array.size == 0 or array.ndim + single < 2:
         raise SampleError(f"{file} has shape {array.shape}: it must be a batch of samples, along the first axis")
-    found = Arrays(file, again, array.shape, array.itemsize, single)
+    found = Arrays([file], again, array.shape, array.itemsize, single)
     if required is not None and found.shape != required.shape:
         raise SampleError(
             f"{file} has shape {array.shape}, but {required.reason} samples of shape {required.shape}: "
-            f"give one, or a batch of shape (n, {', '.join(map(str, required.shape))})"
+            f"give one, or a batch of shape {batch_of(required.shape)}"
         )
     return found
 

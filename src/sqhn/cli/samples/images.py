@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.threads import get_num_threads
-from sqhn.cli.samples.common import Required, SampleError, Unusable, check_file, chunk_length, name_below, summary
-from sqhn.cli.size import Size
+from sqhn.cli.options import Size
+from sqhn.cli.samples.files import Required, SampleError, Unusable, check_file, chunk_length, summary
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,22 +44,10 @@ class Images:
     threads: int
 
     suffix: ClassVar[str] = ".png"
+    places: ClassVar[Sequence[str]] = [""]
 
     def __len__(self) -> int:
         return len(self.files)
-
-    @property
-    def chunk(self) -> int:
-        """How many images are read at a time."""
-        return chunk_length(self.shape, 1)
-
-    def names(self, folder: str) -> list[str]:
-        """The names of the files below a folder."""
-        return [name_below(folder, file) for file in self.files]
-
-    def files_of(self, count: int) -> Sequence[str]:
-        """The files of the first `count` images."""
-        return self.files[:count]
 
     def chunks(self, start: int = 0) -> Iterator[NDArray[np.uint8]]:
         """The images from index `start`, as chunks (n, *shape), up to the first that is damaged.
@@ -76,18 +64,16 @@ class Images:
 
     def damaged(self) -> Unusable:
         """The images that cannot be decoded although their headers are valid."""
-        damaged: Unusable = {}
-        for _, errors in self._decoded(0):
-            damaged |= errors
-        return damaged
+        return {file: reason for _, errors in self._decoded(0) for file, reason in errors.items()}
 
     def _decoded(self, start: int) -> Iterator[tuple[NDArray[np.uint8], Unusable]]:
         """Chunk after chunk, decoded slightly ahead, each with its damaged files."""
         pool = ThreadPoolExecutor(self.threads)
         waiting: deque[Future[tuple[NDArray[np.uint8], Unusable]]] = deque()
         try:
-            for first in range(start, len(self), self.chunk):
-                waiting.append(pool.submit(self._decode, self.files[first : first + self.chunk]))
+            length = chunk_length(self.shape, 1)
+            for first in range(start, len(self), length):
+                waiting.append(pool.submit(self._decode, self.files[first : first + length]))
                 if len(waiting) > self.threads + 1:
                     yield waiting.popleft().result()
             while waiting:

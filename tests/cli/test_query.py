@@ -1,4 +1,4 @@
-"""`sqhn recall`."""
+"""`sqhn recall` and `sqhn recognize`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.cli.commands import (
     json_of,
     load_image,
     output_of,
-    save_array,
+    put,
     saved_memory,
 )
 
@@ -37,11 +37,7 @@ def test_the_missing_half_is_filled_in(x: Pixels, mask_kind: str, tmp_path: Path
     mask[:, : x.shape[2] // 2] = True
     halves = x.copy()
     halves[:, ~mask] = 0
-    mask_file = tmp_path / f"mask.{mask_kind}"
-    if mask_kind == "png":
-        Image.fromarray(mask).save(mask_file)
-    else:
-        save_array(mask_file, mask)
+    mask_file = put(tmp_path / f"mask.{mask_kind}", mask)
     words = ("recall", image_folder(tmp_path / "in", halves), "--memory", file, "--out", tmp_path / "out")
     rows = json_of(*words, "--observed", mask_file)["samples"]
     observed = np.broadcast_to(mask.reshape(mask.shape + (1,) * (x.ndim - 3)), x.shape[1:])
@@ -59,7 +55,7 @@ def test_the_missing_half_is_filled_in(x: Pixels, mask_kind: str, tmp_path: Path
 def test_an_array_by_each_rule(inference: str, tmp_path: Path, file: Path) -> None:
     memory = saved_memory(file, COLOR, Level(4, 20), Level(None, 20))
     x = np.clip(COLOR / 255 + np.random.default_rng(0).normal(0, 0.2, COLOR.shape), 0, 1)
-    words = ("recall", save_array(tmp_path / "x.npy", x), "--memory", file, "--out", tmp_path / "y.npy")
+    words = ("recall", put(tmp_path / "x.npy", x), "--memory", file, "--out", tmp_path / "y.npy")
     rows = json_of(*words, "--inference", inference)["samples"]
     expected = memory.recall(x, inference=inference)
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected.x)
@@ -71,21 +67,17 @@ def test_missing_values_may_be_anything(tmp_path: Path, file: Path) -> None:
     memory = saved_memory(file, GRAY)
     mask = np.random.default_rng(0).random((24, 20)) < 0.5
     one = np.where(mask, GRAY[3] / 255, np.nan)
-    words = ("recall", save_array(tmp_path / "x.npy", one), "--memory", file, "--out", tmp_path / "out")
+    words = ("recall", put(tmp_path / "x.npy", one), "--memory", file, "--out", tmp_path / "out")
     assert "nan" in error_of(*words)
     assert not (tmp_path / "out").exists()
-    output_of(*words, "--observed", save_array(tmp_path / "mask.npy", mask))
+    output_of(*words, "--observed", put(tmp_path / "mask.npy", mask))
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "x.npy"), memory.recall(one, mask).x)
 
 
 @pytest.mark.parametrize("kind", ["x.npy", "x.png"])
 def test_output_into_a_file_that_is_no_folder(kind: str, tmp_path: Path, file: Path) -> None:
     saved_memory(file, GRAY)
-    source = tmp_path / kind
-    if kind == "x.npy":
-        save_array(source, GRAY)
-    else:
-        Image.fromarray(GRAY[0]).save(source)
+    source = put(tmp_path / kind, GRAY if kind == "x.npy" else GRAY[0])
     for out in (file, file / kind):
         assert str(file) in error_of("recall", source, "--memory", file, "--out", out)
     assert files_in(tmp_path) == ["m.sqhn", kind]
@@ -101,8 +93,8 @@ def test_output_into_a_file_that_is_no_folder(kind: str, tmp_path: Path, file: P
 )
 def test_masks_that_do_not_fit(mask: NDArray[Any], reason: str, tmp_path: Path, file: Path) -> None:
     saved_memory(file, GRAY)
-    words = ("recall", save_array(tmp_path / "x.npy", GRAY), "--memory", file, "--out", tmp_path / "out")
-    assert reason in error_of(*words, "--observed", save_array(tmp_path / "mask.npy", mask))
+    words = ("recall", put(tmp_path / "x.npy", GRAY), "--memory", file, "--out", tmp_path / "out")
+    assert reason in error_of(*words, "--observed", put(tmp_path / "mask.npy", mask))
     assert not (tmp_path / "out").exists()
 
 
@@ -149,7 +141,7 @@ def test_the_best_images_side_by_side(tmp_path: Path, file: Path) -> None:
 
 def test_the_best_of_arrays(tmp_path: Path, file: Path) -> None:
     memory = saved_memory(file, GRAY[:9])
-    words = ("recall", save_array(tmp_path / "x.npy", GRAY[:9]), "--memory", file, "--out", tmp_path / "y.npy")
+    words = ("recall", put(tmp_path / "x.npy", GRAY[:9]), "--memory", file, "--out", tmp_path / "y.npy")
     output_of(*words, "-k", 3)
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), memory.recall(GRAY[:9], k=3).x)
     assert f"-k {len(memory) + 1}, but {file} has only {len(memory)}" in error_of(*words, "-k", len(memory) + 1)
@@ -162,3 +154,42 @@ def test_errors_leave_no_folder(tmp_path: Path, file: Path) -> None:
     saved_memory(file, GRAY[:0])
     assert error_of(*words).startswith("this memory is empty")
     assert not (tmp_path / "out").exists()
+
+
+def test_old_and_new(tmp_path: Path, file: Path) -> None:
+    memory = saved_memory(file, COLOR[:20])
+    expected = memory.recognize(COLOR)
+    source = image_folder(tmp_path / "in", COLOR)
+    found = json_of("recognize", source, "--memory", file)
+    assert found["samples"] == [
+        {"name": f"{n:03}.png", "old": old, "score": score, "threshold": threshold}
+        for n, (old, score, threshold) in enumerate(zip(*(field.tolist() for field in expected)))
+    ]
+    assert (found["old"], found["new"]) == (expected.old.sum(), (~expected.old).sum())
+    lines = output_of("recognize", source, "--memory", file).splitlines()
+    assert [line.split()[1] for line in lines[:-1]] == ["old" if old else "new" for old in expected.old]
+    assert lines[-1] == f"{expected.old.sum()} old, {(~expected.old).sum()} new"
+
+
+def test_everything_is_new_to_an_empty_memory(tmp_path: Path, file: Path) -> None:
+    saved_memory(file, GRAY[:0])
+    found = json_of("recognize", put(tmp_path / "x.npy", GRAY[:2]), "--memory", file)
+    assert [(row["old"], row["score"]) for row in found["samples"]] == [(False, None)] * 2
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_float16(bad: float, tmp_path: Path, file: Path) -> None:
+    halves = (GRAY / 255).astype(np.float16)
+    memory = saved_memory(file, halves.astype(np.float32))
+    source = put(tmp_path / "x.npy", halves)
+    found = json_of("recognize", source, "--memory", file)["samples"]
+    assert [row["score"] for row in found] == memory.recognize(halves.astype(np.float32)).score.tolist()
+    output_of("recall", source, "--memory", file, "--out", tmp_path / "y.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), memory.recall(halves.astype(np.float32)).x)
+    halves[3, 2, 1] = bad
+    put(source, halves)
+    for words in (("recognize",), ("recall", "--out", tmp_path / "z.npy")):
+        error = error_of(words[0], source, "--memory", file, *words[1:])
+        assert "counting from sample 0: the value at (3, 2, 1)" in error
+        assert f"{bad}: not finite" in error
+    assert not (tmp_path / "z.npy").exists()
