@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -38,9 +37,9 @@ def regular(path: str | os.PathLike[str]) -> Path:
     """The file that a name stands for, without links; OSError if it is something other than a regular file."""
     place = Path(os.path.realpath(path))
     if place.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", os.fspath(path))
+        raise IsADirectoryError(f"{path} is a folder, not a file")
     if place.exists() and not place.is_file():
-        raise OSError(errno.EINVAL, "a pipe or a device, not a file", os.fspath(path))
+        raise OSError(f"{path} is not a file, but a pipe or a device")
     return place
 
 

@@ -63,7 +63,7 @@ def save(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None
 def check_place(path: str | os.PathLike[str]) -> None:
     """Raise if a memory must not be saved to a file with this name."""
     if os.fspath(path).endswith(os.sep):
-        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", os.fspath(path))
+        raise IsADirectoryError(f"{path} is a folder, not a file")
     place = regular(path)
     if "journal" in header_of(place):
         raise ValueError(
