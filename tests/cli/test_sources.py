@@ -55,6 +55,15 @@ def test_errors_name_patterns_without_a_match(tmp_path: Path, file: Path) -> Non
     assert SQHN.load(file).step == 30
 
 
+def test_a_file_that_links_lead_to_counts_once(tmp_path: Path, file: Path) -> None:
+    folder = image_folder(tmp_path / "d", GRAY[:3])
+    (folder / "a").symlink_to(folder, target_is_directory=True)
+    (folder / "again.png").symlink_to(folder / "002.png")
+    assert json_of("learn", f"{folder}/**/*.png", "--memory", file, "--capacity", 9)["learned"] == 3
+    found = json_of("recognize", f"{folder}/**/*.png", "--memory", file)["samples"]
+    assert [row["name"] for row in found] == ["000.png", "001.png", "002.png"]
+
+
 def test_shapes_that_differ(tmp_path: Path, file: Path) -> None:
     sources = put(tmp_path / "x.npy", GRAY), image_folder(tmp_path / "in", COLOR[:1])
     error = error_of("learn", *sources, "--memory", file, "--capacity", 3)

@@ -69,11 +69,15 @@ def _below(folder: Path) -> list[str]:
 
 
 def _matching(pattern: str) -> list[str]:
-    """The images and .npy files that match a pattern, sorted; as in a shell, but ** is any number of folders."""
+    """The images and .npy files that match a pattern, sorted; as in a shell, but ** is any number of folders.
+
+    Each file counts once, under its shortest name: links may lead to it by several, or round in circles.
+    """
     if not any(sign in pattern for sign in "*?["):
         raise SampleError(f"there is no {pattern}")
     found = glob.glob(pattern, recursive=True)  # noqa: PTH207  # unlike Path.glob, it skips hidden files, as shells do
-    files = sorted(file for file in found if file.lower().endswith((*IMAGE_SUFFIXES, ".npy")) and Path(file).is_file())
+    named = [file for file in found if file.lower().endswith((*IMAGE_SUFFIXES, ".npy")) and Path(file).is_file()]
+    files = sorted({os.path.realpath(file): file for file in sorted(named, key=len, reverse=True)}.values())
     if not files:
         raise SampleError(f"no image ({', '.join(IMAGE_SUFFIXES)}) and no .npy file matches {pattern}")
     return files
