@@ -96,14 +96,6 @@ class Transport(Protocol):
         """Put a value where all shards can read it, as long as the returned reference exists."""
 
 
-class Submitted(NamedTuple):
-    """Queries that were sent: by shard, whether they bypass other calls, and the transport's calls."""
-
-    queries: Mapping[int, Call]
-    bypass: bool
-    calls: dict[int, Any]
-
-
 class Shared(NamedTuple):
     """A value that all shards can read, and its bytes."""
 
@@ -131,6 +123,10 @@ class Shards:
     def __len__(self) -> int:
         return len(self.shards)
 
+    def each(self, *call: Any) -> dict[int, Call]:
+        """One call for every shard."""
+        return dict.fromkeys(range(len(self)), call)
+
     def share(self, value: Any) -> Shared:
         """Send a value to all shards, for use in queries and writes."""
         shared = Shared(self.transport.share(value), _bytes(value))
@@ -143,25 +139,30 @@ class Shards:
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
-    def submit(self, queries: Mapping[int, Call], bypass: bool = False) -> Submitted:
-        """Send queries without waiting. bypass: they need not wait for posted writes, which do not concern them."""
-        self.sent += sum(map(_bytes, queries.values()))
-        return Submitted(queries, bypass, {s: self._submit(s, query, bypass) for s, query in queries.items()})
+    def submit(self, queries: Mapping[int, Call], bypass: bool = False) -> Callable[[], dict[int, Any]]:
+        """Send queries; the returned function waits for the answers.
 
-    def gather(self, submitted: Submitted) -> dict[int, Any]:
-        """Wait for the answers to submitted queries."""
-        queries, bypass, calls = submitted
-        found = {s: self._result(s, call, partial(self._submit, s, queries[s], bypass)) for s, call in calls.items()}
-        self.received += sum(map(_bytes, found.values()))
-        return found
+        bypass: they need not wait for posted writes, which do not concern them.
+        """
+        self.sent += sum(map(_bytes, queries.values()))
+        calls = {s: self._submit(s, query, bypass) for s, query in queries.items()}
+
+        def gather() -> dict[int, Any]:
+            found = {
+                s: self._result(s, call, partial(self._submit, s, queries[s], bypass)) for s, call in calls.items()
+            }
+            self.received += sum(map(_bytes, found.values()))
+            return found
+
+        return gather
 
     def query(self, queries: Mapping[int, Call], bypass: bool = False) -> dict[int, Any]:
         """The answers to queries."""
-        return self.gather(self.submit(queries, bypass))
+        return self.submit(queries, bypass)()
 
     def query_all(self, *query: Any) -> list[Any]:
         """The answers of all shards to one query."""
-        return list(self.query(dict.fromkeys(range(len(self)), query)).values())
+        return list(self.query(self.each(*query)).values())
 
     def _submit(self, s: int, query: Call, bypass: bool) -> Any:
         return self._call(s, "query", self._writes(s) - (bypass and s in self.posted), query, bypass)
@@ -184,7 +185,7 @@ class Shards:
 
     def write_all(self, *write: Any) -> list[Any]:
         """The answers of all shards to one write."""
-        return list(self.write(dict.fromkeys(range(len(self)), write)).values())
+        return list(self.write(self.each(*write)).values())
 
     def post(self, writes: Mapping[int, Call]) -> None:
         """Send writes that cannot fail, without waiting; the next write to the same shard waits for them."""
