@@ -7,6 +7,7 @@ from itertools import count as numbers
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.banks.cpu.device import Cpu
 from sqhn.banks.cpu.kernels.decision import NONE
 from sqhn.banks.interface import Patches
 from sqhn.banks.ray.piece import Candidates, Indices
@@ -90,17 +91,10 @@ class Neighbours:
             self._take(s, rows[s], near)
         return True
 
-    def top_k(self, count: int) -> tuple[Indices, Scores, Scores]:
-        """The `count` best named neurons, their similarities, and the maximum among those left at each choice."""
+    def top_k(self, count: int) -> tuple[Indices, Scores]:
+        """The `count` best named neurons and their similarities: the winner, then the winner of the others ..."""
         order = np.argsort(self.k, axis=1, kind="stable")
         k, v = np.take_along_axis(self.k, order, 1), np.take_along_axis(self.v, order, 1)
         v[:, 1:][(k[:, 1:] == k[:, :-1])] = -np.inf  # named twice
-        rows, best, value, highest = np.arange(len(k)), [], [], []
-        for _ in range(count):
-            top = v.max(axis=1)
-            at = (v >= top[:, None] - TIE).argmax(axis=1)
-            best.append(k[rows, at])
-            value.append(v[rows, at].copy())
-            highest.append(top)
-            v[rows, at] = -np.inf
-        return np.stack(best, 1), np.stack(value, 1), np.stack(highest, 1)
+        at, best = Cpu.top_k(v[None], count)
+        return np.take_along_axis(k, at[0], 1), best[0]

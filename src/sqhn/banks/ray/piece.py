@@ -109,9 +109,10 @@ class Piece:
         asked: Indices | None,
         bar: NDArray[np.float64],
     ) -> Candidates:
-        """For samples without missing values, by cosines, from products that may be known."""
+        """For samples without missing values, by cosines. Products that were kept may be of neurons as they were."""
         k, v = np.empty((len(x), count + 1), np.int32), np.empty((len(x), count + 1))
         rest, bar = np.empty(len(x)), Cpu.asarray(bar)
+        kept = None if asked is None else dict(self.products).get(question)
         for part in batches(len(x), samples_at_once(self.bank, self.bank.neurons.most)):
 
             def ask(rows: slice, products: Products, now: slice = part) -> NDArray[np.int64]:
@@ -124,35 +125,30 @@ class Piece:
                 )  # fmt: skip
                 return evaluated
 
-            products = self._products(strategy, x[part], question, None if asked is None else asked[part])
+            if kept is None or asked is None:
+                products = strategy.products(self.bank, 0, x[part], bool(strategy.projected.blind))
+            else:
+                products = kept.rows(asked[part])
             strategy.in_turns(self.bank, 0, x[part], products, ask)
             if asked is None and len(x[part]) == len(x) and products.P.nbytes <= BYTES_KEPT:
                 self.products.append((question, products))
         return Candidates(np.where(k == NONE, NONE, self.number[k]), v, rest)
 
-    def _products(self, strategy: LargeNodes, x: NDArray[np.float32], question: int, asked: Indices | None) -> Products:
-        """The products of samples with the neurons here; those that are known may be of neurons as they were."""
-        if asked is not None:
-            for number, products in list(self.products):
-                if number == question:
-                    return products.rows(asked)
-        return strategy.products(self.bank, 0, x, bool(strategy.projected.blind))
-
     def activity(self, evidence: Patches) -> tuple[Indices, NDArray[np.float64]]:
-        """The numbers of all neurons, and their similarities (batch, neurons)."""
+        """The indices of all neurons, and their similarities (batch, neurons)."""
         if not len(self.number):
             return self.number, np.zeros((evidence.x.shape[1], 0))
         return self.number, self.bank.activity(_own(evidence))[0]
 
     def weights(self, evidence: Patches, scales: Sequence[Tiling], many: int) -> NDArray[np.float64]:
-        """What the neurons here weigh at each look at a block (`Elsewhere`), where there are so many in all."""
+        """The weight of the neurons here at each look at a block (`Elsewhere`); many: how many there are in all."""
         looks = evidence.x.shape[1], sum(one.nodes for one in scales), 2
         return self._shown(evidence, scales, Elsewhere(many, np.full(looks, -np.inf)))[1]
 
     def block_evidence(
         self, evidence: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere
     ) -> tuple[Indices, NDArray[np.float64]]:
-        """The numbers of all neurons, and the evidence for them (batch, neurons)."""
+        """The indices of all neurons, and the evidence for them (batch, neurons)."""
         return self.number, self._shown(evidence, scales, elsewhere)[0]
 
     def _shown(
@@ -172,7 +168,7 @@ class Piece:
     # -- writes --------------------------------------------------------------------------------------------------
 
     def reserve(self, many: int) -> int:
-        """Make room for so many neurons in all; for how many there is then."""
+        """Make room for so many neurons in all; returns the room."""
         self.bank.reserve(max(0, many - len(self.number)))
         return self.bank.neurons.room
 
@@ -185,8 +181,7 @@ class Piece:
 
     def put(self, vectors: Vectors) -> None:
         """Write neurons, in the order of their indices; new ones have larger indices than all others."""
-        first = len(self.number)
-        new = vectors.j[vectors.j > self.number[-1]] if first else vectors.j
+        new = vectors.j[self._places(vectors.j) == len(self.number)]
         self.bank.reserve(len(new))
         self.number = np.concatenate([self.number, new])
         self.bank.put(self._places(vectors.j), *vectors[1:])
@@ -200,7 +195,6 @@ class Piece:
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        """All of it."""
         known, grown = self.bank.known, len(self.number)
         found: State = {
             "number": self.number,

@@ -139,7 +139,7 @@ class SplitPrototypes:
     def _learn_part(self, evidence: Patches, everybody: Neighbours) -> Learned:
         everybody.gather(self.fresh.j)
         batch, here = evidence.x.shape[1], self.fresh
-        k, v, _ = everybody.top_k(1)
+        k, v = everybody.top_k(1)
         best, value = k[:, 0], v[:, 0]
         aloof = self._aloof(everybody, best)
         candidates = everybody.reaching(_repeated(best, ~aloof)), everybody.reaching(~aloof, everybody.top)
@@ -307,9 +307,9 @@ class SplitPrototypes:
     def _ranking(everybody: Neighbours, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         everybody.gather(NO_NEURONS.j)
         while True:
-            k, v, top = everybody.top_k(count)
+            k, v = everybody.top_k(count)
             winner = k[:, 0] if count == 1 else np.full(len(k), NOBODY)
-            if not everybody.query_further(top[:, -1], winner, np.ones(len(k), bool)):
+            if not everybody.query_further(v[:, -1], winner, np.ones(len(k), bool)):
                 return k.astype(np.int32)[None], v[None]
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
