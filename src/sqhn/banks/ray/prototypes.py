@@ -161,7 +161,7 @@ class SplitPrototypes:
             if len(chosen) == before:
                 break
         score[settled] = value[settled]
-        return self._commit(local, chosen, sent, batch, everybody.samples)
+        return self._commit(local, chosen, sent, everybody.samples)
 
     def _aloof(self, everybody: Neighbours, best: Indices) -> NDArray[np.bool_]:
         """Samples that resemble nothing so far: whatever happens, the neurons that are there stay as they are."""
@@ -206,7 +206,8 @@ class SplitPrototypes:
         m = np.full((len(j), self.tiling.size), self.options.centre, np.float32)
         c, known, bypass = self.neurons.c[0, j], None, here is not None
         here = here or NO_NEURONS
-        there, at = _among(here.j, j)
+        at = np.searchsorted(here.j, j)
+        there = np.append(here.j, NOBODY)[at] == j
         missing = np.flatnonzero(~there & (c > 0))
         asked = {s: missing[own] for s, own in _by_shard(self.owner[j[missing]]).items()}
         query = {s: (NAME, "fetch", j[own]) for s, own in asked.items()}
@@ -218,9 +219,7 @@ class SplitPrototypes:
                 known[where] = part.known
         return Vectors(j, c, m, known)
 
-    def _commit(
-        self, local: Prototypes, chosen: Indices, sent: Learned, batch: int, samples: Shared | None = None
-    ) -> Learned:
+    def _commit(self, local: Prototypes, chosen: Indices, sent: Learned, samples: Shared | None = None) -> Learned:
         """Apply the results of the rehearsal; samples: its samples, if shards have them without missing values."""
         grown, n = int(self.grown[0]), len(chosen)
         number = np.concatenate([chosen, np.arange(grown, grown + int(local.grown[0]) - n)])
@@ -231,7 +230,7 @@ class SplitPrototypes:
             self._put(vectors)
         else:  # neurons that were written once are their samples
             last = np.full(int(local.grown[0]), NONE)
-            last[sent.k[0]] = np.arange(batch)
+            last[sent.k[0]] = np.arange(sent.k.shape[1])
             new = (vectors.c == 1) & (sent.kind[0, last[wrote]] >= GREW)
             self._put(vectors, samples, np.where(new, last[wrote], NONE))
         self.fresh = vectors
@@ -242,7 +241,7 @@ class SplitPrototypes:
         for name in KINDS:
             getattr(neurons, name)[0, number] = getattr(local.neurons, name)[0, : len(number)]
         neurons.grown[0] = grown + len(number) - n
-        neurons.steps[0] += batch
+        neurons.steps[0] = local.neurons.step
         self.holes = self.holes or local.holes
         k = np.append(number, NOBODY)[sent.k[0]]
         if sent.heard is not None:
@@ -280,7 +279,7 @@ class SplitPrototypes:
         local = self._rehearsal(self._fetch(chosen), 0)
         local.hold(evidence, np.zeros(1, np.int32), wrote)
         kind = np.full((1, 1), SKIPPED + bool(wrote[0]), np.int32)
-        self._commit(local, chosen, Learned(np.zeros((1, 1), np.int32), None, None, kind), evidence.x.shape[1])
+        self._commit(local, chosen, Learned(np.zeros((1, 1), np.int32), None, None, kind))
         self.replaced, self.fresh = [], NO_NEURONS
 
     def store(self, evidence: Patches) -> None:
@@ -393,12 +392,6 @@ def _repeated(best: Indices, samples: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Of some samples, those whose best is that of another one too: it may have changed when they come."""
     _, at, many = np.unique(np.where(samples, best, NONE), return_inverse=True, return_counts=True)
     return np.asarray((many[at] > 1) & samples)
-
-
-def _among(numbers: Indices, j: Indices) -> tuple[NDArray[np.bool_], Indices]:
-    """Which of j are among sorted numbers, and where."""
-    at = np.searchsorted(numbers, j)
-    return np.append(numbers, NOBODY)[at] == j, at
 
 
 def _cut(evidence: Patches) -> list[Patches]:

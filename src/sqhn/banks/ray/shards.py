@@ -284,9 +284,8 @@ class Shards:
                 if applied < self.covered[s]:
                     self._wait_for(shard, "restore", self.covered[s], self.snapshots[s])
                     applied = self.covered[s]
-                for number, write in enumerate(self.log[s], start=self.covered[s] + 1):
-                    if number > applied:
-                        self.transport.result(self._call(s, "write", number, write))
+                for number, write in enumerate(self.log[s][applied - self.covered[s] :], start=applied + 1):
+                    self.transport.result(self._call(s, "write", number, write))
             except LostError:
                 continue
             return
