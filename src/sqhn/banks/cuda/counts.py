@@ -222,7 +222,8 @@ class Counts:
     def write(self, k: Tensor, winner: Tensor, kind: Tensor, born: Tensor, heard: Tensor | None) -> None:
         """Count the entries that the samples of a chunk wrote, and drop those of neurons that began anew."""
         batch, room = k.shape[2], self.neurons.room
-        never, (_, _, values, neurons) = self.large.never, self.large.limits
+        number, (_, _, values, neurons) = self.large.key.dtype, self.large.limits
+        never = torch.iinfo(number).max  # a key that sorts after all others
         if self.rules.when_full >= OVERWRITE:
             for part in (self.large, self.recent):
                 if length := len(part.key):
@@ -230,7 +231,7 @@ class Counts:
                         part.key, part.count, born, length, room, self.family * values * neurons, neurons,
                         recent=part is self.recent, NEVER=never, E=256,
                     )  # fmt: skip
-        key = torch.empty(k.shape, dtype=self.large.key.dtype, device=self.place)
+        key = torch.empty(k.shape, dtype=number, device=self.place)
         B = power_of_two(batch, 16, 1024)
         kernels.enter[(self.family, self.nodes)](
             k, winner, kind, born, key, self.family, batch, values, neurons, room, NEVER=never, B=B
@@ -269,9 +270,7 @@ class Counts:
     def partial_norm(self, v: Tensor, heard: Tensor | None) -> Tensor:
         """For which samples the squares run over only the children that are heard, (nodes, batch)."""
         silent = (v.abs() <= TIE).any(1)
-        if self.heard_only:
-            return silent
-        return torch.zeros_like(silent) if heard is None else silent & ~heard.all(1)
+        return silent if self.heard_only or heard is None else silent & ~heard.all(1)
 
     def squares_of(self, v: Tensor, heard: Tensor | None, width: int) -> Tensor:
         """The sums of squared counts that samples are compared by: (nodes, batch or 1, width)."""

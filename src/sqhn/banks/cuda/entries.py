@@ -43,11 +43,6 @@ class Entries:
         return key
 
     @property
-    def never(self) -> int:
-        """A key that sorts after all others."""
-        return torch.iinfo(self.key.dtype).max
-
-    @property
     def fields(self) -> list[Tensor]:
         """Node, child, value and neuron of every entry."""
         return unpacked(self.sizes, self.key.long())
