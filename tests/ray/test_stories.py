@@ -29,7 +29,7 @@ Local = Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def _in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces look ahead often: at every fifth sample."""
+    """Shards look ahead often: at every fifth sample."""
     monkeypatch.setattr("sqhn.banks.ray.prototypes.PART", 5)
 
 
@@ -58,7 +58,7 @@ def test_shards_that_are_lost_and_come_back(
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_story_full_of_ties(local: Local, monkeypatch: pytest.MonkeyPatch, data: st.DataObject) -> None:
-    """Samples of few values, in chunks of 1 to 512, that pieces look at a few or many at a time."""
+    """Samples of few values, in chunks of 1 to 512, that shards look at a few or many at a time."""
     local(data.draw(st.sampled_from([1, 2, 3, 7])))
     monkeypatch.setattr("sqhn.banks.ray.prototypes.PART", data.draw(st.sampled_from([1, 4, 32, 384])))
     shape: Any = data.draw(st.sampled_from([(8, 12), (6, 6), (10, 10)]))  # nodes of many values, and of few
@@ -160,7 +160,7 @@ def test_a_chunk_that_fails_is_not_learned_at_all(
 
 
 def test_a_signal_waits_for_the_end_of_a_chunk(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever part of it is being learned."""
+    """The chunk has several parts, and all of them are learned."""
     local(2)
     memory, one = (SQHN((8, 12), capacity=200, device=device) for device in ("ray", "cpu"))
     x = np.random.default_rng(0).random((300, 8, 12)).astype(np.float32)
@@ -218,7 +218,7 @@ def test_scores_of_whole_samples_beside_others(similarity: Any, local: Local) ->
 
 
 def test_threads_leave_products_as_they_were() -> None:
-    """Whoever begins first, and whoever ends last."""
+    """In any order in which threads begin and end."""
     program = """
 import threading, time
 import numpy
@@ -282,7 +282,7 @@ def test_what_is_sent_does_not_grow_with_the_memory(local: Local, monkeypatch: p
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 @pytest.mark.parametrize("kind", ["plain", "forgotten", "holes", "fewer neurons than shards"])
 def test_evidence(kind: str, shards: int, local: Local) -> None:
-    """What all neurons together weigh counts at every look, wherever they are."""
+    """At every look the neurons of all shards count."""
     local(shards)
     rng = np.random.default_rng(0)
     x = rng.random((40, 8, 8)).astype(np.float32)

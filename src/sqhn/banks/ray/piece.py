@@ -25,7 +25,7 @@ from sqhn.patches import Tiling
 
 Indices = NDArray[np.int64]
 UNLIMITED = 2**31 - 1
-"""The capacity of a piece: it grows as far as the driver lets it."""
+"""The capacity of a shard: it grows as far as the driver lets it."""
 QUESTIONS_KEPT, BYTES_KEPT = 6, 1 << 25
 """Questions whose products are kept for follow-up questions, and the most bytes of the products of one."""
 FEW = 8
@@ -49,7 +49,7 @@ class Vectors(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """The best neurons of a piece and their similarities, (batch, count), and an upper bound for all others.
+    """The best neurons of a shard and their similarities, (batch, count), and an upper bound for all others.
 
     The winner is first; where no more are named, k is NONE and v minus infinity.
     """

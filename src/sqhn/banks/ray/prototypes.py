@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -54,10 +53,8 @@ LIMITING = threading.Lock()
 """Held by the thread that limits BLAS threads: a second thread would restore the limit as the previous setting."""
 
 
-@cache
-def controller() -> ThreadpoolController:
-    """The controller of the BLAS threads of this process."""
-    return ThreadpoolController()
+CONTROLLER = ThreadpoolController()
+"""Of the BLAS threads of this process."""
 
 
 @contextmanager
@@ -67,7 +64,7 @@ def quietly() -> Iterator[None]:
         yield
         return
     try:
-        with controller().limit(limits=1, user_api="blas"):
+        with CONTROLLER.limit(limits=1, user_api="blas"):
             yield
     finally:
         LIMITING.release()
@@ -121,18 +118,17 @@ class SplitPrototypes:
     def learn(self, evidence: Patches) -> Learned:
         cut, done = _cut(evidence), []
         asked = deque(Neighbours(self.shards, part, 1) for part in cut[:AHEAD])
-        before = self.shards.set_savepoint()
         try:
-            for i, part in enumerate(cut):
-                done.append(self._learn_part(part, asked.popleft()))
-                if i + AHEAD < len(cut):
-                    asked.append(Neighbours(self.shards, cut[i + AHEAD], 1))
+            with self.shards.all_or_none():
+                for i, part in enumerate(cut):
+                    done.append(self._learn_part(part, asked.popleft()))
+                    if i + AHEAD < len(cut):
+                        asked.append(Neighbours(self.shards, cut[i + AHEAD], 1))
         except BaseException:
             self._take_back()
-            self.shards.roll_back(before)
             raise
         finally:
-            self.shards.savepoint, self.replaced, self.fresh = None, [], NO_NEURONS
+            self.replaced, self.fresh = [], NO_NEURONS
         sent = Learned(*(np.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
         return sent._replace(heard=None if evidence.seen is None else evidence.seen.any(axis=2))
 
@@ -389,7 +385,7 @@ def _emptiest(loads: NDArray[np.int64], new: int) -> NDArray[np.int16]:
 
 
 def _repeated(best: Indices, samples: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Of some samples, those whose best is that of another one too: it may have changed when they come."""
+    """Which of some samples share their best neuron with another one, so that it may have changed when they come."""
     _, at, many = np.unique(np.where(samples, best, NONE), return_inverse=True, return_counts=True)
     return np.asarray((many[at] > 1) & samples)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -172,13 +173,9 @@ class Shards:
     def write(self, writes: Mapping[int, Call]) -> dict[int, Any]:
         """The answers to writes; if one of them fails, none is applied."""
         self.wait_for_writes(writes)
-        before = [self._writes(s) for s in range(len(self))]
-        try:
+        with self.all_or_none():
             calls = {s: self._log(s, write) for s, write in writes.items()}
             found = {s: self._result(s, call, partial(self._send_last, s)) for s, call in calls.items()}
-        except BaseException:
-            self.roll_back(before)
-            raise
         self.received += sum(map(_bytes, found.values()))
         self._update_snapshots(writes)
         return found
@@ -215,13 +212,20 @@ class Shards:
         """How many writes a shard was sent."""
         return self.covered[s] + len(self.log[s])
 
-    def set_savepoint(self) -> list[int]:
-        """Keep later writes in the log, so that they can be rolled back, until `savepoint` is None again."""
+    @contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """If an error ends the block, undo its writes, some of which may have been applied."""
         self.savepoint = [self._writes(s) for s in range(len(self))]
-        return self.savepoint
+        try:
+            yield
+        except BaseException:
+            self._roll_back(self.savepoint)
+            raise
+        finally:
+            self.savepoint = None
 
-    def roll_back(self, savepoint: list[int]) -> None:
-        """Undo all later writes, of which some may have been applied: new shards replace those that got any."""
+    def _roll_back(self, savepoint: list[int]) -> None:
+        """Drop all later writes: new shards replace those that got any."""
         for s, writes in enumerate(savepoint):
             if self._writes(s) > writes:
                 self.requested.pop(s, None)
