@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks import devices
 from sqhn.banks.interface import BlockEvidence, Codes, Device, State, Support
-from sqhn.banks.ray.shards import BUILD, Shards
+from sqhn.banks.ray.shards import BUILD, Call, Shards
 from sqhn.banks.saved import KINDS, check_counts, check_growth, joined, known_of
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
@@ -130,17 +130,17 @@ class SplitNodes(ABC):
     Arguments are divided by nodes, and results joined. The attributes change with writes only.
     """
 
-    def __init__(self, device: Device, shards: Shards, name: str, nodes: int, level: Level) -> None:
+    def __init__(
+        self, device: Device, shards: Shards, name: str, nodes: int, level: Level, made: Callable[[slice], Call]
+    ) -> None:
+        """Build the banks of all shards; made: the arguments of `Nodes` for some nodes."""
         self.device, self.shards, self.name, self.nodes, self.level = device, shards, name, nodes, level
         self.neurons = SplitNeurons(self)
         self.holes, self.chunk = False, MOST_SAMPLES
         bounds = np.linspace(0, nodes, min(len(shards), nodes) + 1).astype(int)
         self.parts = [slice(a, b) for a, b in pairwise(bounds.tolist())]  # the nodes of each shard
-
-    def _build(self, shard_device: str, kind: str, args: Callable[[slice], tuple[Any, ...]]) -> None:
-        """Build the banks of all shards; args: the arguments for some nodes."""
         for s, part in enumerate(self.parts):
-            self.shards.write({s: (BUILD, self.name, Nodes, shard_device, kind, *args(part))})
+            shards.write({s: (BUILD, name, Nodes, *made(part))})
 
     @property
     def grown(self) -> NDArray[np.int64]:
@@ -149,7 +149,7 @@ class SplitNodes(ABC):
     def chunk_size(self, limit: int) -> int:
         return min(limit, self.chunk)
 
-    def _calls(self, how: str, method: str, args: Sequence[Any]) -> dict[int, tuple[Any, ...]]:
+    def _calls(self, how: str, method: str, args: Sequence[Any]) -> dict[int, Call]:
         return {
             s: (self.name, how, method, *(self._part(arg, nodes) for arg in args)) for s, nodes in enumerate(self.parts)
         }
@@ -226,14 +226,14 @@ class SplitPatterns(SplitNodes):
     def __init__(
         self, device: Device, shards: Shards, shard_device: str, tiling: Tiling, level: Level, options: Options
     ) -> None:
-        super().__init__(device, shards, "patterns", tiling.nodes, level)
         self.tiling = tiling
         side, *rest = tiling.patch
 
-        def some(part: slice) -> tuple[Any, ...]:
-            return Tiling(((part.stop - part.start) * side, *rest), tiling.kernel), level, options, False
+        def made(part: slice) -> Call:
+            own = Tiling(((part.stop - part.start) * side, *rest), tiling.kernel)
+            return shard_device, "patterns", own, level, options, False
 
-        self._build(shard_device, "patterns", some)
+        super().__init__(device, shards, "patterns", tiling.nodes, level, made)
 
     activity = asked("activity", -np.inf)
     similarity, vectors, known_values = map(asked, ("similarity", "vectors", "known_values"))
@@ -275,14 +275,13 @@ class SplitCodes(SplitNodes):
         options: Options,
         values: int,
     ) -> None:
-        super().__init__(device, shards, name, len(children), level)
         self.children = children
 
-        def some(part: slice) -> tuple[Any, ...]:
+        def made(part: slice) -> Call:
             own = np.arange(children[part].size, dtype=np.int32).reshape(children[part].shape)
-            return own, level, options, False, values
+            return shard_device, "codes", own, level, options, False, values
 
-        self._build(shard_device, "codes", some)
+        super().__init__(device, shards, name, len(children), level, made)
 
     def _part(self, value: Any, nodes: slice) -> Any:
         if isinstance(value, Below):

@@ -154,7 +154,7 @@ class Piece:
     def _shown(
         self, evidence: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        if not (self.bank.neurons.c[0] > 0).any():
+        if not self.living:
             return np.full((evidence.x.shape[1], len(self.number)), -np.inf), np.full_like(elsewhere.others, -np.inf)
         own = Elsewhere(elsewhere.many, Cpu.asarray(elsewhere.others))
         A, weights = of_pyramid(self.bank, _own(evidence), scales, own)

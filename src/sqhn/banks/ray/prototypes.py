@@ -303,8 +303,8 @@ class SplitPrototypes:
         everybody.gather(NO_NEURONS.j)
         while True:
             k, v = everybody.top_k(count)
-            winner = k[:, 0] if count == 1 else np.full(len(k), NOBODY)
-            if not everybody.query_further(v[:, -1], winner, np.ones(len(k), bool)):
+            score, winner = (everybody.top, k[:, 0]) if count == 1 else (v[:, -1], np.full(len(k), NOBODY))
+            if not everybody.query_further(score, winner, np.ones(len(k), bool)):
                 return k.astype(np.int32)[None], v[None]
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
