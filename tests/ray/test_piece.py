@@ -1,4 +1,4 @@
-"""What a piece says of its best neurons, and of all others."""
+"""The best neurons of a shard, and its bound for all others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHAPE, NEURONS, SAMPLES = (8, 12), 40, 30
 @pytest.mark.parametrize("similarity", ["shifted_cosine", "cosine", "euclidean"])
 @pytest.mark.parametrize("contrast", [1.0, 1e-3, 1e-7])
 def test_nobody_else_is_above_what_is_left(count: int, similarity: str, contrast: float) -> None:
-    """Of neurons that are alike, nearly alike, flat, and of samples that are one of them, nearly, or none."""
+    """Neurons that are alike, nearly alike or flat; samples that are one of them, nearly one, or none."""
     for seed in range(20):
         rng = np.random.default_rng(seed)
         memory = SQHN(SHAPE, capacity=NEURONS, similarity=similarity)  # type: ignore[arg-type]
@@ -30,7 +30,7 @@ def test_nobody_else_is_above_what_is_left(count: int, similarity: str, contrast
         )
         m[rng.integers(NEURONS)] = 0.5
         numbers = np.sort(rng.choice(1000, NEURONS, replace=False))
-        piece.put(numbers, Vectors(np.ones(NEURONS, np.int64), m.astype(np.float32), None))
+        piece.put(Vectors(numbers, np.ones(NEURONS, np.int64), m.astype(np.float32), None))
         piece.forget(numbers[rng.choice(NEURONS, 3, replace=False)])
         x = m[rng.integers(NEURONS, size=SAMPLES)] + contrast * rng.choice([0, 1e-6, 0.1, 1], (SAMPLES, 1)) * (
             rng.random((SAMPLES, 96)) - 0.5

@@ -59,9 +59,14 @@ def test_every_write_is_applied_once(every: int, monkeypatch: pytest.MonkeyPatch
 def test_writes_are_rolled_back(monkeypatch: pytest.MonkeyPatch) -> None:
     shards = sums(3, 0)
     shards.write_all("sum", "add", np.ones(1))
-    savepoint = shards.set_savepoint()
-    shards.write({1: ("sum", "add", np.ones(1))})
-    shards.roll_back(savepoint)
+
+    def write_and_fail() -> None:
+        with shards.all_or_none():
+            shards.post({1: ("sum", "add", np.ones(1))})
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        write_and_fail()
     assert shards.query_all("sum", "read") == [(1, 1)] * 3
     with pytest.raises(ValueError, match="negative"):
         shards.write({s: ("sum", "add", np.full(1, 1 - s)) for s in range(3)})

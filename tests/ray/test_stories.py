@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqhn import SQHN, Level
+from sqhn.banks.cpu.prototypes import Prototypes
+from sqhn.banks.interface import Learned, Patches
 from sqhn.banks.ray.nodes import Nodes
 from tests.by_evidence import ODD, assert_as_the_reference, assert_possible, odd
 from tests.conformance.test_stories import SHAPES, SIMILARITIES, same_in_all, story, tell, told_and_saved, tree
@@ -27,7 +29,7 @@ Local = Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def _in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces look ahead often: at every fifth sample."""
+    """Shards look ahead often: at every fifth sample."""
     monkeypatch.setattr("sqhn.banks.ray.prototypes.PART", 5)
 
 
@@ -56,7 +58,7 @@ def test_shards_that_are_lost_and_come_back(
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_story_full_of_ties(local: Local, monkeypatch: pytest.MonkeyPatch, data: st.DataObject) -> None:
-    """Samples of few values, in chunks of 1 to 512, that pieces look at a few or many at a time."""
+    """Samples of few values, in chunks of 1 to 512, that shards look at a few or many at a time."""
     local(data.draw(st.sampled_from([1, 2, 3, 7])))
     monkeypatch.setattr("sqhn.banks.ray.prototypes.PART", data.draw(st.sampled_from([1, 4, 32, 384])))
     shape: Any = data.draw(st.sampled_from([(8, 12), (6, 6), (10, 10)]))  # nodes of many values, and of few
@@ -158,7 +160,7 @@ def test_a_chunk_that_fails_is_not_learned_at_all(
 
 
 def test_a_signal_waits_for_the_end_of_a_chunk(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever part of it is being learned."""
+    """The chunk has several parts, and all of them are learned."""
     local(2)
     memory, one = (SQHN((8, 12), capacity=200, device=device) for device in ("ray", "cpu"))
     x = np.random.default_rng(0).random((300, 8, 12)).astype(np.float32)
@@ -216,7 +218,7 @@ def test_scores_of_whole_samples_beside_others(similarity: Any, local: Local) ->
 
 
 def test_threads_leave_products_as_they_were() -> None:
-    """Whoever begins first, and whoever ends last."""
+    """In any order in which threads begin and end."""
     program = """
 import threading, time
 import numpy
@@ -226,7 +228,8 @@ def told(): return [one["num_threads"] for one in threadpool_info() if one["user
 before = told()
 def wait(begin, seconds):
     time.sleep(begin)
-    quietly(time.sleep)(seconds)
+    with quietly():
+        time.sleep(seconds)
 threads = [threading.Thread(target=wait, args=args) for args in ((0, 0.3), (0.1, 0.4), (0.2, 0.05))]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
@@ -253,26 +256,33 @@ def test_room_is_part_of_what_a_shard_is() -> None:
     assert other.bank.neurons.room >= nodes.bank.neurons.room >= 20
 
 
-def test_what_is_sent_does_not_grow_with_the_memory(local: Local) -> None:
+def test_what_is_sent_does_not_grow_with_the_memory(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is a chunk rehearsed twice, where samples resemble nothing or each its own neuron."""
     local(2)
     x = np.random.default_rng(0).random((1200, 8, 12)).astype(np.float32)
     memory = SQHN((8, 12), capacity=1000, device="ray", shards=2)
     bank: Any = memory.banks[0]
-    sent = []
+    sent, rehearsals = [], list[int]()
+
+    class Rehearsal(Prototypes):
+        def learn(self, evidence: Patches) -> Learned:
+            rehearsals.append(evidence.x.shape[1])
+            return super().learn(evidence)
+
+    monkeypatch.setattr("sqhn.banks.ray.prototypes.Prototypes", Rehearsal)
     for part in (x[:100], x[100:900], x[900:1000], x[:100], x[1000:1100]):
-        before = bank.shards.sent + bank.shards.received, bank.rounds
+        before = bank.shards.sent + bank.shards.received
         memory.learn(part)
-        sent.append((bank.shards.sent + bank.shards.received - before[0]) / len(part) / x[0].nbytes)
+        sent.append((bank.shards.sent + bank.shards.received - before) / len(part) / x[0].nbytes)
     assert max(sent[:3]) < 1.05 * min(sent[:3]) < 2.5  # the sample goes there, and the neuron that it became
     assert sent[3] < 4 > sent[4]  # its neuron comes and goes too
-    assert bank.rounds <= 1200 / 5 + 1
+    assert len(rehearsals) <= 1200 / 5 + 1
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 @pytest.mark.parametrize("kind", ["plain", "forgotten", "holes", "fewer neurons than shards"])
 def test_evidence(kind: str, shards: int, local: Local) -> None:
-    """What all neurons together weigh counts at every look, wherever they are."""
+    """At every look the neurons of all shards count."""
     local(shards)
     rng = np.random.default_rng(0)
     x = rng.random((40, 8, 8)).astype(np.float32)

@@ -84,14 +84,14 @@ class Counts:
         return self.large.merged(self.recent.key, self.recent.count) if len(self.recent.key) else self.large
 
     def settle(self) -> None:
-        if len(self.recent.key) or self.large.other is None:
-            self.large, self.recent = self.entries.in_both_orders(), self.empty
+        self.large, self.recent = self.entries, self.empty
+        _ = self.large.by_neuron  # sorted now, and kept
 
     def resize(self, level: Level) -> None:
         entries = self.entries
         self.recent = self.empty = self.no_entries(entries.limits[2], level.capacity)
-        key = self.empty.pack(*entries.fields)
-        self.large = Entries(self.empty.limits, key, entries.count).in_both_orders()
+        self.large = Entries(self.empty.limits, self.empty.pack(*entries.fields), entries.count)
+        self.settle()
         self.level = self.neurons.level = level
         self.rules = self.rules._replace(capacity=level.capacity)
 
@@ -114,21 +114,17 @@ class Counts:
     # -- learning ------------------------------------------------------------------------------------------------
 
     def learn(self, evidence: Codes) -> Learned:
-        k, v = self.family_of(evidence)
-        heard = self.family_heard(evidence)
+        k, v, heard = self.family_of(evidence)
         single = self.learned_singly(v, heard)
-        if not single.any():
-            return self.learn_chunk(k, v, None)._replace(heard=self.hears(evidence))
-        self.holes = self.holes or not bool(heard is None or heard.all())
-        if heard is None:
+        self.holes = self.holes or (heard is not None and not bool(heard.all()))
+        if heard is None and single.any():
             heard = torch.ones_like(v, dtype=torch.bool)
-        edges = np.flatnonzero(np.r_[True, single[1:] | single[:-1], True])
         done = []
-        for begin, end in pairwise(edges):
-            part = [array[..., begin:end].contiguous() for array in (k, v, heard)]
-            done.append(self.learn_chunk(part[0], part[1], part[2] if single[begin] else None))
-        learned = Learned(*together([part.fields for part in done]))
-        return learned._replace(heard=self.hears(evidence))
+        for begin, end in pairwise(np.flatnonzero(np.r_[True, single[1:] | single[:-1], True])):
+            part = slice(begin, end)
+            some = heard[..., part].contiguous() if heard is not None and single[begin] else None
+            done.append(self.learn_chunk(k[..., part].contiguous(), v[..., part].contiguous(), some))
+        return Learned(*together(done))._replace(heard=self.hears(evidence))
 
     def learned_singly(self, v: Tensor, heard: Tensor | None) -> NDArray[np.bool_]:
         """Which samples (batch,) are learned one at a time, since their squares run over only some of the children."""
@@ -139,13 +135,8 @@ class Counts:
             single |= (v.abs() <= TIE).any(1).any(0).cpu().numpy()
         return single
 
-    def family_heard(self, evidence: Codes) -> Tensor | None:
-        """Whether any value below each child was observed, (nodes, children, batch); None: of all children."""
-        return None if evidence.heard is None else evidence.heard[self.children]
-
     def hears(self, evidence: Codes) -> Tensor | None:
-        heard = self.family_heard(evidence)
-        return None if heard is None else heard.any(1)
+        return None if evidence.heard is None else evidence.heard[self.children].any(1)
 
     def forget(self, j: NDArray[np.int64]) -> None:
         which = torch.from_numpy(j).to(self.place)
@@ -155,12 +146,20 @@ class Counts:
         left = ~torch.isin(entries.fields[3], which)
         self.large, self.recent = Entries(entries.limits, entries.key[left], entries.count[left]), self.empty
 
-    def family_of(self, evidence: Codes) -> tuple[Tensor, Tensor]:
-        """The children's values and strengths, (nodes, children, batch)."""
-        return evidence.k[self.children], torch.nn.functional.hardshrink(evidence.v, TIE)[self.children]
+    def family_of(self, evidence: Codes) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The children's values and strengths, and whether any value below them was observed (None: of all).
 
-    def learn_chunk(self, k: Tensor, v: Tensor, heard: Tensor | None) -> Learned:
-        """heard (nodes, children, 1): which children count, of a single sample; None: all children, of many samples."""
+        All (nodes, children, batch).
+        """
+        k, v, heard = evidence
+        strengths = torch.nn.functional.hardshrink(v, TIE)[self.children]
+        return k[self.children], strengths, None if heard is None else heard[self.children]
+
+    def learn_chunk(self, k: Tensor, v: Tensor, heard: Tensor | None) -> tuple[Tensor, ...]:
+        """The first fields of `Learned`.
+
+        heard (nodes, children, 1): which children count, of a single sample; None: all children, of many samples.
+        """
         batch, neurons, partial = k.shape[2], self.neurons, heard is not None
         width = min(neurons.room, neurons.most + batch)
         overlap, shared = self.overlaps(k, v, width, heard)
@@ -188,7 +187,7 @@ class Counts:
         )  # fmt: skip
         self.write(k, winner, kind, born, heard)
         neurons.learned(batch)
-        return Learned(winner, sent, a, kind)
+        return winner, sent, a, kind
 
     def sides(self, squares: Tensor) -> Tensor:
         """The roots of sums of squared counts (nodes, ..., width), FREE in free slots, as kernels take them."""
@@ -223,7 +222,8 @@ class Counts:
     def write(self, k: Tensor, winner: Tensor, kind: Tensor, born: Tensor, heard: Tensor | None) -> None:
         """Count the entries that the samples of a chunk wrote, and drop those of neurons that began anew."""
         batch, room = k.shape[2], self.neurons.room
-        never, (_, _, values, neurons) = self.large.never, self.large.limits
+        number, (_, _, values, neurons) = self.large.key.dtype, self.large.limits
+        never = torch.iinfo(number).max  # a key that sorts after all others
         if self.rules.when_full >= OVERWRITE:
             for part in (self.large, self.recent):
                 if length := len(part.key):
@@ -231,7 +231,7 @@ class Counts:
                         part.key, part.count, born, length, room, self.family * values * neurons, neurons,
                         recent=part is self.recent, NEVER=never, E=256,
                     )  # fmt: skip
-        key = torch.empty(k.shape, dtype=self.large.key.dtype, device=self.place)
+        key = torch.empty(k.shape, dtype=number, device=self.place)
         B = power_of_two(batch, 16, 1024)
         kernels.enter[(self.family, self.nodes)](
             k, winner, kind, born, key, self.family, batch, values, neurons, room, NEVER=never, B=B
@@ -246,10 +246,10 @@ class Counts:
             self.large, self.recent = self.entries, self.empty
 
     def hold(self, evidence: Codes, times: int, k: Tensor, wrote: Tensor) -> None:
-        below = self.family_of(evidence)[0][wrote].long()
+        below, _, heard = self.family_of(evidence)
+        below = below[wrote].long()
         n, j = self.node[wrote], k[wrote].long()
         counts = self.entries.lookup(n, self.child, below, j[:, None, None])
-        heard = self.family_heard(evidence)
         heard = torch.ones_like(below, dtype=torch.bool) if heard is None else heard[wrote]
         self.S[n[:, 0, 0], j] += (times * (2 * counts.long() + times) * heard).sum((1, 2))
         self.neurons.c[n[:, 0, 0], j] += times
@@ -267,27 +267,22 @@ class Counts:
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def heard_squares(self, v: Tensor, width: int) -> Tensor:
-        """Sums of squared counts over the children that are heard: (nodes, batch, width)."""
-        entries = self.entries
-        n, q, _, j = entries.fields
-        squares = torch.zeros((self.nodes, self.family, width), dtype=torch.float64, device=self.place)
-        squares.index_put_((n, q, j), entries.count.double().square(), accumulate=True)
-        return (v.abs() > TIE).double().mT @ squares
-
     def partial_norm(self, v: Tensor, heard: Tensor | None) -> Tensor:
         """For which samples the squares run over only the children that are heard, (nodes, batch)."""
         silent = (v.abs() <= TIE).any(1)
-        if self.heard_only:
-            return silent
-        return torch.zeros_like(silent) if heard is None else silent & ~heard.all(1)
+        return silent if self.heard_only or heard is None else silent & ~heard.all(1)
 
     def squares_of(self, v: Tensor, heard: Tensor | None, width: int) -> Tensor:
         """The sums of squared counts that samples are compared by: (nodes, batch or 1, width)."""
         whole = self.S[:, None, :width].double()
         if heard is None and not self.heard_only:
             return whole
-        return torch.where(self.partial_norm(v, heard)[..., None], self.heard_squares(v, width), whole)
+        entries = self.entries
+        n, q, _, j = entries.fields
+        squares = torch.zeros((self.nodes, self.family, width), dtype=torch.float64, device=self.place)
+        squares.index_put_((n, q, j), entries.count.double().square(), accumulate=True)
+        over_heard = (v.abs() > TIE).double().mT @ squares
+        return torch.where(self.partial_norm(v, heard)[..., None], over_heard, whole)
 
     @staticmethod
     def normalize(overlap: Tensor, squares: Tensor, length: Tensor) -> Tensor:
@@ -301,7 +296,7 @@ class Counts:
         return together([self.best_of(part, width) for part in split(evidence, rows)])
 
     def best_of(self, evidence: Codes, width: int) -> tuple[Tensor, Tensor]:
-        (k, v), heard = self.family_of(evidence), self.family_heard(evidence)
+        k, v, heard = self.family_of(evidence)
         batch, each = k.shape[2], self.heard_only or heard is not None
         with reserve_memory(self.place):
             overlap, _ = self.overlaps(k, v, width)
@@ -319,14 +314,13 @@ class Counts:
 
     def activity(self, evidence: Codes) -> Tensor:
         """The activity of every neuron: (nodes, batch, most grown), minus infinity where there is none."""
-        (k, v), most = self.family_of(evidence), int(self.grown.max())
+        (k, v, heard), most = self.family_of(evidence), int(self.grown.max())
         overlap, _ = self.overlaps(k, v, most)
-        squares = self.squares_of(v, self.family_heard(evidence), most)
-        h = self.normalize(overlap, squares, v.square().sum(1).sqrt()[..., None])
+        h = self.normalize(overlap, self.squares_of(v, heard, most), v.square().sum(1).sqrt()[..., None])
         return torch.where(self.neurons.living(most), h, -torch.inf)
 
     def at(self, evidence: Codes, support: Support) -> Tensor:
-        k, v = self.family_of(evidence)
+        k, v, _ = self.family_of(evidence)
         place = owners(support)
         n, t, j = place // k.shape[2], place % k.shape[2], support.value.long()
         strengths, values = v[n, :, t], k[n, :, t].long()  # (entries, children)
@@ -374,7 +368,7 @@ class Counts:
 
     def support(self, j: Tensor) -> Support:
         entries = self.entries
-        key, count = entries.by_neuron()
+        key, count = entries.by_neuron
         begin, end = entries.of_child(self.node, self.child, j.long()[:, None, :])
         begin, sizes, often = (self.to_children(part).reshape(-1) for part in (begin, end - begin, self.often_of(j)))
         start = torch.zeros(len(sizes) + 1, dtype=torch.int64, device=self.place)

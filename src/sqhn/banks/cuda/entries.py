@@ -2,77 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 
+def packed(sizes: Sequence[int], first: Any, *others: Any) -> Any:
+    """One integer for several; sizes: the limits of all but the first, by which they sort in this order."""
+    for size, other in zip(sizes, others):
+        first = first * size + other
+    return first
+
+
+def unpacked(sizes: Sequence[int], key: Tensor) -> list[Tensor]:
+    """The integers that were packed."""
+    fields = []
+    for size in reversed(sizes):
+        fields.append(key % size)
+        key = key // size
+    return [key, *reversed(fields)]
+
+
 class Entries:
     """A sorted list of entries: each is a (node, child, value, neuron), packed into one integer key, and its count.
 
-    limits: the numbers of nodes, children, values and neurons. other: the same list sorted by neuron, if it is at hand.
+    limits: the numbers of nodes, children, values and neurons.
     """
 
-    def __init__(
-        self,
-        limits: tuple[int, int, int, int],
-        key: Tensor,
-        count: Tensor,
-        other: tuple[Tensor, Tensor] | None = None,
-    ) -> None:
-        self.limits, self.key, self.count, self.other = limits, key, count, other
+    def __init__(self, limits: tuple[int, int, int, int], key: Tensor, count: Tensor) -> None:
+        self.limits, self.key, self.count = limits, key, count
+        _, children, values, neurons = limits
+        self.sizes, self.sizes_by_neuron = (children, values, neurons), (neurons, children, values)
 
     def pack(self, n: Any, q: Any, k: Any, j: Any) -> Tensor:
         """The keys of entries; sorted, they are in the order (node, child, value, neuron)."""
-        _, children, values, neurons = self.limits
-        packed: Tensor = ((n * children + q) * values + k) * neurons + j
-        return packed.to(self.key.dtype)
-
-    def pack_by_neuron(self, n: Any, q: Any, k: Any, j: Any) -> Tensor:
-        """The same, in the order (node, neuron, child, value)."""
-        _, children, values, neurons = self.limits
-        packed: Tensor = ((n * neurons + j) * children + q) * values + k
-        return packed.to(self.key.dtype)
+        key: Tensor = packed(self.sizes, n, q, k, j).to(self.key.dtype)
+        return key
 
     @property
-    def never(self) -> int:
-        """A key that sorts after all others."""
-        return torch.iinfo(self.key.dtype).max
-
-    @property
-    def fields(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def fields(self) -> list[Tensor]:
         """Node, child, value and neuron of every entry."""
-        _, children, values, neurons = self.limits
-        key = self.key.long()
-        rest = key // neurons
-        first = rest // values
-        return first // children, first % children, rest % values, key % neurons
+        return unpacked(self.sizes, self.key.long())
 
+    @cached_property
     def by_neuron(self) -> tuple[Tensor, Tensor]:
         """Keys in the order (node, neuron, child, value), and counts."""
-        if self.other is not None:
-            return self.other
-        key, order = self.pack_by_neuron(*self.fields).sort()
+        n, q, k, j = self.fields
+        key, order = packed(self.sizes_by_neuron, n, j, q, k).to(self.key.dtype).sort()
         return key, self.count[order]
 
     def rows(self) -> tuple[Tensor, ...]:
         """Node, neuron, child, value and count of every entry, sorted in that order."""
-        key, count = self.by_neuron()
-        _, children, values, neurons = self.limits
-        of_child = key.long() // values
-        of_neuron = of_child // children
-        return of_neuron // neurons, of_neuron % neurons, of_child % children, key.long() % values, count.long()
+        key, count = self.by_neuron
+        return (*unpacked(self.sizes_by_neuron, key.long()), count.long())
 
     def of_child(self, n: Any, q: Any, j: Any) -> tuple[Tensor, Tensor]:
         """Where the entries of neurons and children begin and end in `by_neuron`."""
-        key, _ = self.by_neuron()
-        low = self.pack_by_neuron(n, q, 0, j)
+        key, _ = self.by_neuron
+        low = packed(self.sizes_by_neuron, n, j, q, 0).to(key.dtype)
         return torch.searchsorted(key, low), torch.searchsorted(key, low + self.limits[2])
-
-    def in_both_orders(self) -> Entries:
-        """The same list, with the one sorted by neuron at hand."""
-        return Entries(self.limits, self.key, self.count, self.by_neuron())
 
     def lookup(self, n: Any, q: Any, k: Any, j: Any) -> Tensor:
         """The counts of entries, 0 where there is none."""

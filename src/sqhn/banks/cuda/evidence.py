@@ -36,10 +36,6 @@ class Sums(NamedTuple):
     mm: Tensor
     xm: Tensor
 
-    def together(self, children: Tensor) -> Sums:
-        """The sums of blocks that are made of these: children (blocks, parts)."""
-        return Sums(*(part[children].sum(1) for part in self))
-
 
 def sums(x: Tensor, m: Tensor, seen: Tensor | None, channels: int, centre: float) -> Sums:
     """The sums of x (blocks, batch, size) and m (blocks, neurons, size)."""
@@ -89,7 +85,7 @@ def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> 
             found = sums(x, stored, seen, finest.channels, bank.centre)
             A = looks(found, living, weights[0]).sum(0)
             for children, weight in zip(below, weights[1:]):
-                found = found.together(children)
+                found = Sums(*(part[children].sum(1) for part in found))
                 A += looks(found, living, weight).sum(0)
             answers.append(A)
     return torch.cat(answers)[None]

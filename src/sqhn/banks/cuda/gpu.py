@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,19 +23,6 @@ from sqhn.patches import Tiling
 
 SAMPLES_PER_CHUNK = 512
 ACTIVITIES_AT_ONCE = 1 << 24
-
-
-@cache
-def queue(place: torch.device) -> Any:
-    """The stream of a device's memories; none where there is only Triton's interpreter."""
-    return torch.cuda.default_stream(place) if place.type == "cuda" else None
-
-
-@cache
-def memory_limit(place: torch.device) -> int:
-    """`Limits.memory`: one for every 8 GiB."""
-    total = torch.cuda.get_device_properties(place).total_memory if place.type == "cuda" else 0
-    return max(1, total >> 33)
 
 
 class Thread(threading.local):
@@ -60,8 +46,10 @@ class Cuda:
 
     def __init__(self, place: torch.device) -> None:
         self.place, self.name = place, str(place)
-        self.limits = Limits(chunk=SAMPLES_PER_CHUNK, breadth=4, memory=memory_limit(place))
-        self.queue = queue(place)
+        here = place.type == "cuda"  # else there is only Triton's interpreter
+        memory = torch.cuda.get_device_properties(place).total_memory if here else 0
+        self.limits = Limits(chunk=SAMPLES_PER_CHUNK, breadth=4, memory=max(1, memory >> 33))  # 1 for every 8 GiB
+        self.queue: Any = torch.cuda.default_stream(place) if here else None
         self.thread = Thread()
 
     @contextmanager

@@ -68,6 +68,7 @@ class Prototypes:
         self.euclidean = options.euclidean
         self.rules = rules(level, options, top)
         self.neurons = Neurons(nodes, level, self.place)
+        self.node = torch.arange(nodes, device=self.place)[:, None]  # to index (nodes, batch)
         precise = self.size > FLOAT32_SIZE and exact_products(self.place)
         self.m = torch.zeros((nodes, 0, self.size), device=self.place)
         self.unit = torch.zeros_like(self.m, dtype=torch.float64 if precise else torch.float32)
@@ -256,8 +257,7 @@ class Prototypes:
 
     def hold(self, evidence: Patches, k: Tensor, wrote: Tensor) -> None:
         x: Tensor = evidence.x
-        n = torch.arange(self.nodes, device=self.place)[wrote]
-        j = k[wrote].long()
+        n, j = self.node[wrote, 0], k[wrote].long()
         if evidence.seen is not None:
             self.count_values()
         for t in range(x.shape[1]):
@@ -275,11 +275,10 @@ class Prototypes:
 
     def store(self, evidence: Patches) -> None:
         new = self.neurons.append(evidence.x.shape[1])
-        n = torch.arange(self.nodes, device=self.place)[:, None].expand_as(new)
-        self.m[n, new] = evidence.x
+        self.m[self.node, new] = evidence.x
         if self.known is not None:
-            self.known[n, new] = 1
-        self.derive(n.reshape(-1), new.reshape(-1))
+            self.known[self.node, new] = 1
+        self.derive(self.node.expand_as(new).reshape(-1), new.reshape(-1))
 
     def derive(self, n: Tensor, j: Tensor) -> None:
         """Compute m2 and unit from the prototypes j of the nodes n."""
@@ -373,13 +372,12 @@ class Prototypes:
         return self.at(evidence, Support(one, k.reshape(-1), one)).reshape(k.shape)
 
     def vectors(self, k: Tensor) -> Tensor:
-        return self.m[torch.arange(self.nodes, device=self.place)[:, None], k.long()]
+        return self.m[self.node, k.long()]
 
     def known_values(self, k: Tensor) -> Tensor:
-        n, j = torch.arange(self.nodes, device=self.place)[:, None], k.long()
         if self.known is not None:
-            return self.known[n, j] > 0
-        return (self.neurons.c[n, j] > 0)[:, :, None].expand(-1, -1, self.size).clone()
+            return self.known[self.node, k.long()] > 0
+        return (self.neurons.c[self.node, k.long()] > 0)[:, :, None].expand(-1, -1, self.size).clone()
 
     # -- persistence ---------------------------------------------------------------------------------------------
 

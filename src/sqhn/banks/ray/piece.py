@@ -1,4 +1,4 @@
-"""Some of the neurons of a memory node, on one shard."""
+"""The neurons of the memory node that are on one shard."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sqhn.patches import Tiling
 
 Indices = NDArray[np.int64]
 UNLIMITED = 2**31 - 1
-"""The capacity of a piece: it grows as far as the driver lets it."""
+"""The capacity of a shard: it grows as far as the driver lets it."""
 QUESTIONS_KEPT, BYTES_KEPT = 6, 1 << 25
 """Questions whose products are kept for follow-up questions, and the most bytes of the products of one."""
 FEW = 8
@@ -34,21 +34,22 @@ NO_BAR = np.empty(0)
 
 
 class Vectors(NamedTuple):
-    """Neurons as they are: how often each was written, its prototype, and how often each value of it was seen.
+    """Neurons with their indices j: how often each was written, its prototype, and how often each value of it was seen.
 
-    The last is None where all values were seen as often as the neuron was written.
+    known: None where all values were seen as often as the neuron was written.
     """
 
+    j: Indices
     c: Indices
     m: NDArray[np.float32]
     known: NDArray[np.int32] | None
 
-    def some(self, j: Indices) -> Vectors:
-        return Vectors(self.c[j], self.m[j], None if self.known is None else self.known[j])
+    def some(self, which: Indices) -> Vectors:
+        return Vectors(*(None if part is None else part[which] for part in self))  # type: ignore[arg-type]
 
 
 class Candidates(NamedTuple):
-    """The best neurons of a piece and their similarities, (batch, count), and an upper bound for all others.
+    """The best neurons of a shard and their similarities, (batch, count), and an upper bound for all others.
 
     The winner is first; where no more are named, k is NONE and v minus infinity.
     """
@@ -58,23 +59,12 @@ class Candidates(NamedTuple):
     rest: NDArray[np.float64]
 
 
-class FollowUp(NamedTuple):
-    """A further question about some samples (rows) of an earlier one, which has a number.
-
-    bar: the similarity that a neuron must reach to matter, for each of these samples.
-    """
-
-    question: int
-    rows: Indices
-    bar: NDArray[np.float64]
-
-
 class Piece:
-    """Neurons that are known by their numbers in the whole memory; they are stored in that order."""
+    """The neurons of a shard; `number` has their indices in the memory, in increasing order."""
 
     def __init__(self, tiling: Tiling, level: Level, options: Options) -> None:
         self.bank = Prototypes(Cpu(), tiling, replace(level, capacity=UNLIMITED), options, top=True)
-        self.number = np.zeros(0, np.int64)  # of each place
+        self.number = np.zeros(0, np.int64)
         self.products: deque[tuple[int, Products]] = deque(maxlen=QUESTIONS_KEPT)
 
     @property
@@ -84,17 +74,25 @@ class Piece:
     # -- questions -----------------------------------------------------------------------------------------------
 
     def near(
-        self, evidence: Patches, count: int = 1, question: int = NONE, follow_up: FollowUp | None = None
+        self,
+        evidence: Patches,
+        count: int = 1,
+        question: int = NONE,
+        rows: Indices | None = None,
+        bar: NDArray[np.float64] = NO_BAR,
     ) -> Candidates:
         """So many of the best neurons for each sample, and one more; fewer if there are no more.
 
-        count: 0 for one that may be the best. question: its number, if products are to be kept. follow_up: if these are
-        samples of an earlier question.
+        count: 0 for one that may be the best. question: the number of this question; its products are kept. rows: only
+        these of its samples are asked about, again; bar: the similarities that a neuron must reach to matter to them.
         """
-        x, seen = evidence = _own(evidence)
+        x, seen = evidence
+        if rows is not None:
+            x, seen = x[:, rows], None if seen is None else seen[:, rows]
+        x, seen = evidence = _own(Patches(x, seen))
         strategy, cosines, living = self.bank.strategy, self.bank.measure[1] is None, self.living
         if isinstance(strategy, LargeNodes) and seen is None and cosines and count <= FEW and count < living:
-            return self._nearest(strategy, x[0], count, question, follow_up)
+            return self._nearest(strategy, x[0], count, question, rows, bar)
         named = min(max(count, 1) + 1, living)
         nothing_else = np.full(x.shape[1], -np.inf)
         if not named:
@@ -102,18 +100,19 @@ class Piece:
         k, v = (part[0] for part in self.bank.top_k(evidence, named))
         return Candidates(self.number[k], v, v[:, -1] + TIE if named < living else nothing_else)
 
-    def near_again(self, evidence: Patches, count: int, follow_up: FollowUp) -> Candidates:
-        """The same of some samples of a question."""
-        x, seen = evidence
-        rows = follow_up.rows
-        return self.near(Patches(x[:, rows], None if seen is None else seen[:, rows]), count, NONE, follow_up)
-
     def _nearest(
-        self, strategy: LargeNodes, x: NDArray[np.float32], count: int, question: int, follow_up: FollowUp | None
+        self,
+        strategy: LargeNodes,
+        x: NDArray[np.float32],
+        count: int,
+        question: int,
+        asked: Indices | None,
+        bar: NDArray[np.float64],
     ) -> Candidates:
-        """For samples without missing values, by cosines, from products that may be known."""
+        """For samples without missing values, by cosines. Products that were kept may be of neurons as they were."""
         k, v = np.empty((len(x), count + 1), np.int32), np.empty((len(x), count + 1))
-        rest, bar = np.empty(len(x)), NO_BAR if follow_up is None else Cpu.asarray(follow_up.bar)
+        rest, bar = np.empty(len(x)), Cpu.asarray(bar)
+        kept = None if asked is None else dict(self.products).get(question)
         for part in batches(len(x), samples_at_once(self.bank, self.bank.neurons.most)):
 
             def ask(rows: slice, products: Products, now: slice = part) -> NDArray[np.int64]:
@@ -126,43 +125,36 @@ class Piece:
                 )  # fmt: skip
                 return evaluated
 
-            products = self._products(strategy, x[part], follow_up, part)
+            if kept is None or asked is None:
+                products = strategy.products(self.bank, 0, x[part], bool(strategy.projected.blind))
+            else:
+                products = kept.rows(asked[part])
             strategy.in_turns(self.bank, 0, x[part], products, ask)
-            if question != NONE and len(x[part]) == len(x) and products.P.nbytes <= BYTES_KEPT:
+            if asked is None and len(x[part]) == len(x) and products.P.nbytes <= BYTES_KEPT:
                 self.products.append((question, products))
         return Candidates(np.where(k == NONE, NONE, self.number[k]), v, rest)
 
-    def _products(
-        self, strategy: LargeNodes, x: NDArray[np.float32], follow_up: FollowUp | None, part: slice
-    ) -> Products:
-        """The products of samples with the neurons here; those that are known may be of neurons as they were."""
-        if follow_up is not None:
-            for question, products in list(self.products):
-                if question == follow_up.question:
-                    return products.rows(follow_up.rows[part])
-        return strategy.products(self.bank, 0, x, bool(strategy.projected.blind))
-
     def activity(self, evidence: Patches) -> tuple[Indices, NDArray[np.float64]]:
-        """The numbers of all neurons, and their similarities (batch, neurons)."""
+        """The indices of all neurons, and their similarities (batch, neurons)."""
         if not len(self.number):
             return self.number, np.zeros((evidence.x.shape[1], 0))
         return self.number, self.bank.activity(_own(evidence))[0]
 
     def weights(self, evidence: Patches, scales: Sequence[Tiling], many: int) -> NDArray[np.float64]:
-        """What the neurons here weigh at each look at a block (`Elsewhere`), where there are so many in all."""
+        """The weight of the neurons here at each look at a block (`Elsewhere`); many: how many there are in all."""
         looks = evidence.x.shape[1], sum(one.nodes for one in scales), 2
         return self._shown(evidence, scales, Elsewhere(many, np.full(looks, -np.inf)))[1]
 
     def block_evidence(
         self, evidence: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere
     ) -> tuple[Indices, NDArray[np.float64]]:
-        """The numbers of all neurons, and the evidence for them (batch, neurons)."""
+        """The indices of all neurons, and the evidence for them (batch, neurons)."""
         return self.number, self._shown(evidence, scales, elsewhere)[0]
 
     def _shown(
         self, evidence: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        if not (self.bank.neurons.c[0] > 0).any():
+        if not self.living:
             return np.full((evidence.x.shape[1], len(self.number)), -np.inf), np.full_like(elsewhere.others, -np.inf)
         own = Elsewhere(elsewhere.many, Cpu.asarray(elsewhere.others))
         A, weights = of_pyramid(self.bank, _own(evidence), scales, own)
@@ -171,29 +163,28 @@ class Piece:
     def fetch(self, j: Indices) -> Vectors:
         at = self._places(j)
         known = self.bank.known
-        return Vectors(self.bank.neurons.c[0, at], self.bank.m[0, at], None if known is None else known[0, at])
+        return Vectors(j, self.bank.neurons.c[0, at], self.bank.m[0, at], None if known is None else known[0, at])
 
     # -- writes --------------------------------------------------------------------------------------------------
 
     def reserve(self, many: int) -> int:
-        """Make room for so many neurons in all; for how many there is then."""
+        """Make room for so many neurons in all; returns the room."""
         self.bank.reserve(max(0, many - len(self.number)))
         return self.bank.neurons.room
 
     def put_copies(self, j: Indices, vectors: Vectors, evidence: Patches, rows: Indices) -> None:
-        """As `put`, of some that are copies of samples: of which one, in rows; or NONE, for those in `vectors`."""
-        own, copies = np.flatnonzero(rows == NONE), np.flatnonzero(rows != NONE)
+        """As `put`, for neurons j that are copies of samples, in these rows; or in `vectors`, where a row is NONE."""
+        copies = rows != NONE
         c, m = np.ones(len(j), np.int64), np.empty((len(j), evidence.x.shape[2]), np.float32)
-        c[own], m[own], m[copies] = vectors.c, vectors.m, evidence.x[0, rows[copies]]
-        self.put(j, Vectors(c, m, None))
+        c[~copies], m[~copies], m[copies] = vectors.c, vectors.m, evidence.x[0, rows[copies]]
+        self.put(Vectors(j, c, m, None))
 
-    def put(self, j: Indices, vectors: Vectors) -> None:
-        """Write neurons, in the order of their numbers; those that are new here are after all others."""
-        first = len(self.number)
-        new = j[j > self.number[-1]] if first else j
+    def put(self, vectors: Vectors) -> None:
+        """Write neurons, in the order of their indices; new ones have larger indices than all others."""
+        new = vectors.j[self._places(vectors.j) == len(self.number)]
         self.bank.reserve(len(new))
         self.number = np.concatenate([self.number, new])
-        self.bank.put(self._places(j), *vectors)
+        self.bank.put(self._places(vectors.j), *vectors[1:])
 
     def forget(self, j: Indices) -> None:
         self.bank.forget(self._places(j))
@@ -204,7 +195,6 @@ class Piece:
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        """All of it."""
         known, grown = self.bank.known, len(self.number)
         found: State = {
             "number": self.number,
@@ -214,12 +204,8 @@ class Piece:
         return found if known is None else {**found, "known": known[0, :grown]}
 
     def restore(self, state: State) -> None:
-        """Take over a state, into a new piece."""
-        if len(state["number"]):
-            self.put(state["number"], Vectors(state["c"], state["prototypes"], state.get("known")))
-        gone = np.flatnonzero(state["c"] == 0)
-        self.bank.neurons.c[0, gone] = 1
-        self.bank.forget(gone)
+        """Load a state, without any neurons before."""
+        self.put(Vectors(state["number"], state["c"], state["prototypes"], state.get("known")))
 
 
 def _own(evidence: Patches) -> Patches:

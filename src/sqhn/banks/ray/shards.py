@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -96,14 +97,6 @@ class Transport(Protocol):
         """Put a value where all shards can read it, as long as the returned reference exists."""
 
 
-class Submitted(NamedTuple):
-    """Queries that were sent: by shard, whether they bypass other calls, and the transport's calls."""
-
-    queries: Mapping[int, Call]
-    bypass: bool
-    calls: dict[int, Any]
-
-
 class Shared(NamedTuple):
     """A value that all shards can read, and its bytes."""
 
@@ -131,6 +124,10 @@ class Shards:
     def __len__(self) -> int:
         return len(self.shards)
 
+    def each(self, *call: Any) -> dict[int, Call]:
+        """One call for every shard."""
+        return dict.fromkeys(range(len(self)), call)
+
     def share(self, value: Any) -> Shared:
         """Send a value to all shards, for use in queries and writes."""
         shared = Shared(self.transport.share(value), _bytes(value))
@@ -143,25 +140,30 @@ class Shards:
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
-    def submit(self, queries: Mapping[int, Call], bypass: bool = False) -> Submitted:
-        """Send queries without waiting. bypass: they need not wait for posted writes, which do not concern them."""
-        self.sent += sum(map(_bytes, queries.values()))
-        return Submitted(queries, bypass, {s: self._submit(s, query, bypass) for s, query in queries.items()})
+    def submit(self, queries: Mapping[int, Call], bypass: bool = False) -> Callable[[], dict[int, Any]]:
+        """Send queries; the returned function waits for the answers.
 
-    def gather(self, submitted: Submitted) -> dict[int, Any]:
-        """Wait for the answers to submitted queries."""
-        queries, bypass, calls = submitted
-        found = {s: self._result(s, call, partial(self._submit, s, queries[s], bypass)) for s, call in calls.items()}
-        self.received += sum(map(_bytes, found.values()))
-        return found
+        bypass: they need not wait for posted writes, which do not concern them.
+        """
+        self.sent += sum(map(_bytes, queries.values()))
+        calls = {s: self._submit(s, query, bypass) for s, query in queries.items()}
+
+        def gather() -> dict[int, Any]:
+            found = {
+                s: self._result(s, call, partial(self._submit, s, queries[s], bypass)) for s, call in calls.items()
+            }
+            self.received += sum(map(_bytes, found.values()))
+            return found
+
+        return gather
 
     def query(self, queries: Mapping[int, Call], bypass: bool = False) -> dict[int, Any]:
         """The answers to queries."""
-        return self.gather(self.submit(queries, bypass))
+        return self.submit(queries, bypass)()
 
     def query_all(self, *query: Any) -> list[Any]:
         """The answers of all shards to one query."""
-        return list(self.query(dict.fromkeys(range(len(self)), query)).values())
+        return list(self.query(self.each(*query)).values())
 
     def _submit(self, s: int, query: Call, bypass: bool) -> Any:
         return self._call(s, "query", self._writes(s) - (bypass and s in self.posted), query, bypass)
@@ -171,20 +173,16 @@ class Shards:
     def write(self, writes: Mapping[int, Call]) -> dict[int, Any]:
         """The answers to writes; if one of them fails, none is applied."""
         self.wait_for_writes(writes)
-        before = [self._writes(s) for s in range(len(self))]
-        try:
+        with self.all_or_none():
             calls = {s: self._log(s, write) for s, write in writes.items()}
             found = {s: self._result(s, call, partial(self._send_last, s)) for s, call in calls.items()}
-        except BaseException:
-            self.roll_back(before)
-            raise
         self.received += sum(map(_bytes, found.values()))
         self._update_snapshots(writes)
         return found
 
     def write_all(self, *write: Any) -> list[Any]:
         """The answers of all shards to one write."""
-        return list(self.write(dict.fromkeys(range(len(self)), write)).values())
+        return list(self.write(self.each(*write)).values())
 
     def post(self, writes: Mapping[int, Call]) -> None:
         """Send writes that cannot fail, without waiting; the next write to the same shard waits for them."""
@@ -214,13 +212,20 @@ class Shards:
         """How many writes a shard was sent."""
         return self.covered[s] + len(self.log[s])
 
-    def set_savepoint(self) -> list[int]:
-        """Keep later writes in the log, so that they can be rolled back, until `savepoint` is None again."""
+    @contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """If an error ends the block, undo its writes, some of which may have been applied."""
         self.savepoint = [self._writes(s) for s in range(len(self))]
-        return self.savepoint
+        try:
+            yield
+        except BaseException:
+            self._roll_back(self.savepoint)
+            raise
+        finally:
+            self.savepoint = None
 
-    def roll_back(self, savepoint: list[int]) -> None:
-        """Undo all later writes, of which some may have been applied: new shards replace those that got any."""
+    def _roll_back(self, savepoint: list[int]) -> None:
+        """Drop all later writes: new shards replace those that got any."""
         for s, writes in enumerate(savepoint):
             if self._writes(s) > writes:
                 self.requested.pop(s, None)
@@ -283,9 +288,8 @@ class Shards:
                 if applied < self.covered[s]:
                     self._wait_for(shard, "restore", self.covered[s], self.snapshots[s])
                     applied = self.covered[s]
-                for number, write in enumerate(self.log[s], start=self.covered[s] + 1):
-                    if number > applied:
-                        self.transport.result(self._call(s, "write", number, write))
+                for number, write in enumerate(self.log[s][applied - self.covered[s] :], start=applied + 1):
+                    self.transport.result(self._call(s, "write", number, write))
             except LostError:
                 continue
             return
