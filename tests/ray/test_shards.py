@@ -41,7 +41,7 @@ def sums(count: int, every: int) -> Shards:
     return shards
 
 
-@pytest.mark.parametrize("every", [0, 5])
+@pytest.mark.parametrize("every", [0, 9])
 def test_every_write_is_applied_once(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqhn.banks.ray.shards.SNAPSHOT_BYTES", 200)
     shards = sums(2, every)
