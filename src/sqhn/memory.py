@@ -434,14 +434,18 @@ class SQHN:
             files.save(path, *self._read(files.encode, self._model))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], device: str = "cpu", shards: int | None = None) -> Self:
+    def load(
+        cls, path: str | os.PathLike[str], device: str = "cpu", shards: int | None = None, *, read_only: bool = False
+    ) -> Self:
         """Read a memory saved from any device; it continues exactly where the saved one stopped.
 
         path: a file, or the folder of a memory that is kept durably (see `folder`), which then continues there.
         shards: with device "ray"; by default as many as the memory was saved from.
+        read_only: of a folder, load a copy as it is now: another process may use the folder, or nobody may write there.
+            Changes of the copy are not kept.
         """
         memory = cls.__new__(cls)
-        memory._begin(*load(path, device, shards))
+        memory._begin(*load(path, device, shards, read_only))
         return memory
 
     def to(self, device: str, shards: int | None = None) -> Self:

@@ -101,8 +101,12 @@ def print_results(document: dict[str, Any], lines: list[str], as_json: bool) -> 
 
 
 def check_memory(path: Path) -> Path:
-    """The path of a memory; raises unless it is a file."""
+    """The path of a memory; raises unless it is a file, or a folder that keeps a memory."""
+    from sqhn.storage.journal import Journal
+
     if path.is_dir():
+        if Journal.exists(path):
+            return path
         raise IsADirectoryError(f"{path} is a folder, not a memory")
     if not path.exists():
         raise FileNotFoundError(f"there is no memory {path}: `sqhn learn` makes one")
@@ -112,10 +116,27 @@ def check_memory(path: Path) -> Path:
 
 
 def load(path: Path) -> SQHN:
-    """The memory of a file."""
+    """The memory of a file, or a copy of that in a folder, which another program may use."""
     from sqhn.memory import SQHN
 
-    return SQHN.load(check_memory(path))
+    return SQHN.load(check_memory(path), read_only=True)
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[SQHN]:
+    """A memory to change: a file is saved at the end, and locked until then; a folder keeps every change at once."""
+    from sqhn.memory import SQHN
+    from sqhn.storage.files import check_place
+    from sqhn.storage.locks import held
+
+    if check_memory(path).is_dir():
+        yield SQHN.load(path)
+        return
+    check_place(path)
+    with held(path, say):
+        network = SQHN.load(path)
+        yield network
+        network.save(path.resolve())
 
 
 def open_samples(sources: Sequence[str], resize: Size | None, skip_bad: bool, shape: tuple[int, ...] | None) -> Samples:

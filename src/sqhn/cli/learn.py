@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import signal
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sqhn.cli.common import EXPECTED_ERRORS, failing, load, map_chunks, open_samples, print_results, say
+from sqhn.cli.common import EXPECTED_ERRORS, check_memory, failing, map_chunks, open_samples, print_results, say
 from sqhn.cli.options import AsJson, MemoryFile, Resize, SkipBad, Sources
 from sqhn.cli.resume import Run, Stop, stoppable
 from sqhn.cli.settings import Settings, parse_settings
@@ -67,7 +67,8 @@ def learn(
     """Learn images or arrays, sorted by name within each source; an existing memory continues where it stopped.
 
     Ctrl-C saves what was learned so far, and so do SIGTERM and SIGHUP; the same command then continues. After an error
-    the file is unchanged since the last save. While another process learns into the same file, this one waits.
+    the file is unchanged since the last save. While another process learns into the same file, this one waits. Into a
+    folder that keeps a memory, every chunk of samples is saved as it is learned.
     """
     shared = {"when_full": when_full, "alpha": alpha, "gamma": gamma}
     settings = parse_settings(levels, capacity, shared, {"similarity": similarity, "rho": rho})
@@ -95,13 +96,20 @@ def _learn(
     stop: Stop,
 ) -> Run:
     """Learn and save, while no other process does; a link stays a link, and its target is replaced."""
+    from sqhn.memory import SQHN
+    from sqhn.storage.files import check_place
     from sqhn.storage.locks import held
 
     stop.arm()
-    check_writable(memory)
-    with held(memory, say):
+    folder = memory.is_dir()
+    if folder:
+        check_memory(memory)
+    else:
+        check_writable(memory)
+        check_place(memory)
+    with nullcontext() if folder else held(memory, say):  # a folder has a lock of its own
         if memory.exists():
-            network = load(memory)
+            network = SQHN.load(check_memory(memory))
             settings.apply(memory, network)
             samples = open_samples(sources, resize, skip_bad, network.input_shape)
         else:
@@ -127,7 +135,7 @@ def _learn(
 def _learn_chunks(run: Run, checkpoint: float | None, stop: Stop) -> None:
     saved, neurons = time.monotonic(), len(run.network)
     try:
-        for written in map_chunks(run.samples, "learning", run.network.learn, run.start):
+        for written in map_chunks(run.samples, "learning", run.learn, run.start):
             run.grown += int(written.grew.sum())
             run.replaced += int(written.replaced.sum())
             neurons = len(run.network)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from sqhn.cli.common import EXPECTED_ERRORS, check_memory, failing, load, open_samples, print_results, say
+from sqhn.cli.common import EXPECTED_ERRORS, changing, check_memory, failing, load, open_samples, print_results, say
 from sqhn.cli.options import AsJson, Judging, MemoryArgument, MemoryFile, Resize, SkipBad, Sources
 from sqhn.cli.settings import spell_kernel
 
 
 def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
-    """Describe a memory from the header of its file, without reading its neurons."""
+    """Describe a memory; of a file only the header is read."""
     from sqhn.model.calibration import Calibration
     from sqhn.storage.files import describe
 
     with failing(*EXPECTED_ERRORS, tell=say):
-        about = describe(check_memory(memory))
+        about = describe_folder(memory) if check_memory(memory).is_dir() else describe(memory)
     lines = [
         f"{memory}: {about['bytes']:,} bytes, format {about['format']}",
         f"samples of shape {about['input_shape']}; {about['step']:,} learned",
@@ -42,6 +42,15 @@ def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
         lines.append("some neurons have labels")
     lines.append("options: " + ", ".join(f"{name} {value}" for name, value in about["options"].items()))
     print_results(about, lines, as_json)
+
+
+def describe_folder(folder: Path) -> dict[str, Any]:
+    """The memory in a folder, with the changes in its journal."""
+    from sqhn.storage.files import encode, outline
+
+    header, tensors = load(folder).inspect(encode)
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return {"memory": str(folder), "bytes": size, **outline(header, tensors.__getitem__)}
 
 
 def show(
@@ -71,12 +80,8 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Forget neurons: they are never recalled again, and new samples take their slots."""
-    from sqhn.storage.locks import held
-
-    with failing(*EXPECTED_ERRORS, IndexError, tell=say), held(check_memory(memory), say):
-        network = load(memory)
+    with failing(*EXPECTED_ERRORS, IndexError, tell=say), changing(memory) as network:
         network.forget(index)
-        network.save(memory.resolve())
     forgotten = sorted(set(index))
     neurons = f"{len(forgotten):,} neuron{'' if len(forgotten) == 1 else 's'}"
     line = f"forgot {neurons}; {memory} has {len(network):,} of {network.capacity:,}"
@@ -99,15 +104,11 @@ def calibrate(
     """Set the tolerance of `recognize` from samples, with a guaranteed error rate for others like them."""
     import numpy as np
 
-    from sqhn.storage.locks import held
-
-    with failing(*EXPECTED_ERRORS, tell=say), held(check_memory(memory), say):
-        network = load(memory)
+    with failing(*EXPECTED_ERRORS, tell=say), changing(memory) as network:
         samples = open_samples(sources, resize, skip_bad, network.input_shape)
         x = np.concatenate(list(samples.chunks()))
         given = {"new": x} if kind == "new" else {"old": x}
         threshold = network.calibrate(**given, error=error, inference=inference)
-        network.save(memory.resolve())
     name = "rho" if inference == "paper" else "threshold"
     wrong = "old" if kind == "new" else "new"
     line = (

@@ -2,7 +2,8 @@
 
 Until all samples are learned, a note beside the memory (`m.sqhn.progress`) says how many samples of which files were
 learned. It is written before the memory, for the last save and the next one: the step of the memory tells which of the
-two it is. Files count as the same if name, size and modification time are the same.
+two it is, or how far a memory in a folder got between them. Files count as the same if name, size and modification time
+are the same.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ from sqhn.cli.common import say
 from sqhn.storage.atomic import write_whole
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from sqhn.cli.samples import Samples
     from sqhn.memory import SQHN
+    from sqhn.protocol import Written
 
 
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -119,7 +123,7 @@ class Run:
         self.grown = self.replaced = 0
         self.digest = FileDigest()
         self.start = self._find_start() if samples.repeatable and self.file.exists() and self.note.exists() else 0
-        self.saved = self._now()
+        self.saved = self._after(0)
 
     @property
     def learned(self) -> int:
@@ -131,23 +135,36 @@ class Run:
         """How many samples are learned, with those of earlier runs."""
         return self.start + self.learned
 
+    def learn(self, chunk: NDArray[Any]) -> Written:
+        """Learn samples; a folder saves them at once, so the note is written first."""
+        if self.network.folder is not None:
+            self.saved = self._after(0)
+            self._write_note(self._after(len(chunk)))
+        return self.network.learn(chunk)
+
     def save(self) -> None:
         """Save the memory and the note; the note is removed once all samples are learned."""
-        now = self._now()
-        try:
-            if self.samples.repeatable:
-                write_whole(self.note, json.dumps([asdict(self.saved), asdict(now)]).encode())
-            self.network.save(self.file)
-        except BaseException:
-            if self.samples.repeatable and not self.saved.samples:
-                self.note.unlink(missing_ok=True)
-            raise
-        self.saved = now
+        if self.network.folder is None:
+            now = self._after(0)
+            try:
+                self._write_note(now)
+                self.network.save(self.file)
+            except BaseException:
+                if self.samples.repeatable and not self.saved.samples:
+                    self.note.unlink(missing_ok=True)
+                raise
+            self.saved = now
         if self.reached == len(self.samples):
             self.note.unlink(missing_ok=True)
 
-    def _now(self) -> Save:
-        return Save(self.network.step, self.reached, self.digest.update(self.samples.files_of(self.reached)))
+    def _write_note(self, after: Save) -> None:
+        if self.samples.repeatable:
+            write_whole(self.note, json.dumps([asdict(self.saved), asdict(after)]).encode())
+
+    def _after(self, more: int) -> Save:
+        """The memory as it will be saved after so many more samples."""
+        files = self.samples.files_of(self.reached + more)
+        return Save(self.network.step + more, self.reached + more, self.digest.update(files))
 
     def _find_start(self) -> int:
         """How many samples earlier runs have learned according to the note, or 0 if it does not apply."""
@@ -159,17 +176,20 @@ class Run:
         except (LookupError, TypeError, ValueError):
             say(f"{self.note} cannot be read: learning all samples from the first")
             return 0
-        save = before if before.step == self.network.step else after
-        if save.step != self.network.step:
-            reason = f"{self.memory} has changed since"
+        step = self.network.step
+        save = before if step <= before.step else after
+        done = save.samples - (save.step - step)
+        known = (before.step, after.step) if self.network.folder is None else range(before.step, after.step + 1)
+        if step not in known:
+            done, reason = save.samples, f"{self.memory} has changed since"
         elif not self._starts_with(save):
             reason = "their files are not the first ones now, or have changed"
         else:
-            if save.samples:
-                count = f"{save.samples:,} of {len(self.samples):,} samples"
+            if done:
+                count = f"{done:,} of {len(self.samples):,} samples"
                 say(f"continuing after {count}, which an interrupted run has learned (see {self.note})")
-            return save.samples
-        count = f"{save.samples:,} samples"
+            return done
+        count = f"{done:,} samples"
         say(f"an interrupted run had learned {count}, but {reason}: learning all samples from the first")
         return 0
 

@@ -15,13 +15,14 @@ import io
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as deserialize
 from safetensors.numpy import save as serialize
@@ -238,28 +239,9 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         with Path(path).open("rb") as file:
             metadata, arrays = read_header(file)
             header = _header(path, metadata)
-            levels = []
-            for number, level in enumerate(header["levels"], start=1):
-                Level(**_infinite(level))  # checks it
-                grown = read_rows(file, arrays[f"level{number}.grown"])
-                reached = {"min": int(grown.min()), "mean": float(grown.mean()), "max": int(grown.max())}
-                levels.append({**level, "nodes": len(grown), "grown": reached})
-            features = header.get("features", ())
-            gone = read_rows(file, arrays[f"level{len(levels)}.c"]) == 0 if "forgotten" in features else ()
+            about = outline(header, lambda name: read_rows(file, arrays[name]))
         shard_files = [folder_of(path) / entry["name"] for entry in header.get("pieces", ())]
-        return {
-            "memory": str(path),
-            "bytes": sum(file.stat().st_size for file in (Path(path), *shard_files)),
-            "format": header["format"],
-            "input_shape": as_shape(header["input_shape"]),
-            "step": int(header["steps"][-1]),
-            "levels": levels,
-            "options": asdict(Options(**_options(header))),
-            "calibration": header.get("calibration"),
-            "values": "values" in features,
-            "holes": "holes" in features,
-            "forgotten": int(np.sum(gone)),
-        }
+        return {"memory": str(path), "bytes": sum(file.stat().st_size for file in (Path(path), *shard_files)), **about}
     except FileNotFoundError as error:
         if error.filename == str(path):
             raise
@@ -268,6 +250,29 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise
     except INCONSISTENT as error:
         raise MemoryFileError(f"{path} is not a memory, or is damaged: {error}") from error
+
+
+def outline(header: Header, array: Callable[[str], NDArray[Any]]) -> dict[str, Any]:
+    """The settings of a memory, and how far it has grown, from its header and some of its arrays."""
+    levels = []
+    for number, level in enumerate(header["levels"], start=1):
+        Level(**_infinite(level))  # checks it
+        grown = array(f"level{number}.grown")
+        reached = {"min": int(grown.min()), "mean": float(grown.mean()), "max": int(grown.max())}
+        levels.append({**level, "nodes": len(grown), "grown": reached})
+    features = header.get("features", ())
+    gone = array(f"level{len(levels)}.c") == 0 if "forgotten" in features else ()
+    return {
+        "format": header["format"],
+        "input_shape": as_shape(header["input_shape"]),
+        "step": int(header["steps"][-1]),
+        "levels": levels,
+        "options": asdict(Options(**_options(header))),
+        "calibration": header.get("calibration"),
+        "values": "values" in features,
+        "holes": "holes" in features,
+        "forgotten": int(np.sum(gone)),
+    }
 
 
 def _header(path: str | os.PathLike[str], metadata: dict[str, Any]) -> Header:

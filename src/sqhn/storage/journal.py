@@ -13,6 +13,9 @@ import gc
 import os
 import re
 import secrets
+import shutil
+import tempfile
+import time
 import warnings
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -35,6 +38,9 @@ MEMORY = "memory.sqhn"
 JOURNAL = "journal.sqlite"
 LEFTOVER = re.compile(rf"{old_journal.NAME}|\.{re.escape(MEMORY)}\.[0-9a-f]+\.tmp")
 """Files that a checkpoint replaces, or that a crash has left behind."""
+FILES = (f"{JOURNAL}.confirmed", JOURNAL, f"{JOURNAL}-wal")
+"""Files that hold the changes."""
+ATTEMPTS, PAUSE = 10, 0.05  # to read a folder that is in use; seconds
 ENOUGH = 1 << 26
 """Bytes of changes after which the memory is saved, unless the memory is larger."""
 
@@ -93,8 +99,11 @@ class Journal:
                     old_journal.replay(journal.folder, header["journal"], model)
                     journal._begin(model)
                 else:
-                    journal._replay(model, header)
+                    journal._keep(_log(journal.path, header, journal.folder))
+                    _replay(journal.log, model)
+                    journal._plan()
                 model.tree.settle()
+            journal.saved = journal._identity()
         except BaseException:
             journal.close()
             raise
@@ -103,9 +112,9 @@ class Journal:
     def _lock(self) -> None:
         self.open_files.enter_context(held(self.path, _refuse, warnings.warn))
 
-    def _open(self, number: int, digest: str, new: bool = False) -> None:
-        self.log = Log(self.folder / JOURNAL, number, digest, new)
-        self.open_files.callback(self.log.close)
+    def _keep(self, log: Log) -> None:
+        self.log = log
+        self.open_files.callback(log.close)
 
     def close(self) -> None:
         """Let others use the folder."""
@@ -137,31 +146,6 @@ class Journal:
         self.log.confirm()
         return answer
 
-    def _replay(self, model: Model, header: Header) -> None:
-        """Make all changes since a checkpoint with this header."""
-        match header.get("journal"):
-            case {"change": int(number), "sha256": str(digest)}:
-                self._open(number, digest)
-            case _:
-                raise MemoryFileError(f"{self.path} was not kept in a folder, and has no journal: load it by its name")
-        try:
-            for number, content, unconfirmed in self.log.records():
-                try:
-                    change = decode(content)
-                    change.check(model)
-                    change.apply(model)
-                except (AttributeError, LookupError, TypeError, ValueError) as error:
-                    problem = f"{self.log.path}: change {number:,} cannot be made: {error}"
-                    if not unconfirmed:
-                        raise MemoryFileError(problem) from error
-                    warnings.warn(f"{problem}. It was never confirmed, and is left out", stacklevel=4)
-                    break
-        except MemoryFileError:
-            self.log.abandon()
-            raise
-        self.saved = self._identity()
-        self._plan()
-
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def checkpoint_if_due(self, model: Model) -> None:
@@ -177,7 +161,7 @@ class Journal:
 
     def _begin(self, model: Model) -> None:
         """Save a memory that has no journal yet."""
-        self._open(0, secrets.token_hex(32), new=True)
+        self._keep(Log(self.folder / JOURNAL, 0, secrets.token_hex(32), new=True))
         self._checkpoint(model)
 
     def _checkpoint(self, model: Model) -> None:
@@ -212,7 +196,62 @@ class Journal:
         self.next = max(ENOUGH, sum(file.stat().st_size for file in saved))
 
 
-def load(path: str | os.PathLike[str], device: str = "cpu", shards: int | None = None) -> tuple[Model, Journal | None]:
+def _log(path: Path, header: Header, folder: Path) -> Log:
+    """The changes since a checkpoint with this header, from the journal in a folder."""
+    match header.get("journal"):
+        case {"change": int(number), "sha256": str(digest)}:
+            return Log(folder / JOURNAL, number, digest)
+    raise MemoryFileError(f"{path} was not kept in a folder, and has no journal: load it by its name")
+
+
+def _replay(log: Log, model: Model) -> None:
+    """Make all changes of a journal."""
+    try:
+        for number, content, unconfirmed in log.records():
+            try:
+                change = decode(content)
+                change.check(model)
+                change.apply(model)
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                problem = f"{log.path}: change {number:,} cannot be made: {error}"
+                if not unconfirmed:
+                    raise MemoryFileError(problem) from error
+                warnings.warn(f"{problem}. It was never confirmed, and is left out", stacklevel=5)
+                break
+    except MemoryFileError:
+        log.abandon()
+        raise
+
+
+def read(folder: Path, device: str = "cpu", shards: int | None = None) -> Model:
+    """A copy of the memory in a folder as it is now: nothing there is locked or written, and it may be in use."""
+    path = Journal.file(folder)
+    for attempt in reversed(range(ATTEMPTS)):
+        try:
+            with tempfile.TemporaryDirectory() as copy, ExitStack() as opened:
+                for name in FILES:  # the number of the last confirmed change first: so later ones are never missed
+                    with suppress(FileNotFoundError):
+                        shutil.copyfile(folder / name, Path(copy) / name)
+                header, model = files.load(path, device, shards)
+                with model.tree.device.stream():
+                    if isinstance(header.get("journal"), str):
+                        old_journal.replay(folder, header["journal"], model)
+                    else:
+                        log = _log(path, header, Path(copy))
+                        opened.callback(log.close)
+                        _replay(log, model)
+                    model.tree.settle()
+                return model
+        except MemoryFileError:  # perhaps because the memory was saved meanwhile
+            if not attempt:
+                raise
+            time.sleep(PAUSE)
+    raise AssertionError("there is a last attempt")
+
+
+def load(
+    path: str | os.PathLike[str], device: str = "cpu", shards: int | None = None, read_only: bool = False
+) -> tuple[Model, Journal | None]:
     """The memory in a file, or in a folder with its journal; shards: None for as many as it was saved from."""
     place = Path(path)
     folder = place if Journal.exists(place) else None
@@ -220,7 +259,7 @@ def load(path: str | os.PathLike[str], device: str = "cpu", shards: int | None =
         shards = files.header_of(place if folder is None else Journal.file(folder)).get("shards")
     devices.device_of(device, shards)  # an unusable device is not the file's fault
     if folder is not None:
-        return Journal.open(folder, device, shards)
+        return (read(folder, device, shards), None) if read_only else Journal.open(folder, device, shards)
     header, model = files.load(path, device, shards)
     if "journal" in header:
         warnings.warn(f"{path} is a checkpoint, without the latest changes: load its folder instead", stacklevel=3)
