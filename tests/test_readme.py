@@ -164,7 +164,7 @@ def test_options_within_sentences_exist(page: Path) -> None:
 
 def test_commands_for_own_data_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    x = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), np.uint8)
+    x = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), np.uint8)
     for name in ("photos", "damaged", "new"):
         Path(name).mkdir()
         for n, pixels in enumerate(x):
@@ -178,8 +178,8 @@ def test_commands_for_own_data_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         result = CliRunner().invoke(app, words[1:])
         assert result.exit_code == 0, result.output
         printed.append(result.stdout)
-    assert "10 of 1,000 neurons after 10 samples" in printed[1]
-    assert "5 old, 0 new" in printed[4]
+    assert "40 of 1,000 neurons after 40 samples" in printed[1]
+    assert "20 old, 0 new" in printed[4]
     for n, pixels in enumerate(x):
         np.testing.assert_array_equal(np.asarray(Image.open(f"restored/{n}.png")), pixels)
 
