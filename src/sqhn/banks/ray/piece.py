@@ -92,9 +92,9 @@ class Piece:
         samples of an earlier question.
         """
         x, seen = evidence = _own(evidence)
-        strategy, cosines, living = self.bank.strategy, self.bank.measure[1] is None, self.living
-        if isinstance(strategy, LargeNodes) and seen is None and cosines and count <= FEW and count < living:
-            return self._nearest(strategy, x[0], count, question, follow_up)
+        large, cosines, living = self.bank.large, self.bank.measure[1] is None, self.living
+        if large is not None and seen is None and cosines and count <= FEW and count < living:
+            return self._nearest(large, x[0], count, question, follow_up)
         named = min(max(count, 1) + 1, living)
         nothing_else = np.full(x.shape[1], -np.inf)
         if not named:
@@ -109,7 +109,7 @@ class Piece:
         return self.near(Patches(x[:, rows], None if seen is None else seen[:, rows]), count, NONE, follow_up)
 
     def _nearest(
-        self, strategy: LargeNodes, x: NDArray[np.float32], count: int, question: int, follow_up: FollowUp | None
+        self, large: LargeNodes, x: NDArray[np.float32], count: int, question: int, follow_up: FollowUp | None
     ) -> Candidates:
         """For samples without missing values, by cosines, from products that may be known."""
         k, v = np.empty((len(x), count + 1), np.int32), np.empty((len(x), count + 1))
@@ -118,7 +118,7 @@ class Piece:
 
             def ask(rows: slice, products: Products, now: slice = part) -> NDArray[np.int64]:
                 evaluated = np.zeros(products.P.shape[:2], np.int64)
-                first_look = strategy.first_look(0, products, evaluated)
+                first_look = large.first_look(0, products, evaluated)
                 found = (array[now][rows] for array in (bar, k, v, rest))
                 split_range(
                     nearest, products.P.shape[1], float(products.P.size) + x.size, x[now][rows], first_look,
@@ -126,21 +126,19 @@ class Piece:
                 )  # fmt: skip
                 return evaluated
 
-            products = self._products(strategy, x[part], follow_up, part)
-            strategy.in_turns(self.bank, 0, x[part], products, ask)
+            products = self._products(large, x[part], follow_up, part)
+            large.in_turns(self.bank, 0, x[part], products, ask)
             if question != NONE and len(x[part]) == len(x) and products.P.nbytes <= BYTES_KEPT:
                 self.products.append((question, products))
         return Candidates(np.where(k == NONE, NONE, self.number[k]), v, rest)
 
-    def _products(
-        self, strategy: LargeNodes, x: NDArray[np.float32], follow_up: FollowUp | None, part: slice
-    ) -> Products:
+    def _products(self, large: LargeNodes, x: NDArray[np.float32], follow_up: FollowUp | None, part: slice) -> Products:
         """The products of samples with the neurons here; those that are known may be of neurons as they were."""
         if follow_up is not None:
             for question, products in list(self.products):
                 if question == follow_up.question:
                     return products.rows(follow_up.rows[part])
-        return strategy.products(self.bank, 0, x, bool(strategy.projected.blind))
+        return large.products(self.bank, 0, x, bool(large.projected.blind))
 
     def activity(self, evidence: Patches) -> tuple[Indices, NDArray[np.float64]]:
         """The numbers of all neurons, and their similarities (batch, neurons)."""
