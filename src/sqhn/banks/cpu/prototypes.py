@@ -203,7 +203,7 @@ class Prototypes:
     def at(self, evidence: Patches, support: Support) -> NDArray[np.float64]:
         s = np.empty(len(support.value))
         split_range(
-            kernels.at, len(support.start) - 1, float(len(s)) * self.size, *evidence, support.start, support.value,
+            kernels.at, self.nodes, float(len(s)) * self.size, *evidence, support.start, support.value,
             self.of_nodes(), self.grown, self.measure, s,
         )  # fmt: skip
         return s

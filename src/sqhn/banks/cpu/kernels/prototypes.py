@@ -136,14 +136,16 @@ def activity(lo, hi, x, seen, prototypes, grown, measure, s):
 
 @compiled
 def at(lo, hi, x, seen, start, neuron, prototypes, grown, measure, s):
-    """s of the neurons start[i] .. start[i + 1] of (node, sample) pairs, over which range(lo, hi) runs."""
-    prototypes, measure, batch = Prototypes(*prototypes), Measure(*measure), x.shape[1]
-    for i in range(lo, hi):
-        n, t = i // batch, i % batch
-        own, sample = of_node(prototypes, n), regard(x[n, t], part(part(seen, n), t), measure.centre)
-        for e in range(start[i], start[i + 1]):
-            silent = sample.many == 0 or neuron[e] >= grown[n]
-            s[e] = 0.0 if silent else similarity(sample, own, neuron[e], measure)
+    """s of the neurons start[n, t] .. start[n, t + 1] of each node and sample; none is a free slot."""
+    batch = x.shape[1]
+    prototypes, measure = Prototypes(*prototypes), Measure(*measure)
+    for n in range(lo, hi):
+        own = of_node(prototypes, n)
+        for t in range(batch):
+            sample = regard(x[n, t], part(part(seen, n), t), measure.centre)
+            silent = sample.many == 0 or grown[n] == 0
+            for i in range(start[n * batch + t], start[n * batch + t + 1]):
+                s[i] = 0.0 if silent else similarity(sample, own, neuron[i], measure)
 
 
 @compiled
