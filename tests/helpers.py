@@ -134,8 +134,8 @@ def assert_same_ranking(
 
 def without_projection(memory: SQHN, chunks: float = np.inf) -> None:
     """Let a memory of large nodes compare whole vectors, for some chunks."""
-    strategy: Any = memory.banks[0].strategy  # type: ignore[attr-defined]
-    strategy.projected.blind = chunks
+    large: Any = memory.banks[0].large  # type: ignore[attr-defined]
+    large.projected.blind = chunks
 
 
 def stored_prototypes(memory: SQHN) -> NDArray[np.float32]:

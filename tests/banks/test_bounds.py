@@ -174,7 +174,7 @@ def test_drift(d: int, kind: str, used: Use) -> None:
     P[1:, 0] = gram[:, 0]
     mean = float(np.linalg.norm(shifted[0]))
     for number, step in enumerate(steps, start=1):
-        average_into(m, x[number], number + 1)
+        average_into(m, x[number], None, None, number + 1)
         move(features, shifted[number], np.float32(step))
         correct(P, np.concatenate([[0], gram[:, number]]).astype(np.float32), 0, 0, np.float32(step))
         mean = (1 - step) * mean + step * float(np.linalg.norm(shifted[number]))
@@ -208,7 +208,7 @@ def test_cosines_that_are_followed(kind: str, error: float, used: Use) -> None:
         unit = f(1) / np.sqrt(square)
         A = keep * unit * A + add * unit * gram[t]
         norm = square * unit
-        average_into(m, x[t], t + 1)
+        average_into(m, x[t], None, None, t + 1)
         spread = max(spread, float(wide * unit))
     u, own = exact(m[None], 0.5)
     worn = bounds.lost(moves, spread, 1 / float(own[0]), np.sqrt(d), 0.5, bounds.U)

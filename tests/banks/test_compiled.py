@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,3 +43,27 @@ def test_another_file_has_another_folder(path: Path, package: Path) -> None:
     with (package / path).open("a") as file:
         file.write("# changed\n")
     assert folder_of(package) != FOLDER
+
+
+LEARN_AND_RECALL = """
+import numpy as np
+from sqhn import SQHN, Level
+x = np.random.default_rng(0).random((6, 4, 4, 3)).astype(np.float32)
+seen = np.random.default_rng(1).random(x.shape) < 0.7
+for levels in ([Level(2, 5), Level(capacity=5)], [Level(capacity=5)]):
+    memory = SQHN((4, 4, 3), levels)
+    memory.learn(x)
+    memory.learn(x, observed=seen)
+    for rule in ("paper", "exact", "evidence"):
+        print(memory.recall(x, seen, inference=rule, k=2).index.tolist())
+"""
+
+
+def test_kernels_run_as_python_for_a_debugger() -> None:
+    compiled, interpreted = (
+        subprocess.run(
+            [sys.executable, "-c", LEARN_AND_RECALL], env=os.environ | more, capture_output=True, text=True, check=True
+        ).stdout
+        for more in ({}, {"NUMBA_DISABLE_JIT": "1"})
+    )
+    assert compiled == interpreted

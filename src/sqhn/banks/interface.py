@@ -94,13 +94,12 @@ class BlockEvidence(NamedTuple):
     """The evidence (`sqhn.evidence`) for the neurons of a level: A (nodes, batch, neurons), in nats.
 
     A is minus infinity where there is no neuron; a node without neurons has one with evidence 0. question, stored: sums
-    over the blocks of nodes, of the sample and of the most likely stored values. masked: some values were not observed.
+    over the blocks of nodes, of the sample and of the most likely stored values.
     """
 
     A: Array
     question: tuple[Array, ...]
     stored: tuple[Array, ...]
-    masked: bool
 
 
 class Support(NamedTuple):

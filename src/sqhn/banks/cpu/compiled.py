@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from numba import njit
+from numba import njit, typeof
 from numba.core import cgutils as numba_code
 from numba.core import config as numba_config
 from numba.core import types as numba_types
@@ -78,14 +78,13 @@ def by_type(choose: Callable[..., Any]) -> Callable[..., Any]:
     """A part of loops that is compiled as the function that `choose` returns for the types of its arguments."""
 
     def chosen(*args: Any) -> Any:
-        raise TypeError(f"for compiled code alone; got {args}")
+        return choose(*map(typeof, args))(*args)  # without a compiler
 
     overload(chosen, jit_options={"forceinline": True}, strict=False)(choose)
     return chosen
 
 
-@intrinsic
-def borrowed(typing: Any, value: Any) -> Any:  # noqa: ARG001
+def _borrowed(typing: Any, value: Any) -> Any:  # noqa: ARG001
     """An argument, an array or a tuple of any kind, to whose arrays references are not counted from here on.
 
     Counting takes longer than most work on a view of an array. The caller holds the arrays, so this is safe for the
@@ -104,3 +103,6 @@ def borrowed(typing: Any, value: Any) -> Any:  # noqa: ARG001
         return value
 
     return value(value), lambda context, builder, _, args: lend(context, builder, value, args[0])
+
+
+borrowed: Any = (lambda value: value) if config.DISABLE_JIT else intrinsic(_borrowed)

@@ -6,7 +6,6 @@ lengths of those lists; memory: what was stored, never children x values x neuro
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -91,10 +90,8 @@ class Counts:
             kernels.erase(0, one, self.lists)
 
     def hold(self, evidence: Codes, times: int, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
-        below, _, heard = codes(evidence)
-        hold: Callable[..., None] = kernels.hold
         last = self.neurons.step + times
-        hold(0, self.nodes, self.children, below, heard, times, k, wrote, self.lists, self.neurons.statistics, last)
+        kernels.hold(self.children, codes(evidence), times, k, wrote, self.lists, self.neurons.statistics, last)
         self.neurons.steps += times
 
     def store(self, evidence: Codes) -> None:
@@ -125,8 +122,8 @@ class Counts:
     def at(self, evidence: Codes, support: Support) -> NDArray[np.float64]:
         h = np.empty(len(support.value))
         split_range(
-            kernels.at, self.nodes, 32.0 * len(h) * self.family, self.children, codes(evidence), support.start,
-            support.value, self.lists, self.heard_only, h,
+            kernels.at, len(support.start) - 1, 32.0 * len(h) * self.family, self.children, codes(evidence),
+            support.start, support.value, self.lists, self.heard_only, h,
         )  # fmt: skip
         return h
 
@@ -171,9 +168,8 @@ class Counts:
 
     def state(self) -> State:
         """Rows (node, neuron, child, value, count), sorted."""
-        many = kernels.dump(self.lists, self.grown, np.empty((0, 5), np.int32))
-        rows = np.empty((many, 5), np.int32)
-        kernels.dump(self.lists, self.grown, rows)
+        rows = np.empty((int(self.used.sum()), 5), np.int32)
+        rows = rows[: kernels.dump(self.lists, self.grown, rows)]
         known = {"known": heard_of(rows, self.grown, self.family)} if self.holes else {}
         return {"counts": rows[np.lexsort(rows.T[::-1])], **known}
 

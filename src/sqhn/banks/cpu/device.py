@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.counts import Counts
-from sqhn.banks.cpu.kernels import choice
+from sqhn.banks.cpu.kernels import neurons
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Limits, Support
@@ -50,7 +50,7 @@ class Cpu:
     ) -> NDArray[np.int32]:
         out = np.empty(k.shape, np.int32)
         start, candidate, probability = support
-        split_range(choice.choose, k.size, 8.0 * len(value), k, h, start, candidate, value, probability, blend, out)
+        split_range(neurons.choose, k.size, 8.0 * len(value), k, h, start, candidate, value, probability, blend, out)
         return out
 
     def first_best(self, u: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
@@ -61,7 +61,7 @@ class Cpu:
     def top_k(u: NDArray[np.float64], count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         shape = (*u.shape[:2], count)
         k, v = np.empty(shape, np.int32), np.empty(shape)
-        split_range(choice.top_k, u.shape[0] * u.shape[1], float(count) * u.size, u, k, v)
+        split_range(neurons.top_k, u.shape[0] * u.shape[1], float(count) * u.size, u, k, v)
         return k, v
 
     @staticmethod

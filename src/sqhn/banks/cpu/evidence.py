@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 Floats = NDArray[np.float64]
-EVERY = np.ones((1, 1, 1), bool)
 
 
 def _less(bank: Prototypes, x: NDArray[np.float32]) -> Floats:
@@ -91,52 +90,48 @@ def of_pyramid(
 ) -> tuple[Floats, Floats]:
     """The evidence for the neurons of one level, over blocks of all scales: (1, batch, most grown).
 
-    On a shard, also the weight of its own neurons, for the `Elsewhere` of others.
+    Also the weight of the neurons here, for the `Elsewhere` of other shards.
     """
-    finest = scales[0]
-    stored, masked = cached(bank, scales), patches.seen is not None
+    finest, cache = scales[0], cached(bank, scales)
     x = _less(bank, finest.split(patches.x[0].reshape(-1, *finest.shape)))
-    seen = finest.split(patches.seen[0].reshape(-1, *finest.shape)) if masked else EVERY
-    living = bank.neurons.c[0] > 0
-    here, out = int(living.sum()), np.empty((patches.x.shape[1], len(living)))
-    many, others = elsewhere or Elsewhere(here, np.empty((0, 0, 2)))
+    seen = None if patches.seen is None else finest.split(patches.seen[0].reshape(-1, *finest.shape))
+    living, blocks = bank.neurons.c[0] > 0, len(cache.order)
+    out = np.empty((x.shape[1], len(living)))
+    many, others = elsewhere or Elsewhere(int(living.sum()), np.full((len(out), blocks, 2), -np.inf))
     own = np.full_like(others, -np.inf)
     split_range(
-        kernels.pyramid, len(out), 16.0 * out.size * len(stored.order), x, seen, masked, stored.values,
-        bank.centre, (stored.m, stored.lengths), stored.order, WHOLE, living, (here, many), others, own, out,
+        kernels.pyramid, len(out), 16.0 * out.size * blocks, x, seen, cache.values, bank.centre,
+        (cache.m, cache.lengths), cache.order, WHOLE, living, many, others, own, out,
     )  # fmt: skip
     return np.ascontiguousarray(out[None, :, : bank.neurons.most]), own
 
 
 def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     """The evidence for the neurons of level 1 of a tree, and the sums that the levels above need."""
-    side, masked = cached(bank, [bank.tiling]), patches.seen is not None
-    nodes, channels, room = side.m.shape
-    asked = nodes, patches.x.shape[1]
-    question = np.empty((*asked, channels), np.int64), np.empty((*asked, channels)), np.empty(asked)
-    if masked:
-        m, mm = np.empty((*asked, channels, room)), np.empty((*asked, room))
+    cache, shape = cached(bank, [bank.tiling]), patches.x.shape[:2]
+    nodes, channels, room = cache.m.shape
+    question = np.empty((*shape, channels), np.int64), np.empty((*shape, channels)), np.empty(shape)
+    A, xm = np.empty((*shape, max(1, room))), np.empty((*shape, room))
+    if patches.seen is None:
+        stored = cache.m[:, None], cache.mm[:, None], xm
     else:
-        m, mm = side.m[:, None], side.mm[:, None]
-    stored = m, mm, np.empty((*asked, room))
-    A = np.empty((*asked, max(1, room)))
+        stored = np.empty((*shape, channels, room)), np.empty((*shape, room)), xm
     split_range(
-        kernels.patches, nodes, 16.0 * A.size, _less(bank, patches.x), patches.seen if masked else EVERY, masked,
-        side.values, bank.centre, question, stored, side.lengths, bank.neurons.statistics, A,
+        kernels.patches, nodes, 16.0 * A.size, _less(bank, patches.x), patches.seen, cache.values, bank.centre,
+        question, stored, cache.lengths, bank.neurons.statistics, A,
     )  # fmt: skip
-    return BlockEvidence(A, question, stored, masked)
+    return BlockEvidence(A, question, stored)
 
 
 def above(bank: Counts, below: BlockEvidence, weight: float) -> BlockEvidence:
     """The evidence for the neurons of a level above."""
     children, room = bank.children, max(1, bank.neurons.room)
     question: tuple[Any, ...] = tuple(part[children].sum(axis=1) for part in below.question)
-    nodes, batch, channels = question[0].shape
-    own = (nodes, batch if below.masked else 1)
-    stored = np.empty((*own, channels, room)), np.empty((*own, room)), np.empty((nodes, batch, room))
-    A = np.empty((nodes, batch, room))
+    (nodes, batch, channels), samples = question[0].shape, below.stored[0].shape[1]
+    A, xm = np.empty((2, nodes, batch, room))
+    stored = np.empty((nodes, samples, channels, room)), np.empty((nodes, samples, room)), xm
     split_range(
-        kernels.above, nodes, 16.0 * A.size * bank.family, children, below.A, question, below.stored, below.masked,
-        bank.lists, bank.neurons.statistics, bank.holes, stored, weight, A,
+        kernels.above, nodes, 16.0 * A.size * bank.family, children, below.A, question, below.stored, bank.lists,
+        bank.neurons.statistics, bank.holes, stored, weight, A,
     )  # fmt: skip
-    return BlockEvidence(A, question, stored, below.masked)
+    return BlockEvidence(A, question, stored)

@@ -19,7 +19,7 @@ from sqhn.banks.cpu.kernels.decision import NONE
 from sqhn.banks.cpu.kernels.large import STALE, Products
 from sqhn.banks.cpu.projection import Projected
 from sqhn.banks.cpu.threads import split_range
-from sqhn.banks.interface import Learned, Patches
+from sqhn.banks.interface import Patches
 from sqhn.inputs import batches
 
 if TYPE_CHECKING:
@@ -48,29 +48,25 @@ class LargeNodes:
     def chunk_size(bank: Prototypes, limit: int) -> int:
         return min(limit, samples_at_once(bank, bank.nodes * min(bank.level.capacity, bank.neurons.most + limit)))
 
-    def reserve(self, room: int) -> None:
-        self.projected.reserve(room)
-
-    def changed(self, n: Any, j: Any) -> None:
-        """Note that the features of the prototypes j of the nodes n are out of date."""
+    def rewritten(self, bank: Prototypes, n: Any, j: Any) -> None:
+        """Compute the features of the prototypes j of the nodes n anew."""
         self.projected.moves[n, j] = STALE
-
-    def settle(self, bank: Prototypes) -> None:
         self.projected.update(bank.m)
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def learn(self, bank: Prototypes, evidence: Patches, sent: Learned) -> None:
-        neurons, (x, seen) = bank.neurons, evidence
-        observed, evaluated = None, np.zeros(x.shape[:2], np.int64)
+    def first_look_of_chunk(self, bank: Prototypes, x: Floats, seen: NDArray[np.bool_] | None) -> FirstLook:
+        """For samples to learn at all nodes."""
+        observed = None
         if seen is not None:
             observed = observed_products(bank, slice(None), x, seen, np.flatnonzero(~seen.all(axis=(0, 2))))
-        first_look = tuple(self.chunk_products(bank, x)), self.projected.of_nodes(slice(None)), observed, evaluated
-        split_range(
-            steps.learn, bank.nodes, float(x.size) * max(1, neurons.most), x, seen, first_look, bank.prototypes,
-            neurons.statistics, bank.rules, neurons.times(x.shape[1]), bank.measure, sent.fields,
-        )  # fmt: skip
-        self.projected.judge(int(evaluated.sum()) / evaluated.size, neurons.most, bank.m)
+        evaluated = np.zeros(x.shape[:2], np.int64)
+        return tuple(self.chunk_products(bank, x)), self.projected.of_nodes(slice(None)), observed, evaluated
+
+    def learned(self, bank: Prototypes, first_look: FirstLook) -> None:
+        """Judge the projection by how many neurons were evaluated, and bring features up to date."""
+        evaluated = first_look[3]
+        self.projected.judge(int(evaluated.sum()) / evaluated.size, bank.neurons.most, bank.m)
 
     def chunk_products(self, bank: Prototypes, x: Floats) -> Products:
         """Products of the samples of a chunk with neurons and among themselves, at every node."""

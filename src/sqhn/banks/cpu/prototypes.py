@@ -1,7 +1,8 @@
 """The pattern bank on a CPU: the prototypes of level 1.
 
-Small and large nodes differ in how samples are compared with their neurons at first; both end in the same two-step
-decision (`kernels.decision`), so neither that nor the chunk size shows in the result.
+Nodes with few values compare every sample with prototypes that are in the cache; nodes with many values do it for a
+whole chunk (`large`). Both end in the same two-step decision (`kernels.decision`), so neither that nor the chunk size
+shows in the result.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 
 from sqhn.banks.cpu.evidence import EvidenceCache, of_patches, of_pyramid
 from sqhn.banks.cpu.kernels import prototypes as kernels
+from sqhn.banks.cpu.kernels import steps
 from sqhn.banks.cpu.large import LargeNodes
 from sqhn.banks.cpu.neurons import Neurons, enlarge, outcomes
-from sqhn.banks.cpu.small import SmallNodes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import BlockEvidence, Device, Learned, Patches, State, Support
 from sqhn.banks.rule import rules
@@ -47,9 +48,7 @@ class Prototypes:
         self.inverse, self.candidate = np.zeros((2, nodes, 0), np.float32)
         self.known: NDArray[np.int32] | None = None  # how often each value was seen, once one was not
         self.evidence_cache: EvidenceCache | None = None
-        self.strategy: SmallNodes | LargeNodes = (
-            SmallNodes() if self.size <= SMALL else LargeNodes(nodes, tiling.patch, options.centre)
-        )
+        self.large = LargeNodes(nodes, tiling.patch, options.centre) if self.size > SMALL else None
 
     @property
     def grown(self) -> NDArray[np.int64]:
@@ -71,7 +70,7 @@ class Prototypes:
         return self.known is not None
 
     def chunk_size(self, limit: int) -> int:
-        return self.strategy.chunk_size(self, limit)
+        return limit if self.large is None else self.large.chunk_size(self, limit)
 
     def reserve(self, more: int) -> None:
         room = self.neurons.wanted(more)
@@ -80,7 +79,8 @@ class Prototypes:
 
     def enlarge(self, room: int) -> None:
         self.evidence_cache = None
-        self.strategy.reserve(room)
+        if self.large is not None:
+            self.large.projected.reserve(room)
         self.m, self.square = enlarge(self.m, 1, room), enlarge(self.square, 1, room)
         self.inverse, self.candidate = enlarge(self.inverse, 1, room), enlarge(self.candidate, 1, room)
         if self.known is not None:
@@ -98,7 +98,14 @@ class Prototypes:
 
     def learn(self, evidence: Patches) -> Learned:
         sent, self.evidence_cache = outcomes(self.nodes, evidence.x.shape[1]), None
-        self.strategy.learn(self, self.masked(evidence), sent)
+        (x, seen), neurons = self.masked(evidence), self.neurons
+        first_look = None if self.large is None else self.large.first_look_of_chunk(self, x, seen)
+        split_range(
+            steps.learn, self.nodes, float(x.size) * max(1, neurons.most), x, seen, first_look, self.prototypes,
+            neurons.statistics, self.rules, neurons.times(x.shape[1]), self.measure, sent.fields,
+        )  # fmt: skip
+        if self.large is not None:
+            self.large.learned(self, first_look)
         return sent if evidence.seen is None else sent._replace(heard=evidence.seen.any(axis=2))
 
     def masked(self, evidence: Patches) -> Patches:
@@ -129,8 +136,8 @@ class Prototypes:
             kernels.hold, self.nodes, x.size, x, seen, k, wrote, self.prototypes, self.neurons.statistics, last,
             self.measure,
         )  # fmt: skip
-        self.strategy.changed(np.arange(self.nodes), k)
-        self.strategy.settle(self)
+        if self.large is not None:
+            self.large.rewritten(self, np.arange(self.nodes), k)
         self.neurons.steps += x.shape[1]
 
     def store(self, evidence: Patches) -> None:
@@ -157,8 +164,8 @@ class Prototypes:
         split_range(
             kernels.derive_at, len(j), float(len(j)) * self.size, n, j, self.prototypes, self.neurons.c, self.measure
         )
-        self.strategy.changed(n, j)
-        self.strategy.settle(self)
+        if self.large is not None:
+            self.large.rewritten(self, n, j)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -167,9 +174,16 @@ class Prototypes:
         return k[:, :, 0], v[:, :, 0]
 
     def top_k(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        shape = (*evidence.x.shape[:2], count)
+        x, seen = evidence
+        shape = (*x.shape[:2], count)
         k, v = np.empty(shape, np.int32), np.empty(shape)
-        self.strategy.best(self, evidence, k, v)
+        if self.large is not None:
+            self.large.best(self, evidence, k, v)
+        else:
+            split_range(
+                steps.best, shape[0] * shape[1], float(x.size) * self.neurons.most, x, seen, None, self.of_nodes(),
+                self.grown, self.measure, k, v,
+            )  # fmt: skip
         return k, v
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:

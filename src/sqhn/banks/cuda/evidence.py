@@ -97,7 +97,7 @@ def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     living = bank.neurons.living(most)
     with reserve_memory(bank.place):
         found = sums(patches.x, bank.m[:, :most], patches.seen, bank.tiling.channels, bank.centre)
-        return BlockEvidence(looks(found, living), found[:3], found[3:], patches.seen is not None)
+        return BlockEvidence(looks(found, living), found[:3], found[3:])
 
 
 def above(bank: Counts, below: BlockEvidence, weight: float) -> BlockEvidence:
@@ -124,7 +124,7 @@ def above(bank: Counts, below: BlockEvidence, weight: float) -> BlockEvidence:
             below.A, bank.children, begin, end, value, probability, A, batch, family, below.A.shape[2], most,
             J=NEURONS_PER_GATHER,
         )  # fmt: skip
-        return BlockEvidence(A, question, stored, below.masked)
+        return BlockEvidence(A, question, stored)
 
 
 def expected(bank: Counts, most: int) -> tuple[Tensor, ...]:

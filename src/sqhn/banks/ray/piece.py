@@ -90,9 +90,9 @@ class Piece:
         if rows is not None:
             x, seen = x[:, rows], None if seen is None else seen[:, rows]
         x, seen = evidence = _own(Patches(x, seen))
-        strategy, cosines, living = self.bank.strategy, self.bank.measure[1] is None, self.living
-        if isinstance(strategy, LargeNodes) and seen is None and cosines and count <= FEW and count < living:
-            return self._nearest(strategy, x[0], count, question, rows, bar)
+        large, cosines, living = self.bank.large, self.bank.measure[1] is None, self.living
+        if large is not None and seen is None and cosines and count <= FEW and count < living:
+            return self._nearest(large, x[0], count, question, rows, bar)
         named = min(max(count, 1) + 1, living)
         nothing_else = np.full(x.shape[1], -np.inf)
         if not named:
@@ -102,7 +102,7 @@ class Piece:
 
     def _nearest(
         self,
-        strategy: LargeNodes,
+        large: LargeNodes,
         x: NDArray[np.float32],
         count: int,
         question: int,
@@ -117,7 +117,7 @@ class Piece:
 
             def ask(rows: slice, products: Products, now: slice = part) -> NDArray[np.int64]:
                 evaluated = np.zeros(products.P.shape[:2], np.int64)
-                first_look = strategy.first_look(0, products, evaluated)
+                first_look = large.first_look(0, products, evaluated)
                 found = (array[now][rows] for array in (bar, k, v, rest))
                 split_range(
                     nearest, products.P.shape[1], float(products.P.size) + x.size, x[now][rows], first_look,
@@ -126,10 +126,10 @@ class Piece:
                 return evaluated
 
             if kept is None or asked is None:
-                products = strategy.products(self.bank, 0, x[part], bool(strategy.projected.blind))
+                products = large.products(self.bank, 0, x[part], bool(large.projected.blind))
             else:
                 products = kept.rows(asked[part])
-            strategy.in_turns(self.bank, 0, x[part], products, ask)
+            large.in_turns(self.bank, 0, x[part], products, ask)
             if asked is None and len(x[part]) == len(x) and products.P.nbytes <= BYTES_KEPT:
                 self.products.append((question, products))
         return Candidates(np.where(k == NONE, NONE, self.number[k]), v, rest)

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sqhn.banks.cpu.compiled import compiled, inlined
-from sqhn.banks.cpu.kernels import neurons
-from sqhn.banks.cpu.kernels.neurons import Statistics, Times, first_living, written_to
+from sqhn.banks.cpu.kernels.neurons import Statistics, Times, count, first_living, written_to
 from sqhn.banks.rule import GREW, SKIPPED, Rules
 from sqhn.level import TIE
 
@@ -41,10 +40,10 @@ class Lists(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What a node hears of a sample: which children it has, their values and strengths.
+    """The children of a node, and the values k and strengths v of a level, of which a sample t is heard.
 
     length: of the strengths; partly: a child is silent, and the norm is over those that are heard; many: how many
-    children there is anything to count of.
+    children have anything to count.
     """
 
     children: Any
@@ -56,18 +55,10 @@ class Heard(NamedTuple):
     many: Any
 
 
-class Scratch(NamedTuple):
-    """One entry per neuron: overlaps, which were touched, and for which decision (`mark`)."""
-
-    overlap: Any
-    touched: Any
-    mark: Any
-
-
 @compiled
 def scratch(room):
-    """For `room` neurons."""
-    return Scratch(np.empty(room), np.empty(room, np.int64), np.full(room, -1))
+    """For decisions, one entry per neuron: overlaps, which were touched, and for which decision."""
+    return np.empty(room), np.empty(room, np.int64), np.full(room, -1)
 
 
 # -- the lists -------------------------------------------------------------------------------------------------------
@@ -83,14 +74,14 @@ def find(pool, head, value):
 
 
 @compiled
-def count(pool, head, value):
+def times(pool, head, value):
     """How often a neuron's child had a value."""
     e = find(pool, head, value)
     return pool[e, COUNT] if e != NONE else 0
 
 
 @inlined
-def add(n, j, q, value, times, lists):
+def add(n, j, q, value, more, lists):
     """Count a value of child q for neuron j."""
     pool, used, free, by_value, by_neuron, S = lists
     e = find(pool[n], by_neuron[n, j, q], value)
@@ -105,8 +96,8 @@ def add(n, j, q, value, times, lists):
         pool[n, e, NEXT_BY_VALUE], by_value[n, q, value] = by_value[n, q, value], e
         pool[n, e, NEXT_BY_NEURON], by_neuron[n, j, q] = by_neuron[n, j, q], e
     before = np.int64(pool[n, e, COUNT])
-    pool[n, e, COUNT] += times
-    S[n, j] += times * (2 * before + times)
+    pool[n, e, COUNT] += more
+    S[n, j] += more * (2 * before + more)
 
 
 @compiled
@@ -147,8 +138,9 @@ def there(heard, child, t):
 
 
 @inlined
-def hear(children, k, v, heard, t, heard_only):
-    """What a node with these children hears of sample t."""
+def hear(children, codes, t, heard_only):
+    """The message of sample t for a node with these children."""
+    k, v, heard = codes
     square = 0.0
     silent, many = False, 0
     for q in range(children.shape[0]):
@@ -191,13 +183,13 @@ def activity_at(n, j, heard, lists):
     for q in range(heard.children.shape[0]):
         child = heard.children[q]
         s = loud(heard.v[child, heard.t])
-        overlap += s * count(lists.pool[n], lists.by_neuron[n, j, q], heard.k[child, heard.t])
+        overlap += s * times(lists.pool[n], lists.by_neuron[n, j, q], heard.k[child, heard.t])
     return normalize(overlap, squares_of(n, j, heard, lists), heard.length)
 
 
 @inlined
 def decide(n, G, heard, lists, c, scratch, stamp):
-    """The winning neuron and its activity; stamp is a number that scratch.mark does not hold yet, c their counts."""
+    """The winning neuron and its activity; stamp: a number that was not used with this scratch; c: their counts."""
     overlap, touched, mark = scratch
     pool = lists.pool
     many = 0
@@ -223,12 +215,11 @@ def decide(n, G, heard, lists, c, scratch, stamp):
     if many == 0:
         return first_living(c, G), 0.0
     if best > TIE:
-        winner, value = touched[0], overlap[touched[0]]
-        for i in range(1, many):
-            j = touched[i]
-            if overlap[j] >= best - TIE and (value < best - TIE or j < winner):
-                winner, value = j, overlap[j]
-        return winner, value
+        winner = G
+        for i in range(many):
+            if overlap[touched[i]] >= best - TIE:
+                winner = min(winner, touched[i])
+        return winner, overlap[winner]
     return first_of_all(n, G, heard, lists, c)
 
 
@@ -251,11 +242,10 @@ def first_of_all(n, G, heard, lists, c):
 def best(lo, hi, children, codes, lists, statistics, heard_only, k, v):
     """The winner and its activity; range(lo, hi) runs over (node, sample) pairs."""
     lists, statistics = Lists(*lists), Statistics(*statistics)
-    below, strengths, seen = codes
     work = scratch(lists.S.shape[1])
     for i in range(lo, hi):
         n, t = i // k.shape[1], i % k.shape[1]
-        heard = hear(children[n], below, strengths, seen, t, heard_only)
+        heard = hear(children[n], codes, t, heard_only)
         k[n, t], v[n, t] = decide(n, statistics.grown[n], heard, lists, statistics.c[n], work, i)
 
 
@@ -263,28 +253,37 @@ def best(lo, hi, children, codes, lists, statistics, heard_only, k, v):
 def activity(lo, hi, children, codes, lists, statistics, heard_only, h):
     """h (nodes, batch, most grown) of every neuron, minus infinity beyond; lo..hi runs over (node, sample) pairs."""
     lists, statistics = Lists(*lists), Statistics(*statistics)
-    below, strengths, seen = codes
     for i in range(lo, hi):
         n, t = i // h.shape[1], i % h.shape[1]
-        heard = hear(children[n], below, strengths, seen, t, heard_only)
+        heard = hear(children[n], codes, t, heard_only)
         for j in range(h.shape[2]):
             alive = j < statistics.grown[n] and statistics.c[n, j] > 0
             h[n, t, j] = activity_at(n, j, heard, lists) if alive else -np.inf
+
+
+@compiled
+def at(lo, hi, children, codes, start, candidate, lists, heard_only, h):
+    """h of the candidates start[i] .. start[i + 1] of (node, sample) pairs, over which range(lo, hi) runs."""
+    lists, batch = Lists(*lists), codes[0].shape[1]
+    for i in range(lo, hi):
+        n, t = i // batch, i % batch
+        heard = hear(children[n], codes, t, heard_only)
+        for e in range(start[i], start[i + 1]):
+            h[e] = activity_at(n, candidate[e], heard, lists)
 
 
 # -- learning --------------------------------------------------------------------------------------------------------
 
 
 @compiled
-def learn(lo, hi, children, codes, lists, statistics, rules, times, heard_only, sent):
+def learn(lo, hi, children, codes, lists, statistics, rules, steps, heard_only, sent):
     """A chunk of online steps at nodes lo..hi."""
-    lists, statistics, rules, times = Lists(*lists), Statistics(*statistics), Rules(*rules), Times(*times)
-    below, strengths, seen = codes
-    k, v, a, kind = sent
+    lists, statistics, rules, steps = Lists(*lists), Statistics(*statistics), Rules(*rules), Times(*steps)
+    (below, _, seen), (k, v, a, kind) = codes, sent
     work, batch = scratch(lists.S.shape[1]), k.shape[1]
     for n in range(lo, hi):
         for t in range(batch):
-            heard = hear(children[n], below, strengths, seen, t, heard_only)
+            heard = hear(children[n], codes, t, heard_only)
             if heard.many == 0:
                 k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, SKIPPED
                 continue
@@ -292,12 +291,12 @@ def learn(lo, hi, children, codes, lists, statistics, rules, times, heard_only, 
             j, h = -1, -np.inf
             if statistics.free[n] < G:
                 j, h = decide(n, G, heard, lists, statistics.c[n], work, n * batch + t)
-            j, what = written_to(j, h, times.eps[t], n, G, statistics, rules)
+            j, what = written_to(j, h, steps.eps[t], n, G, statistics, rules)
             new = what >= GREW
             if what != SKIPPED:
                 if new and j < G:
                     erase(n, j, lists)
-                neurons.count(n, j, new, h, times.first + t, statistics, rules)
+                count(n, j, new, h, steps.first + t, statistics, rules)
                 for q in range(children.shape[1]):
                     if there(seen, children[n, q], t):
                         add(n, j, q, below[children[n, q], t], 1, lists)
@@ -313,24 +312,26 @@ def learn(lo, hi, children, codes, lists, statistics, rules, times, heard_only, 
 
 
 @compiled
-def hold(lo, hi, children, k, heard, times, winner, wrote, lists, statistics, step):
-    """Count the values k (child nodes, 1) again, `times` times, for the neurons that the first sample wrote."""
-    lists, statistics = Lists(*lists), Statistics(*statistics)
-    for n in range(lo, hi):
+def hold(children, codes, more, winner, wrote, lists, statistics, step):
+    """Count a sample `more` times again for the neurons that it wrote."""
+    (k, _, heard), lists, statistics = codes, Lists(*lists), Statistics(*statistics)
+    for n in range(children.shape[0]):
         if wrote[n]:
-            statistics.c[n, winner[n]] += times
+            statistics.c[n, winner[n]] += more
             statistics.written[n, winner[n]] = step
             for q in range(children.shape[1]):
                 if there(heard, children[n, q], 0):
-                    add(n, winner[n], q, k[children[n, q], 0], times, lists)
+                    add(n, winner[n], q, k[children[n, q], 0], more, lists)
 
 
 # -- top-down --------------------------------------------------------------------------------------------------------
 
 
 @compiled
-def counted(pool, head):
-    """How many values of a child a neuron has counted: as often as it was written, but for holes; at least 1."""
+def counted(pool, head, c, holes):
+    """How many values of a child a neuron of count c has counted: c of them, but for holes; at least 1."""
+    if not holes:
+        return np.int64(c)
     total, e = np.int64(0), head
     while e != NONE:
         total += pool[e, COUNT]
@@ -365,26 +366,11 @@ def support_entries(lo, hi, children, j, lists, c, holes, start, value, probabil
             for t in range(batch):
                 i = start[children[n, q] * batch + t]
                 e = lists.by_neuron[n, j[n, t], q]
-                often = c[n, j[n, t]]
-                if holes:
-                    often = counted(pool, e)
+                often = counted(pool, e, c[n, j[n, t]], holes)
                 while e != NONE:
                     value[i], probability[i] = pool[e, VALUE], pool[e, COUNT] / often
                     i += 1
                     e = pool[e, NEXT_BY_NEURON]
-
-
-@compiled
-def at(lo, hi, children, codes, start, candidate, lists, heard_only, h):
-    """h of the candidates start[n, t] .. start[n, t + 1] of each node and sample."""
-    lists = Lists(*lists)
-    k, v, seen = codes
-    batch = k.shape[1]
-    for n in range(lo, hi):
-        for t in range(batch):
-            heard = hear(children[n], k, v, seen, t, heard_only)
-            for i in range(start[n * batch + t], start[n * batch + t + 1]):
-                h[i] = activity_at(n, candidate[i], heard, lists)
 
 
 @compiled
@@ -396,10 +382,8 @@ def probability_of(lo, hi, children, j, k, lists, c, holes, p):
         for q in range(children.shape[1]):
             child = children[n, q]
             for t in range(j.shape[1]):
-                head, often = lists.by_neuron[n, j[n, t], q], c[n, j[n, t]]
-                if holes:
-                    often = counted(pool, head)
-                p[child, t] = count(pool, head, k[child, t]) / often
+                head = lists.by_neuron[n, j[n, t], q]
+                p[child, t] = times(pool, head, k[child, t]) / counted(pool, head, c[n, j[n, t]], holes)
 
 
 @compiled
@@ -415,11 +399,8 @@ def max_sum(lo, hi, children, u, top, lists, statistics, holes, out):
         for j in range(statistics.grown[n]):
             total = 0.0 if statistics.c[n, j] else -np.inf
             for q in range(children.shape[1]):
-                child = children[n, q]
-                reach, often = top[child, t], statistics.c[n, j]
-                e = lists.by_neuron[n, j, q]
-                if holes:
-                    often = counted(pool[n], e)
+                child, e = children[n, q], lists.by_neuron[n, j, q]
+                reach, often = top[child, t], counted(pool[n], e, statistics.c[n, j], holes)
                 while e != NONE:
                     reach = max(reach, pool[n, e, COUNT] / often + u[child, t, pool[n, e, VALUE]])
                     e = pool[n, e, NEXT_BY_NEURON]
@@ -436,7 +417,7 @@ def max_sum(lo, hi, children, u, top, lists, statistics, holes, out):
 
 @compiled
 def dump(lists, grown, rows):
-    """All entries as rows (node, neuron, child, value, count); returns how many (rows may be empty to ask)."""
+    """All entries as rows (node, neuron, child, value, count); returns how many."""
     lists = Lists(*lists)
     pool, by_neuron = lists.pool, lists.by_neuron
     many = 0
@@ -445,9 +426,8 @@ def dump(lists, grown, rows):
             for q in range(by_neuron.shape[2]):
                 e = by_neuron[n, j, q]
                 while e != NONE:
-                    if many < rows.shape[0]:
-                        rows[many, 0], rows[many, 1], rows[many, 2] = n, j, q
-                        rows[many, 3], rows[many, 4] = pool[n, e, VALUE], pool[n, e, COUNT]
+                    rows[many, 0], rows[many, 1], rows[many, 2] = n, j, q
+                    rows[many, 3], rows[many, 4] = pool[n, e, VALUE], pool[n, e, COUNT]
                     many += 1
                     e = pool[n, e, NEXT_BY_NEURON]
     return many
@@ -458,5 +438,5 @@ def fill(rows, lists):
     """The inverse of `dump`, into empty lists."""
     lists = Lists(*lists)
     for i in range(rows.shape[0]):
-        n, j, q, value, times = rows[i]
-        add(n, j, q, value, times, lists)
+        n, j, q, value, more = rows[i]
+        add(n, j, q, value, more, lists)

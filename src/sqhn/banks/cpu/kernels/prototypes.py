@@ -11,7 +11,6 @@ from sqhn.banks.cpu.kernels.decision import (
     NEVER,
     Measure,
     Prototypes,
-    Sample,
     is_seen,
     of_node,
     part,
@@ -23,30 +22,19 @@ from sqhn.banks.cpu.kernels.neurons import Statistics, count
 
 
 @compiled
-def average_into(m, x, count):
-    """m += (x - m) / count, in float32 and in this order, whatever the chunk or the device."""
-    step = np.float32(count)
+def average_into(m, x, seen, known, count):
+    """m += (x - m) / count, in float32 and in this order, whatever the chunk or the device.
+
+    Where values are missing, or were, each is the mean of those that were seen.
+    """
     for i in range(m.shape[0]):
-        m[i] += (x[i] - m[i]) / step
-
-
-@compiled
-def average_observed(m, x, seen, known):
-    """The same where values are missing, or were: each is the mean of those that were seen."""
-    for i in range(m.shape[0]):
-        there = is_seen(seen, i)
-        known[i] += there
-        moved = m[i] + (x[i] - m[i]) / np.float32(max(known[i], 1))
-        m[i] = (x[i] if known[i] == 1 else moved) if there else m[i]
-
-
-@inlined
-def average(m, known, sample, count):
-    """Average a sample into a prototype, its count-th."""
-    if known is None:
-        average_into(m, sample.x, count)
-    else:
-        average_observed(m, sample.x, sample.seen, known)
+        if known is None:
+            m[i] += (x[i] - m[i]) / np.float32(count)
+        else:
+            there = is_seen(seen, i)
+            known[i] += there
+            moved = m[i] + (x[i] - m[i]) / np.float32(max(known[i], 1))
+            m[i] = (x[i] if known[i] == 1 else moved) if there else m[i]
 
 
 @inlined
@@ -67,7 +55,7 @@ def write(n, j, new, s, sample, step, own, statistics, rules, measure):
     if new:
         become(own.m[j], part(own.known, j), sample, measure)
     else:
-        average(own.m[j], part(own.known, j), sample, statistics.c[n, j])
+        average_into(own.m[j], sample.x, sample.seen, part(own.known, j), statistics.c[n, j])
     derive(own, j, True, measure)
 
 
@@ -121,8 +109,7 @@ def hold(lo, hi, x, seen, k, wrote, prototypes, statistics, step, measure):
             j, own = k[n], of_node(prototypes, n)
             for t in range(x.shape[1]):
                 statistics.c[n, j] += 1
-                sample = Sample(x[n, t], 0.0, part(part(seen, n), t), 0)
-                average(own.m[j], part(own.known, j), sample, statistics.c[n, j])
+                average_into(own.m[j], x[n, t], part(part(seen, n), t), part(own.known, j), statistics.c[n, j])
             statistics.written[n, j] = step
             derive(own, j, True, measure)
 
