@@ -71,15 +71,14 @@ class Counts:
 
     def learn(self, evidence: Codes) -> Learned:
         batch = evidence.k.shape[1]
-        sent = outcomes(self.nodes, batch)
+        found = outcomes(self.nodes, batch)
         split_range(
             kernels.learn, self.nodes, 64.0 * self.nodes * batch * self.family, self.children, codes(evidence),
-            self.lists, self.neurons.statistics, self.rules, self.neurons.times(batch), self.heard_only, sent.fields,
+            self.lists, self.neurons.statistics, self.rules, self.neurons.times(batch), self.heard_only, found,
         )  # fmt: skip
-        if evidence.heard is None:
-            return sent
-        self.holes = self.holes or not evidence.heard.all()
-        return sent._replace(heard=self.hears(evidence))
+        if evidence.heard is not None:
+            self.holes = self.holes or not evidence.heard.all()
+        return Learned(*found, self.hears(evidence))
 
     def hears(self, evidence: Codes) -> NDArray[np.bool_] | None:
         return None if evidence.heard is None else np.asarray(evidence.heard[self.children].any(axis=1))

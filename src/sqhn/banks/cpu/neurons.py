@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.interface import Learned, State
+from sqhn.banks.interface import State
 from sqhn.banks.saved import KINDS, check_growth
 from sqhn.level import Level
 
@@ -105,7 +105,7 @@ def enlarge(array: NDArray[Any], axis: int, length: int, fill: int = 0) -> NDArr
     return larger
 
 
-def outcomes(nodes: int, batch: int) -> Learned:
-    """Room for the outcome of learning."""
+def outcomes(nodes: int, batch: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Room for the fields of `Learned`."""
     shape = (nodes, batch)
-    return Learned(np.empty(shape, np.int32), np.empty(shape), np.empty(shape), np.empty(shape, np.int32))
+    return np.empty(shape, np.int32), np.empty(shape), np.empty(shape), np.empty(shape, np.int32)

@@ -97,16 +97,16 @@ class Prototypes:
     # -- learning ------------------------------------------------------------------------------------------------
 
     def learn(self, evidence: Patches) -> Learned:
-        sent, self.evidence_cache = outcomes(self.nodes, evidence.x.shape[1]), None
+        found, self.evidence_cache = outcomes(self.nodes, evidence.x.shape[1]), None
         (x, seen), neurons = self.masked(evidence), self.neurons
         first_look = None if self.large is None else self.large.first_look_of_chunk(self, x, seen)
         split_range(
             steps.learn, self.nodes, float(x.size) * max(1, neurons.most), x, seen, first_look, self.prototypes,
-            neurons.statistics, self.rules, neurons.times(x.shape[1]), self.measure, sent.fields,
+            neurons.statistics, self.rules, neurons.times(x.shape[1]), self.measure, found,
         )  # fmt: skip
         if self.large is not None:
             self.large.learned(self, first_look)
-        return sent if evidence.seen is None else sent._replace(heard=evidence.seen.any(axis=2))
+        return Learned(*found, None if evidence.seen is None else evidence.seen.any(axis=2))
 
     def masked(self, evidence: Patches) -> Patches:
         """Samples to learn: with masks, once any had missing values."""
