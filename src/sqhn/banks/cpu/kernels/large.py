@@ -18,7 +18,7 @@ from sqhn.banks.cpu.kernels.decision import ALWAYS, has_holes, part, squared, ti
 from sqhn.banks.cpu.kernels.observed import Observed
 
 STALE = 64
-"""Moves after which the features of a neuron are computed anew."""
+"""In the place of moves: the features of a neuron must be computed anew."""
 
 outside = compiled(bounds.outside)
 drift = compiled(bounds.drift)
@@ -184,7 +184,7 @@ def follow(look, n, t, sample, j, own, c, measure):
     else:
         move(features[n, j], z[n, t], np.float32(1.0 / count))
         square[n, j] = squared(features[n, j], 0.0)
-        moved[n, j] = moves[j]
+        moved[n, j] = STALE if moves[j] else 0  # the next chunk does not know its scale
     loosen(look, n, j, own, measure)
 
 
