@@ -13,7 +13,7 @@ import pytest
 
 from sqhn import SQHN, Level
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state, fingerprint, without_projection
+from tests.helpers import assert_same_answers, assert_same_ranking, assert_same_state, fingerprint, without_projection
 
 X = np.random.default_rng(0).random((6, 8, 8)).astype(np.float32)
 LEFT = np.broadcast_to(np.arange(8) < 4, (8, 8))
@@ -62,6 +62,20 @@ def test_the_rest_of_a_sample_can_come_later() -> None:
     found = memory.recall(X[0], observed=LEFT)
     np.testing.assert_allclose(found.x, X[0])
     assert found.known.all()
+
+
+@pytest.mark.parametrize("kernels", [(4,), (2, 2)])
+def test_nodes_that_never_saw_anything(kernels: tuple[int, ...]) -> None:
+    levels = [*(Level(kernel, 9) for kernel in kernels), Level(capacity=9)]
+    memory, reference = SQHN((8, 8), levels), ReferenceSQHN((8, 8), levels)
+    memory.learn(X[:4], observed=LEFT)
+    for x in X[:4]:
+        reference.learn(x, observed=LEFT)
+    assert memory.banks[-2].grown.tolist() == [4, 0, 4, 0]
+    assert_same_state(memory, reference)
+    assert_same_answers(memory, reference, X[2:])
+    for rule in ("exact", "feedforward"):
+        assert_same_ranking(memory, reference, X, None, 3, rule)
 
 
 def test_samples_without_observed_values_are_refused() -> None:
