@@ -173,6 +173,17 @@ def test_forgotten_neurons_never_win() -> None:
         assert len(memory) == 6
 
 
+@pytest.mark.parametrize("rule", ["paper", "exact", "feedforward"])
+@pytest.mark.parametrize("levels", [[Level(capacity=6)], [Level(4, 9), Level(capacity=6)]], ids=len)
+def test_forgotten_neurons_do_not_win_where_nothing_is_observed(levels: list[Level], rule: Any) -> None:
+    memory = SQHN((8, 8), levels)
+    memory.learn(X)
+    memory.forget([0, 2])
+    for k, index in ((1, [1]), (4, [1, 3, 4, 5])):
+        with pytest.warns(UserWarning, match="no observed value"):
+            assert memory.recall(X[0], np.zeros((8, 8), bool), inference=rule, k=k).index.tolist() == index
+
+
 def test_oldest_replaces_the_neuron_written_longest_ago() -> None:
     memory = SQHN((8, 8), [Level(capacity=3, when_full="oldest")])
     memory.learn(X[:3])

@@ -83,17 +83,21 @@ def test_differences_of_faint_samples_tie_too(path: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_questions_of_the_smallest_numbers(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their products are rounded to whole multiples of the smallest number."""
+@pytest.mark.parametrize("tiny", ["questions", "prototypes"])
+def test_the_smallest_numbers(tiny: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products with them are rounded to whole multiples of the smallest number, and inverse lengths are infinite."""
     rng = np.random.default_rng(0)
-    stored = rng.normal(size=(40, 16, 16)).astype(np.float32)
-    memory, reference = memorized(path, "cosine", stored, monkeypatch)
     least = float(np.finfo(np.float32).smallest_subnormal)
-    questions = (least * rng.integers(-3, 4, (20, 16, 16))).astype(np.float32)
-    observed = rng.random(questions.shape) < 0.6
-    assert list(memory.recall(questions).index) == [reference.recall(x).index for x in questions]
-    masked = memory.recall(questions, observed)
-    assert list(masked.index) == [reference.recall(x, o).index for x, o in zip(questions, observed)]
+    stored, questions = (
+        (least * rng.integers(-3, 4, (count, 16, 16)) if name == tiny else rng.normal(size=(count, 16, 16)))
+        for name, count in (("prototypes", 40), ("questions", 20))
+    )
+    memory, reference = memorized(path, "cosine", stored.astype(np.float32), monkeypatch)
+    asked = questions.astype(np.float32)
+    observed = rng.random(asked.shape) < 0.6
+    assert list(memory.recall(asked).index) == [reference.recall(x).index for x in asked]
+    masked = memory.recall(asked, observed)
+    assert list(masked.index) == [reference.recall(x, o).index for x, o in zip(asked, observed)]
 
 
 @pytest.mark.parametrize("path", ["small", "large"])
