@@ -13,7 +13,7 @@ import pytest
 
 from sqhn import SQHN, Level
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state, fingerprint, without_projection
+from tests.helpers import assert_same_answers, assert_same_ranking, assert_same_state, fingerprint, without_projection
 
 X = np.random.default_rng(0).random((6, 8, 8)).astype(np.float32)
 LEFT = np.broadcast_to(np.arange(8) < 4, (8, 8))
@@ -62,6 +62,20 @@ def test_the_rest_of_a_sample_can_come_later() -> None:
     found = memory.recall(X[0], observed=LEFT)
     np.testing.assert_allclose(found.x, X[0])
     assert found.known.all()
+
+
+@pytest.mark.parametrize("kernels", [(4,), (2, 2)])
+def test_nodes_that_never_saw_anything(kernels: tuple[int, ...]) -> None:
+    levels = [*(Level(kernel, 9) for kernel in kernels), Level(capacity=9)]
+    memory, reference = SQHN((8, 8), levels), ReferenceSQHN((8, 8), levels)
+    memory.learn(X[:4], observed=LEFT)
+    for x in X[:4]:
+        reference.learn(x, observed=LEFT)
+    assert memory.banks[-2].grown.tolist() == [4, 0, 4, 0]
+    assert_same_state(memory, reference)
+    assert_same_answers(memory, reference, X[2:])
+    for rule in ("exact", "feedforward"):
+        assert_same_ranking(memory, reference, X, None, 3, rule)
 
 
 def test_samples_without_observed_values_are_refused() -> None:
@@ -150,6 +164,7 @@ def test_forgotten_neurons_never_win() -> None:
         assert memory.forget(np.array([0, 2])) == memory.forget([]) == len(X)
         for rule in ("paper", "exact", "feedforward"):
             assert sorted(memory.recall(X[0], k=4, inference=rule).index.tolist()) == [1, 3, 4, 5]
+            assert memory.recall(X[0], inference=rule).index in (1, 3, 4, 5)
         with pytest.raises(ValueError, match="k=5 is more than the 4 stored"):
             memory.recall(X[0], k=5)
         np.testing.assert_array_equal(memory.prototypes[2], 0)
@@ -157,6 +172,17 @@ def test_forgotten_neurons_never_win() -> None:
         assert not memory.recognize(X).old.any()
         memory.learn(X)
         assert len(memory) == 6
+
+
+@pytest.mark.parametrize("rule", ["paper", "exact", "feedforward", "evidence"])
+@pytest.mark.parametrize("levels", [[Level(capacity=6)], [Level(4, 9), Level(capacity=6)]], ids=len)
+def test_forgotten_neurons_do_not_win_where_nothing_is_observed(levels: list[Level], rule: Any) -> None:
+    memory = SQHN((8, 8), levels)
+    memory.learn(X)
+    memory.forget([0, 2])
+    for k, index in ((1, [1]), (4, [1, 3, 4, 5])):
+        with pytest.warns(UserWarning, match="no observed value"):
+            assert memory.recall(X[0], np.zeros((8, 8), bool), inference=rule, k=k).index.tolist() == index
 
 
 def test_oldest_replaces_the_neuron_written_longest_ago() -> None:

@@ -117,11 +117,12 @@ def test_without_length_or_next_to_none() -> None:
             assert_same_ranking(memory, reference, x, observed, 5, "paper")
 
 
-def test_what_is_all_but_nothing_where_it_was_seen() -> None:
-    seen = np.arange(70) < 40
-    x = np.random.default_rng(6).standard_normal((5, 70)).astype(np.float32)
+@pytest.mark.parametrize("size", [35, 70])
+def test_what_is_all_but_nothing_where_it_was_seen(size: int) -> None:
+    seen = np.arange(size) < 4 * size // 7
+    x = np.random.default_rng(6).standard_normal((5, size)).astype(np.float32)
     x[3, seen] *= 1e-14
-    memory = SQHN((70,), capacity=5, similarity="cosine")
+    memory = SQHN((size,), capacity=5, similarity="cosine")
     memory.memorize(x)
     question = np.where(seen, x[3] * 1e14, 0).astype(np.float32)
     assert memory.recall(question, seen, k=2).index[0] == 3

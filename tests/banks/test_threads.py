@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -31,6 +32,17 @@ def test_an_error_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None
 
     with pytest.raises(RuntimeError, match="second half"):
         threads.split_range(fail, 10, 1e9)
+
+
+def test_the_caller_does_all_where_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of a process, for example."""
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    monkeypatch.setattr(threads, "_threads", 3)
+    monkeypatch.setattr(threads, "_pool", pool)
+    seen: list[int] = []
+    threads.split_range(lambda lo, hi: seen.extend(range(lo, hi)), 10, 1e9)
+    assert sorted(seen) == list(range(10))
 
 
 def test_several_threads_may_ask_one_memory(pictures: NDArray[np.float32]) -> None:

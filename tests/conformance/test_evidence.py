@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,50 @@ def test_evidence_of_many_hundreds_of_nats() -> None:
     asked[:32] = x[1, :32]  # the first neuron knows of many upper halves, of which this one is not
     assert np.isfinite(memory.recall(asked, inference="evidence", k=5).score).all()
     assert_as_the_reference(memory, asked[None], k=2)
+
+
+def test_evidence_of_a_thousand_nats_at_one_level() -> None:
+    """More than the odds of float64 can be: many blocks, in which one of many neurons fits."""
+    x = np.random.default_rng(2).random((60, 32, 32), np.float32)
+    memory = SQHN((32, 32), capacity=60)
+    memory.memorize(x)
+    assert memory.recall(x[7], inference="evidence").score > math.log(np.finfo(np.float64).max)
+    assert_as_the_reference(memory, x[7:9])
+
+
+def test_blocks_that_are_the_centre() -> None:
+    x = pictures(10)
+    memory = SQHN((16, 16, 3), capacity=10)
+    memory.learn(x)
+    x[:2, 4:12] = 0.5
+    assert_as_the_reference(memory, x[:3])
+    assert_as_the_reference(memory, x[:3], np.random.default_rng(0).random((3, 16, 16, 3)) < 0.5)
+
+
+@pytest.mark.parametrize("name", ["past capacity", "only below"])
+def test_neurons_that_did_not_always_hear_their_children(name: str) -> None:
+    rng = np.random.default_rng(0)
+    x = pictures(24)
+    observed = np.repeat(np.repeat(rng.random((24, 4, 4, 1)) < 0.6, 4, axis=1), 4, axis=2) & np.ones(x.shape, bool)
+    memory = SQHN((16, 16, 3), [replace(level, capacity=4) for level in TREES[name]])
+    memory.learn(x, observed=observed)
+    assert_as_the_reference(memory, x[:4])
+    assert_as_the_reference(memory, x[:4], observed[4:8])
+
+
+def test_rules_with_other_blocks_do_not_disturb_each_other() -> None:
+    x = pictures(8)
+    memory = SQHN((16, 16, 3), capacity=8)
+    memory.learn(x)
+    asked = np.clip(x + np.random.default_rng(0).normal(0, 0.3, x.shape), 0, 1).astype(np.float32)
+    rules = [Evidence(blocks=((side, side), (16, 16))) for side in (2, 4)]
+    alone = [SQHN((16, 16, 3), capacity=8) for _ in rules]
+    for rule, other in zip(rules, alone):
+        other.learn(x)
+        for _ in range(2):
+            np.testing.assert_array_equal(
+                memory.recall(asked, inference=rule).score, other.recall(asked, inference=rule).score
+            )
 
 
 def test_samples_at_once_are_fewer_where_sums_of_all_channels_are_kept() -> None:

@@ -178,6 +178,26 @@ def test_errors_do_not_shrink_with_a_neuron_that_cancels(monkeypatch: pytest.Mon
     assert list(memory.learn(stream).index) == [0, 1, 1, 1]
 
 
+@pytest.mark.parametrize(("similarity", "strength"), [("cosine", 1.0), ("shifted_cosine", 100.0)])
+def test_features_of_a_neuron_that_cancelled_in_an_earlier_call(similarity: Any, strength: float) -> None:
+    """Opposite samples leave a short neuron, whose features must be as accurate as those of any other."""
+    waves = np.cos(np.pi / 16 * np.outer(np.arange(3), np.arange(16) + 0.5))  # slow, so the view sees them all
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        one, left, aside = np.einsum("ki,nkl,lj->nij", waves, rng.normal(size=(3, 3, 3)), waves)
+        memory = SQHN((16, 16), capacity=1, similarity=similarity)
+        memory.learn(memory.options.centre + strength * np.stack([one, 2e-6 * left - one]))
+        assert memory.counts.tolist() == [2]
+        memory.resize(2)
+        direction = memory.prototypes[0].astype(np.float64) - memory.options.centre
+        direction, aside = direction / np.linalg.norm(direction), aside / np.linalg.norm(aside)
+        assert memory.learn(memory.options.centre + direction + 0.02 * aside).index == 1
+        reference = ReferenceSQHN.of(memory)
+        questions = direction + rng.uniform(-0.03, 0.05, (40, 1, 1)) * aside
+        questions = (memory.options.centre + questions).astype(np.float32)
+        assert list(memory.recall(questions).index) == [reference.recall(x).index for x in questions]
+
+
 @pytest.mark.parametrize("rule", ["paper", "feedforward", "exact"])
 @pytest.mark.parametrize("blend", [0.5, 1.0])
 def test_ties_do_not_reach_from_one_to_the_next(rule: str, blend: float) -> None:

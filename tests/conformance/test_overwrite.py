@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
 from sqhn.banks.cpu import prototypes
+from sqhn.banks.cpu.counts import Counts
 
 
 def pictures(many: int) -> NDArray[np.float32]:
@@ -39,6 +41,13 @@ def test_what_was_met_again_stays_while_others_were_not() -> None:
 def test_the_memory_node_of_a_tree_too() -> None:
     memory = SQHN((6, 6), [Level(3, 50), Level(capacity=3, when_full="overwrite")])
     assert list(memory.learn(pictures(8)).index) == [0, 1, 2, 0, 1, 2, 0, 1]
+
+
+def test_neurons_of_trees_count_where_those_that_they_replace_did() -> None:
+    memory = SQHN((6, 6), [Level(3, 50), Level(capacity=3, when_full="overwrite")])
+    memory.learn(pictures(40))
+    counts = cast("Counts", memory.banks[1])
+    assert counts.used.tolist() == [3 * 4]  # one value of each child
 
 
 def test_it_is_known_after_loading(tmp_path: Path) -> None:

@@ -216,7 +216,9 @@ def test_unknown_features_are_refused(saved: Path) -> None:
             look(saved)
 
 
-@pytest.mark.parametrize("damage", ["steps", "c", "mu", "written", "counts", "value", "grown", "nan", "missing"])
+@pytest.mark.parametrize(
+    "damage", ["steps", "c", "mu", "written", "counts", "value", "grown", "nan", "missing", "below 0"]
+)
 def test_files_that_contradict_themselves(saved: Path, damage: str) -> None:
     """Their digest is right, but no memory can have such a state."""
     memory = SQHN.load(saved)
@@ -227,6 +229,8 @@ def test_files_that_contradict_themselves(saved: Path, damage: str) -> None:
         del tensors["level2.c"]
     elif damage == "nan":
         tensors["level1.prototypes"][2, 3] = np.nan
+    elif damage == "below 0":
+        tensors["level1.c"][0] = -1
     elif damage == "counts":
         tensors["level2.counts"][3, 4] += 1
     elif damage == "value":
@@ -278,6 +282,42 @@ def test_headers_that_nest_deeply(saved: Path) -> None:
     for look in (SQHN.load, describe):
         with pytest.raises(MemoryFileError):
             look(saved)
+
+
+def test_negative_counts_of_a_memory_that_has_forgotten(tmp_path: Path) -> None:
+    memory = SQHN((8, 8), capacity=5)
+    memory.learn(np.random.default_rng(0).random((5, 8, 8)))
+    memory.forget(1)
+    header, tensors = memory.inspect(encode)
+    tensors["level1.c"][1] = -1
+    save(tmp_path / "m", header, tensors)
+    with pytest.raises(MemoryFileError, match="does not hold a consistent memory: counts below 0"):
+        SQHN.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("damage", ["unknown", "too often", "never and less", "elsewhere"])
+def test_counts_that_no_memory_can_have(tmp_path: Path, damage: str) -> None:
+    """Each is found by one check alone."""
+    rng = np.random.default_rng(0)
+    observed = rng.random((12, 8, 8)) < 0.7
+    memory = SQHN((8, 8), [Level(2, 5), Level(2, 5), Level(capacity=5)])
+    observed[:, :4, :4] = False
+    observed[3, :4, :4] = True  # the first node of level 2 grows one neuron
+    memory.learn(rng.random((12, 8, 8)), observed=observed)
+    header, tensors = memory.inspect(encode)
+    known, counts = tensors["level1.known"], tensors["level2.counts"]
+    if damage == "unknown":
+        known[0] = 0
+    elif damage == "too often":
+        known[0, known[0] > 0] = tensors["level1.c"][0] + 1
+    elif damage == "never and less":
+        known[0, known[0] > 0] = -1
+    else:
+        assert tensors["level2.grown"].tolist() == [1, 5, 5, 5]
+        counts[(counts[:, :2] == [1, 0]).all(axis=1), :2] = 0, 1
+    save(tmp_path / "m", header, tensors)
+    with pytest.raises(MemoryFileError, match="does not hold a consistent memory"):
+        SQHN.load(tmp_path / "m")
 
 
 def test_folders(tmp_path: Path, saved: Path) -> None:

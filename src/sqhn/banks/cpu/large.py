@@ -51,7 +51,7 @@ class LargeNodes:
     def rewritten(self, bank: Prototypes, n: Any, j: Any) -> None:
         """Compute the features of the prototypes j of the nodes n anew."""
         self.projected.moves[n, j] = STALE
-        self.projected.update(bank.m)
+        self.projected.update(bank.m, bank.square)
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -66,7 +66,8 @@ class LargeNodes:
     def learned(self, bank: Prototypes, first_look: FirstLook) -> None:
         """Judge the projection by how many neurons were evaluated, and bring features up to date."""
         evaluated = first_look[3]
-        self.projected.judge(int(evaluated.sum()) / evaluated.size, bank.neurons.most, bank.m)
+        self.projected.judge(int(evaluated.sum()) / evaluated.size, bank.neurons.most)
+        self.projected.update(bank.m, bank.square)
 
     def chunk_products(self, bank: Prototypes, x: Floats) -> Products:
         """Products of the samples of a chunk with neurons and among themselves, at every node."""

@@ -95,7 +95,7 @@ class Projected:
     def __init__(self, nodes: int, shape: tuple[int, ...], centre: float) -> None:
         self.projection, self.centre = Projection(shape), centre
         self.features = np.zeros((nodes, 0, self.projection.size), np.float32)
-        self.square = np.zeros((nodes, 0))
+        self.square, self.scale = np.zeros((2, nodes, 0))
         self.moves = np.zeros((nodes, 0), np.int64)
         self.blind: float = 0 if 2 * self.projection.size <= math.prod(shape) else math.inf
         self.patience = PATIENCE
@@ -103,13 +103,17 @@ class Projected:
     def reserve(self, room: int) -> None:
         self.features = enlarge(self.features, 1, room)
         self.square, self.moves = enlarge(self.square, 1, room), enlarge(self.moves, 1, room)
+        self.scale = enlarge(self.scale, 1, room)
 
     def of_nodes(self, n: slice) -> tuple[NDArray[Any], ...]:
         """As kernels take them (`Features`)."""
-        return self.features[n], self.square[n], self.moves[n]
+        return self.features[n], self.square[n], self.moves[n], self.scale[n]
 
-    def update(self, m: NDArray[np.float32]) -> None:
-        """Compute features anew where a neuron was written without them, or where rounding may have added up."""
+    def update(self, m: NDArray[np.float32], square: NDArray[np.float64]) -> None:
+        """Compute features anew where a neuron was written without them, or where rounding may have added up.
+
+        square: the squared lengths of the prototypes m less the centre.
+        """
         if self.blind:
             return
         for n in range(len(m)):
@@ -118,16 +122,15 @@ class Projected:
                 features = self.projection(m[n, rows], self.centre)
                 self.features[n, rows] = features
                 self.square[n, rows] = np.einsum("ij,ij->i", features, features, dtype=np.float64)
-                self.moves[n, rows] = 0
+                self.moves[n, rows], self.scale[n, rows] = 0, np.sqrt(square[n, rows])
 
-    def judge(self, evaluated: float, most: int, m: NDArray[np.float32]) -> None:
+    def judge(self, evaluated: float, most: int) -> None:
         """Go without the projection for a while if it left too many neurons to be evaluated one by one."""
         if self.blind:
             self.blind -= 1
         elif evaluated > self.too_many(most):
             self.blind = self.patience
             self.patience *= 2
-        self.update(m)
 
     @staticmethod
     def too_many(most: int) -> float:

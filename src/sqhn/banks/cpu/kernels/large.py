@@ -45,20 +45,22 @@ class Products(NamedTuple):
 class Features(NamedTuple):
     """The neurons of a level in the projection: features (nodes, room, size), and their squares.
 
-    moves: how often averaging has moved a neuron since its features were computed.
+    moves: how often averaging has moved a neuron since its features were computed. scale: the mean length of the
+    vectors that its features were added up from, which their errors are relative to.
     """
 
     features: Any
     square: Any
     moves: Any
+    scale: Any
 
 
 class Columns(NamedTuple):
     """How a column of the products, with one entry per neuron, gives upper bounds.
 
     A bound is p inverse + offset, and `ratio` times the length of the sample outside the projection, and `loose` times
-    its whole length, for rounding. scale: the mean length of the samples that a neuron was added up from. moves: as in
-    `Features`. changed: the neuron was written in this chunk. lost: its products did not follow.
+    its whole length, for rounding. scale, moves: as in `Features`, or of whole products. changed: the neuron was
+    written in this chunk. lost: its products did not follow.
     """
 
     ratio: Any
@@ -101,11 +103,11 @@ def with_missing(products):
 
 def begin(look, n, own, G, measure):
     """Take the products of a node for those of its neurons as they are."""
-    whole, known, columns = look.products.whole, look.projected.moves, look.columns
+    whole, projected, columns = look.products.whole, look.projected, look.columns
     columns.changed[:], columns.lost[:] = False, False
     for j in range(G):
-        columns.scale[j] = np.sqrt(own.square[j])
-        columns.moves[j] = 0 if whole else known[n, j]
+        columns.scale[j] = np.sqrt(own.square[j]) if whole else projected.scale[n, j]
+        columns.moves[j] = 0 if whole else projected.moves[n, j]
     for j in range(G):
         loosen(look, n, j, own, measure)
 
@@ -168,7 +170,7 @@ def follow(look, n, t, sample, j, own, c, measure):
 
     They do not follow a sample with missing values, nor a neuron whose values were not seen equally often.
     """
-    (P, z, _, whole, gram), (features, square, moved) = look.products, look.projected
+    (P, z, _, whole, gram), (features, square, moved, scaled) = look.products, look.projected
     _, _, _, scale, moves, changed, lost = look.columns
     known = part(own.known, j)
     count = seen_first(known, c)
@@ -184,7 +186,7 @@ def follow(look, n, t, sample, j, own, c, measure):
     else:
         move(features[n, j], z[n, t], np.float32(1.0 / count))
         square[n, j] = squared(features[n, j], 0.0)
-        moved[n, j] = moves[j]
+        moved[n, j], scaled[n, j] = moves[j], scale[j]
     loosen(look, n, j, own, measure)
 
 
