@@ -24,7 +24,7 @@ def color_photographs() -> NDArray[np.float32]:
 
 
 @pytest.fixture
-def pictures() -> NDArray[np.float32]:
+def images() -> NDArray[np.float32]:
     """Color photographs, (1723, 32, 32, 3) in [0, 1]."""
     return color_photographs()
 

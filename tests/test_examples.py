@@ -50,16 +50,16 @@ def size_of(path: Path) -> tuple[int, int]:
 
 
 def test_a_table_with_holes(tmp_path: Path) -> None:
-    bounded, whole, reservoir, everything, means = ran("table_with_holes", str(tmp_path / "picture.png")).values()
+    bounded, whole, reservoir, everything, means = ran("table_with_holes", str(tmp_path / "image.png")).values()
     assert max(whole, bounded) < 0.7 * min(reservoir, everything) < means / 2
-    assert size_of(tmp_path / "picture.png") == (1000, 360)
+    assert size_of(tmp_path / "image.png") == (1000, 360)
 
 
 def test_a_drifting_sensor(tmp_path: Path) -> None:
-    window, *others = ran("drifting_sensor", str(tmp_path / "picture.png")).values()
+    window, *others = ran("drifting_sensor", str(tmp_path / "image.png")).values()
     assert window > 0.95
     assert max(others) < 0.65
-    assert size_of(tmp_path / "picture.png") == (1000, 600)
+    assert size_of(tmp_path / "image.png") == (1000, 600)
 
 
 @pytest.mark.filterwarnings("ignore")  # of scikit-learn, about columns that are 0
@@ -103,12 +103,12 @@ def test_a_dead_channel() -> None:
 
 
 def test_recall_from_damage(tmp_path: Path) -> None:
-    found = ran("recall_from_damage", str(tmp_path / "picture.png"))
+    found = ran("recall_from_damage", str(tmp_path / "image.png"))
     page = (EXAMPLES.parent / "docs" / "evidence.md").read_text()
     for name, row in found.items():
         assert f"| {name} | {' | '.join(f'{share:.2f}' for share in row.values())} |" in page
     assert found["mean"]["one level, evidence"] > 0.95 > 0.75 > found["mean"]["three levels"]
-    assert size_of(tmp_path / "picture.png")[0] > 1000
+    assert size_of(tmp_path / "image.png")[0] > 1000
 
 
 def test_which_settings() -> None:

@@ -25,39 +25,39 @@ class Robot(SQHN):
 
 
 class TestPublicFace:
-    def test_single_samples_give_plain_values(self, pictures: NDArray[np.float32]) -> None:
+    def test_single_samples_give_plain_values(self, images: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, capacity=5)
-        written = memory.learn(pictures[0])
+        written = memory.learn(images[0])
         assert (type(written.index), type(written.grew), type(written.score)) == (int, bool, float)
         assert written == Written(0, True, -np.inf, 1, False)
-        recalled = memory.recall(pictures[0])
+        recalled = memory.recall(images[0])
         assert recalled.x.shape == SHAPE
         assert type(recalled.index) is int
-        recognized = memory.recognize(pictures[0])
+        recognized = memory.recognize(images[0])
         assert recognized.old is True
-        assert type(memory.energy(pictures[0])) is float
+        assert type(memory.energy(images[0])) is float
 
-    def test_batches_give_arrays(self, pictures: NDArray[np.float32]) -> None:
+    def test_batches_give_arrays(self, images: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, capacity=5)
-        written = memory.learn(pictures[:3])
+        written = memory.learn(images[:3])
         assert [np.shape(field) for field in written] == [(3,)] * 5
         assert list(written.step) == [1, 2, 3]
-        assert [np.shape(field) for field in memory.recall(pictures[:1])[:3]] == [(1, *SHAPE), (1,), (1,)]
-        assert [np.shape(field) for field in memory.recognize(pictures[:2])] == [(2,)] * 3
-        assert np.shape(memory.energy(pictures[:2])) == (2,)
+        assert [np.shape(field) for field in memory.recall(images[:1])[:3]] == [(1, *SHAPE), (1,), (1,)]
+        assert [np.shape(field) for field in memory.recognize(images[:2])] == [(2,)] * 3
+        assert np.shape(memory.energy(images[:2])) == (2,)
 
-    def test_len_capacity_step_reset(self, pictures: NDArray[np.float32]) -> None:
+    def test_len_capacity_step_reset(self, images: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, levels("L2 (4,8)", 3))
         empty = fingerprint(memory)
         assert (len(memory), memory.capacity, memory.step) == (0, 3, 0)
-        memory.learn(pictures[:5])
+        memory.learn(images[:5])
         assert (len(memory), memory.capacity, memory.step) == (3, 3, 5)
         memory.reset()
         assert (len(memory), memory.capacity, memory.step) == (0, 3, 0)
         assert fingerprint(memory) == empty
 
-    def test_uint8_is_read_as_fractions_of_255(self, pictures: NDArray[np.float32]) -> None:
-        bytes_ = np.round(pictures[:10] * 255).astype(np.uint8)
+    def test_uint8_is_read_as_fractions_of_255(self, images: NDArray[np.float32]) -> None:
+        bytes_ = np.round(images[:10] * 255).astype(np.uint8)
         one, other = SQHN(SHAPE, capacity=5), SQHN(SHAPE, capacity=5)
         one.learn(bytes_)
         other.learn(bytes_.astype(np.float32) / np.float32(255))
@@ -72,43 +72,43 @@ class TestPublicFace:
             memories.append(fingerprint(memory))
         assert len(set(memories)) == 1
 
-    def test_an_empty_memory_recognizes_nothing_and_recalls_nothing(self, pictures: NDArray[np.float32]) -> None:
+    def test_an_empty_memory_recognizes_nothing_and_recalls_nothing(self, images: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, capacity=5)
-        judged = memory.recognize(pictures[:2])
+        judged = memory.recognize(images[:2])
         assert not np.any(judged.old)
         assert np.all(judged.score < judged.threshold)
         for ask in (memory.recall, memory.energy):
             with pytest.raises(EmptyMemoryError, match="empty"):
-                ask(pictures[0])
+                ask(images[0])
 
     def test_rho_by_default_depends_on_depth(self) -> None:
         assert SQHN(SHAPE, capacity=5).rho == 0.99999
         assert SQHN(SHAPE, levels("L2 (4,8)", 5)).rho == 0.999
         assert SQHN(SHAPE, capacity=5, rho=0.5).rho == 0.5
 
-    def test_copies_are_independent(self, pictures: NDArray[np.float32]) -> None:
+    def test_copies_are_independent(self, images: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, levels("L3 (4,4,2)", 10))
-        memory.learn(pictures[:15])
+        memory.learn(images[:15])
         for other in (copy(memory), deepcopy(memory), pickle.loads(pickle.dumps(memory))):
             before = fingerprint(memory)
             assert fingerprint(other) == before
-            other.learn(pictures[15:20])
+            other.learn(images[15:20])
             assert fingerprint(memory) == before
 
-    def test_a_memory_that_joblib_maps_read_only_can_learn(self, tmp_path: Path, pictures: NDArray[np.float32]) -> None:
+    def test_a_memory_that_joblib_maps_read_only_can_learn(self, tmp_path: Path, images: NDArray[np.float32]) -> None:
         joblib = pytest.importorskip("joblib")
         for architecture in ("L1", "L2 (4,8)"):
             memory = SQHN(SHAPE, levels(architecture, 10))
-            memory.learn(pictures[:15])
+            memory.learn(images[:15])
             joblib.dump(memory, tmp_path / "m.joblib")
             again = joblib.load(tmp_path / "m.joblib", mmap_mode="r")
-            again.learn(pictures[15:20])
-            memory.learn(pictures[15:20])
+            again.learn(images[15:20])
+            memory.learn(images[15:20])
             assert fingerprint(again) == fingerprint(memory)
 
-    def test_subclasses_may_have_their_own_init(self, tmp_path: Path, pictures: NDArray[np.float32]) -> None:
+    def test_subclasses_may_have_their_own_init(self, tmp_path: Path, images: NDArray[np.float32]) -> None:
         memory = Robot("r2")
-        memory.learn(pictures[:5])
+        memory.learn(images[:5])
         memory.save(tmp_path / "m.sqhn")
         loaded = Robot.load(tmp_path / "m.sqhn")
         assert type(loaded) is Robot
@@ -116,11 +116,11 @@ class TestPublicFace:
             assert fingerprint(other) == fingerprint(memory)
         assert deepcopy(memory).name == "r2"
 
-    def test_learn_takes_options_by_name_only(self, pictures: NDArray[np.float32]) -> None:
+    def test_learn_takes_options_by_name_only(self, images: NDArray[np.float32]) -> None:
         memory: Any = SQHN(SHAPE, capacity=10)
-        for more in ((7,), (pictures[:3],), (True, False)):
+        for more in ((7,), (images[:3],), (True, False)):
             with pytest.raises(TypeError, match=r"learn takes one positional argument.*learn\(x, hold=True\)"):
-                memory.learn(pictures[:3], *more)
+                memory.learn(images[:3], *more)
         assert memory.step == 0
 
     @pytest.mark.parametrize("name", ["input_shape", "levels", "options", "capacity", "step", "device", "banks"])
@@ -131,12 +131,12 @@ class TestPublicFace:
             setattr(memory, name, 3)
         assert getattr(memory, name) == before
 
-    def test_rho_can_be_set_and_is_saved(self, tmp_path: Path, pictures: NDArray[np.float32]) -> None:
+    def test_rho_can_be_set_and_is_saved(self, tmp_path: Path, images: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, capacity=10)
-        memory.learn(pictures[:5])
+        memory.learn(images[:5])
         memory.rho = 0.9
         assert memory.rho == memory.options.rho == 0.9
-        assert memory.recognize(pictures[0]).threshold == 0.9
+        assert memory.recognize(images[0]).threshold == 0.9
         memory.save(tmp_path / "m.sqhn")
         for other in (SQHN.load(tmp_path / "m.sqhn"), deepcopy(memory)):
             assert other.rho == 0.9
@@ -147,10 +147,10 @@ class TestPublicFace:
         memory.rho = None
         assert memory.rho == 0.99999
 
-    def test_holding_a_single_sample_equals_learning_it(self, pictures: NDArray[np.float32]) -> None:
+    def test_holding_a_single_sample_equals_learning_it(self, images: NDArray[np.float32]) -> None:
         one, other = SQHN(SHAPE, levels("L2 (4,8)", 5)), SQHN(SHAPE, levels("L2 (4,8)", 5))
-        one.learn(pictures[0])
-        other.learn(pictures[:1], hold=True)
+        one.learn(images[0])
+        other.learn(images[:1], hold=True)
         assert fingerprint(one) == fingerprint(other)
 
     def test_repr_says_how_full_it_is(self) -> None:
@@ -194,17 +194,17 @@ class TestMathematics:
         assert np.all(exact) if architecture == "L1" else np.mean(exact) > 0.5  # small flat patches may be merged
         assert np.abs(recalled.x - x).max() < 0.05
 
-    def test_a_column_is_the_mean_of_its_targets(self, pictures: NDArray[np.float32]) -> None:
+    def test_a_column_is_the_mean_of_its_targets(self, images: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, capacity=40)
-        index = memory.learn(pictures[:400]).index
+        index = memory.learn(images[:400]).index
         for j in range(40):
-            mean = pictures[:400][index == j].astype(np.float64).mean(axis=0)
+            mean = images[:400][index == j].astype(np.float64).mean(axis=0)
             np.testing.assert_allclose(stored_prototypes(memory)[0, j], mean.ravel(), atol=1e-5)
 
-    def test_one_level_recalls_the_nearest_neighbour(self, pictures: NDArray[np.float32]) -> None:
+    def test_one_level_recalls_the_nearest_neighbour(self, images: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, capacity=300)
-        memory.learn(pictures[:900])
-        query = noisy(pictures[900:1000], 0.3)
+        memory.learn(images[:900])
+        query = noisy(images[900:1000], 0.3)
         stored = stored_prototypes(memory)[0].astype(np.float64) - 0.5
         y = query.reshape(100, -1).astype(np.float64) - 0.5
         cosine = y @ stored.T / (np.linalg.norm(y, axis=1)[:, None] * np.linalg.norm(stored, axis=1) + 1e-7)
@@ -213,10 +213,10 @@ class TestMathematics:
         np.testing.assert_allclose(recalled.score, 0.5 + 0.5 * cosine.max(axis=1), atol=1e-12)
 
     @pytest.mark.parametrize("architecture", ARCHITECTURES)
-    def test_exact_inference_has_the_highest_energy(self, architecture: str, pictures: NDArray[np.float32]) -> None:
+    def test_exact_inference_has_the_highest_energy(self, architecture: str, images: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, levels(architecture, 40))
-        memory.learn(pictures[:120])
-        for x in (pictures[:40], pictures[200:240], noisy(pictures[:40])):
+        memory.learn(images[:120])
+        for x in (images[:40], images[200:240], noisy(images[:40])):
             exact, paper = memory.energy(x, inference="exact"), memory.energy(x)
             assert np.all(exact >= paper - 1e-12)
             np.testing.assert_allclose(memory.recall(x, inference="exact").score, exact, atol=1e-12)
@@ -256,32 +256,32 @@ class TestMathematics:
 
 
 class TestMissingValues:
-    def test_missing_values_do_not_matter(self, pictures: NDArray[np.float32]) -> None:
+    def test_missing_values_do_not_matter(self, images: NDArray[np.float32]) -> None:
         observed = np.random.default_rng(0).random(SHAPE) < 0.3
         for architecture in ("L1", "L3 (2,4,4)"):
             memory = SQHN(SHAPE, levels(architecture, 20))
-            memory.learn(pictures[:60])
-            expected = memory.recall(pictures[:20], observed)
+            memory.learn(images[:60])
+            expected = memory.recall(images[:20], observed)
             for filler in (np.nan, np.inf, -7.0, 1e30):
-                recalled = memory.recall(np.where(observed, pictures[:20], np.float32(filler)), observed)
+                recalled = memory.recall(np.where(observed, images[:20], np.float32(filler)), observed)
                 np.testing.assert_array_equal(recalled.x, expected.x)
 
-    def test_one_mask_may_serve_for_all_samples(self, pictures: NDArray[np.float32]) -> None:
+    def test_one_mask_may_serve_for_all_samples(self, images: NDArray[np.float32]) -> None:
         memory = SQHN(SHAPE, capacity=20)
-        memory.learn(pictures[:60])
+        memory.learn(images[:60])
         observed = np.random.default_rng(0).random(SHAPE) < 0.3
-        one = memory.recall(pictures[:9], observed)
-        each = memory.recall(pictures[:9], np.broadcast_to(observed, (9, *SHAPE)))
+        one = memory.recall(images[:9], observed)
+        each = memory.recall(images[:9], np.broadcast_to(observed, (9, *SHAPE)))
         np.testing.assert_array_equal(one.x, each.x)
 
-    def test_samples_without_observed_values_recall_something_stored(self, pictures: NDArray[np.float32]) -> None:
+    def test_samples_without_observed_values_recall_something_stored(self, images: NDArray[np.float32]) -> None:
         for architecture in ARCHITECTURES:
             memory = SQHN(SHAPE, levels(architecture, 20))
-            memory.learn(pictures[:20])
+            memory.learn(images[:20])
             with pytest.warns(UserWarning, match="1 of 1 samples have no observed value"):
-                recalled = memory.recall(pictures[5], np.zeros(SHAPE, bool))
+                recalled = memory.recall(images[5], np.zeros(SHAPE, bool))
             assert (recalled.index, recalled.score) == (0, 0.0)
-            np.testing.assert_array_equal(recalled.x, memory.recall(pictures[0]).x)
+            np.testing.assert_array_equal(recalled.x, memory.recall(images[0]).x)
 
 
 def test_memory_grows_with_what_is_stored() -> None:

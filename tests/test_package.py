@@ -70,7 +70,7 @@ def test_digits() -> None:
 def test_photos_do_not_overlap(size: int, count: int) -> None:
     x = photos(size)
     assert (x.shape, x.dtype.name) == ((count, size, size, 3), "uint8")
-    assert len({picture.tobytes() for picture in x}) > 0.99 * count
+    assert len({image.tobytes() for image in x}) > 0.99 * count
     np.testing.assert_array_equal(photos(size), x)
 
 

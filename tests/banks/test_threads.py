@@ -45,10 +45,10 @@ def test_the_caller_does_all_where_no_thread_can_start(monkeypatch: pytest.Monke
     assert sorted(seen) == list(range(10))
 
 
-def test_several_threads_may_ask_one_memory(pictures: NDArray[np.float32]) -> None:
+def test_several_threads_may_ask_one_memory(images: NDArray[np.float32]) -> None:
     memory = SQHN((32, 32, 3), levels("L2 (4,8)", 50))
-    memory.learn(pictures[:100])
-    query = noisy(pictures[:60])
+    memory.learn(images[:100])
+    query = noisy(images[:60])
     expected = memory.recall(query).x
     answers: list[NDArray[np.float32]] = []
     askers = [threading.Thread(target=lambda: answers.append(memory.recall(query).x)) for _ in range(4)]
@@ -62,16 +62,16 @@ def test_several_threads_may_ask_one_memory(pictures: NDArray[np.float32]) -> No
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_child_can_go_on(pictures: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_child_can_go_on(images: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "LITTLE", 0)
     before = threads.get_num_threads()
     set_num_threads(2)
     try:
         memory = SQHN((32, 32, 3), levels("L2 (4,8)", 20))
-        memory.learn(pictures[:30])
+        memory.learn(images[:30])
         child = os.fork()
         if child == 0:
-            memory.learn(pictures[30:40])
+            memory.learn(images[30:40])
             os._exit(0 if memory.step == 40 else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:

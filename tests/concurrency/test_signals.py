@@ -15,7 +15,7 @@ from sqhn.concurrency import deferred
 from tests.helpers import fingerprint, levels, set_chunk
 
 
-def test_ctrl_c_in_the_middle_of_a_chunk(pictures: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_in_the_middle_of_a_chunk(images: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch) -> None:
     memory, whole = (SQHN((32, 32, 3), levels("L2 (4,8)", 12)) for _ in range(2))
     set_chunk(memory, 10)
     learn, calls = Counts.learn, []
@@ -28,9 +28,9 @@ def test_ctrl_c_in_the_middle_of_a_chunk(pictures: NDArray[np.float32], monkeypa
 
     monkeypatch.setattr(Counts, "learn", learn_with_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
-        memory.learn(pictures[:40])
+        memory.learn(images[:40])
     monkeypatch.undo()
-    whole.learn(pictures[:20])
+    whole.learn(images[:20])
     assert fingerprint(memory) == fingerprint(whole)
 
 
@@ -54,9 +54,9 @@ def test_other_threads_have_nothing_to_defer() -> None:
     assert ran == [1]
 
 
-def test_running_out_of_memory_changes_nothing(pictures: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_memory_changes_nothing(images: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch) -> None:
     memory = SQHN((32, 32, 3), levels("L3 (2,4,4)", 500))
-    memory.learn(pictures[:10])
+    memory.learn(images[:10])
     before = fingerprint(memory)
 
     def refuse(*_: object) -> None:
@@ -64,8 +64,8 @@ def test_running_out_of_memory_changes_nothing(pictures: NDArray[np.float32], mo
 
     monkeypatch.setattr(memory.banks[-1], "reserve", refuse)
     with pytest.raises(MemoryError):
-        memory.learn(pictures[10:20])
+        memory.learn(images[10:20])
     monkeypatch.undo()
     assert fingerprint(memory) == before
-    memory.learn(pictures[10:20])
+    memory.learn(images[10:20])
     assert memory.step == 20

@@ -37,15 +37,15 @@ def taught_reference(architecture: str, load: str) -> tuple[ReferenceSQHN, list[
 
 @pytest.mark.parametrize("load", LOADS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_learns_and_answers_as_the_reference(architecture: str, load: str, pictures: NDArray[np.float32]) -> None:
+def test_learns_and_answers_as_the_reference(architecture: str, load: str, images: NDArray[np.float32]) -> None:
     reference, expected = taught_reference(architecture, load)
     memory = SQHN(SHAPE, levels(architecture, CAPACITY))
-    written = memory.learn(pictures[: LOADS[load]])
+    written = memory.learn(images[: LOADS[load]])
     assert_same_state(memory, reference)
     np.testing.assert_array_equal(written.index, [w.index for w in expected])
     np.testing.assert_array_equal(written.grew, [w.grew for w in expected])
     np.testing.assert_allclose(written.score, [w.score for w in expected], atol=1e-9)
-    questions = np.concatenate([pictures[:2], noisy(pictures[2:5]), pictures[500:502]])
+    questions = np.concatenate([images[:2], noisy(images[2:5]), images[500:502]])
     assert_same_answers(memory, reference, questions)
 
 
@@ -53,7 +53,7 @@ def test_learns_and_answers_as_the_reference(architecture: str, load: str, pictu
 @pytest.mark.parametrize("chunk", [1, 7, 64, 256])
 @pytest.mark.parametrize("architecture", ["L1", "L3 (2,4,4)"])
 def test_neither_chunks_nor_threads_show(
-    architecture: str, chunk: int, workers: int, pictures: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
+    architecture: str, chunk: int, workers: int, images: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference, _ = taught_reference(architecture, "five times over")
     monkeypatch.setattr(threads, "LITTLE", 0)
@@ -62,9 +62,9 @@ def test_neither_chunks_nor_threads_show(
     try:
         memory = SQHN(SHAPE, levels(architecture, CAPACITY))
         set_chunk(memory, chunk)
-        memory.learn(pictures[: LOADS["five times over"]])
+        memory.learn(images[: LOADS["five times over"]])
         assert_same_state(memory, reference)
-        assert_same_answers(memory, reference, noisy(pictures[:3]))
+        assert_same_answers(memory, reference, noisy(images[:3]))
     finally:
         set_num_threads(before)
 
@@ -72,16 +72,16 @@ def test_neither_chunks_nor_threads_show(
 @pytest.mark.parametrize("path", ["small", "large", "large without projection"])
 @pytest.mark.parametrize("architecture", ["L1", "L2 (4,8)"])
 def test_every_path_of_the_pattern_bank(
-    architecture: str, path: str, pictures: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
+    architecture: str, path: str, images: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference, _ = taught_reference(architecture, "five times over")
     monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
     memory = SQHN(SHAPE, levels(architecture, CAPACITY))
     if path == "large without projection":
         without_projection(memory)
-    memory.learn(pictures[: LOADS["five times over"]])
+    memory.learn(images[: LOADS["five times over"]])
     assert_same_state(memory, reference)
-    assert_same_answers(memory, reference, noisy(pictures[:3]))
+    assert_same_answers(memory, reference, noisy(images[:3]))
 
 
 OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -101,41 +101,41 @@ OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("architecture", ["L1", "L3 (4,4,2)"])
-def test_every_option(architecture: str, option: str, pictures: NDArray[np.float32]) -> None:
+def test_every_option(architecture: str, option: str, images: NDArray[np.float32]) -> None:
     choices, settings = OPTIONS[option]
     tree = levels(architecture, 12, **settings)
     reference = ReferenceSQHN(SHAPE, tree, Options(**choices))
     memory = SQHN(SHAPE, tree, **choices)
-    stream = pictures[np.random.default_rng(2).integers(0, 30, 60)]  # with repetitions
+    stream = images[np.random.default_rng(2).integers(0, 30, 60)]  # with repetitions
     expected = [reference.learn(x) for x in stream]
     written = memory.learn(stream)
     np.testing.assert_array_equal(written.index, [w.index for w in expected])
     assert_same_state(memory, reference)
-    assert_same_answers(memory, reference, np.concatenate([noisy(stream[:3]), pictures[600:601]]))
+    assert_same_answers(memory, reference, np.concatenate([noisy(stream[:3]), images[600:601]]))
 
 
 @pytest.mark.parametrize("when_full", ["average", "overwrite", "freeze"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_hold(architecture: str, when_full: str, pictures: NDArray[np.float32]) -> None:
+def test_hold(architecture: str, when_full: str, images: NDArray[np.float32]) -> None:
     tree = levels(architecture, 6, when_full=when_full)
     reference, memory = ReferenceSQHN(SHAPE, tree), SQHN(SHAPE, tree)
-    for seed, picture in enumerate(pictures[:9]):
-        samples = noisy(np.broadcast_to(picture, (4, *SHAPE)), seed=seed)
+    for seed, image in enumerate(images[:9]):
+        samples = noisy(np.broadcast_to(image, (4, *SHAPE)), seed=seed)
         expected, written = reference.learn_samples(samples), memory.learn(samples, hold=True)
         assert list(written.index) == [expected.index] * 4
         assert list(written.grew) == [expected.grew, False, False, False]
     assert_same_state(memory, reference)
-    assert_same_answers(memory, reference, pictures[:2])
+    assert_same_answers(memory, reference, images[:2])
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_memorize(architecture: str, pictures: NDArray[np.float32]) -> None:
+def test_memorize(architecture: str, images: NDArray[np.float32]) -> None:
     reference, memory = ReferenceSQHN(SHAPE, levels(architecture, 12)), SQHN(SHAPE, levels(architecture, 12))
-    stored = pictures[[0, 1, 2, 3, 1, 4, 5, 6, 0, 7, 8, 9]]  # with duplicates
+    stored = images[[0, 1, 2, 3, 1, 4, 5, 6, 0, 7, 8, 9]]  # with duplicates
     reference.memorize(stored)
     memory.memorize(stored)
     assert_same_state(memory, reference)
-    assert_same_answers(memory, reference, noisy(pictures[:3]))
+    assert_same_answers(memory, reference, noisy(images[:3]))
 
 
 def test_digits_with_their_many_exact_ties(grey: NDArray[np.float32]) -> None:
@@ -152,42 +152,42 @@ def test_digits_with_their_many_exact_ties(grey: NDArray[np.float32]) -> None:
         np.testing.assert_array_equal(memory.recall(x).x, reference.recall(x).x)
 
 
-def test_the_reference_of_a_memory_is_that_memory(pictures: NDArray[np.float32]) -> None:
+def test_the_reference_of_a_memory_is_that_memory(images: NDArray[np.float32]) -> None:
     tree = levels("L3 (4,4,2)", 12)
     memory = SQHN(SHAPE, tree)
-    memory.learn(pictures[:40])
+    memory.learn(images[:40])
     copy = ReferenceSQHN.of(memory)
     assert_same_state(memory, copy)
-    copy.learn(pictures[40])
-    memory.learn(pictures[40])
+    copy.learn(images[40])
+    memory.learn(images[40])
     assert_same_state(memory, copy)
 
 
 @pytest.mark.parametrize("when_full", ["average", "overwrite", "freeze"])
 @pytest.mark.parametrize("architecture", ["L1", "L2 (4,8)", "L3 (2,4,4)"])
-def test_the_memory_node_learns_alone(architecture: str, when_full: str, pictures: NDArray[np.float32]) -> None:
+def test_the_memory_node_learns_alone(architecture: str, when_full: str, images: NDArray[np.float32]) -> None:
     tree = levels(architecture, 12, when_full=when_full)
     reference, memory = ReferenceSQHN(SHAPE, tree), SQHN(SHAPE, tree)
     if architecture != "L1":
-        for x in pictures[:30]:  # what a whole tree learns below its memory node is what pretraining teaches
+        for x in images[:30]:  # what a whole tree learns below its memory node is what pretraining teaches
             reference.learn(x)
         reference.levels[-1] = ReferenceSQHN(SHAPE, tree).levels[-1]
-        memory.pretrain(pictures[:30])
-    expected = [reference.learn(x, root_only=True) for x in pictures[30:60]]
-    written = memory.learn(pictures[30:60], root_only=True)
+        memory.pretrain(images[:30])
+    expected = [reference.learn(x, root_only=True) for x in images[30:60]]
+    written = memory.learn(images[30:60], root_only=True)
     np.testing.assert_array_equal(written.index, [w.index for w in expected])
     np.testing.assert_array_equal(written.grew, [w.grew for w in expected])
     np.testing.assert_allclose(written.score, [w.score for w in expected], atol=1e-9)
     assert_same_state(memory, reference)
-    assert_same_answers(memory, reference, noisy(pictures[30:33]))
+    assert_same_answers(memory, reference, noisy(images[30:33]))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_feedforward_states(architecture: str, pictures: NDArray[np.float32]) -> None:
+def test_feedforward_states(architecture: str, images: NDArray[np.float32]) -> None:
     reference, _ = taught_reference(architecture, "five times over")
     memory = SQHN(SHAPE, levels(architecture, CAPACITY))
-    memory.learn(pictures[: LOADS["five times over"]])
-    questions = noisy(pictures[:4])
+    memory.learn(images[: LOADS["five times over"]])
+    questions = noisy(images[:4])
     energy = memory.energy(questions, inference="feedforward")
     recalled = memory.recall(questions, inference="feedforward")
     for i, x in enumerate(questions):

@@ -151,7 +151,7 @@ def test_blocks_in_any_sequence_and_in_trees() -> None:
 # -- fast paths --------------------------------------------------------------------------------------------------------
 
 
-def pictures(count: int, side: int = 16) -> NDArray[np.float32]:
+def images(count: int, side: int = 16) -> NDArray[np.float32]:
     return np.ascontiguousarray(photos(32)[:count, ::2, ::2].astype(np.float32) / np.float32(255))[:, :side, :side]
 
 
@@ -168,7 +168,7 @@ TREES = {
 @pytest.mark.parametrize("name", TREES)
 def test_the_same_as_the_reference(name: str) -> None:
     rng = np.random.default_rng(0)
-    x = pictures(14)
+    x = images(14)
     memory = SQHN(x.shape[1:], TREES[name])
     memory.learn(x[:10])
     asked = np.clip(x[:4] + rng.normal(0, 0.3, x[:4].shape), 0, 1).astype(np.float32)
@@ -248,7 +248,7 @@ def test_evidence_of_a_thousand_nats_at_one_level() -> None:
 
 
 def test_blocks_that_are_the_centre() -> None:
-    x = pictures(10)
+    x = images(10)
     memory = SQHN((16, 16, 3), capacity=10)
     memory.learn(x)
     x[:2, 4:12] = 0.5
@@ -259,7 +259,7 @@ def test_blocks_that_are_the_centre() -> None:
 @pytest.mark.parametrize("name", ["past capacity", "only below"])
 def test_neurons_that_did_not_always_hear_their_children(name: str) -> None:
     rng = np.random.default_rng(0)
-    x = pictures(24)
+    x = images(24)
     observed = np.repeat(np.repeat(rng.random((24, 4, 4, 1)) < 0.6, 4, axis=1), 4, axis=2) & np.ones(x.shape, bool)
     memory = SQHN((16, 16, 3), [replace(level, capacity=4) for level in TREES[name]])
     memory.learn(x, observed=observed)
@@ -268,7 +268,7 @@ def test_neurons_that_did_not_always_hear_their_children(name: str) -> None:
 
 
 def test_rules_with_other_blocks_do_not_disturb_each_other() -> None:
-    x = pictures(8)
+    x = images(8)
     memory = SQHN((16, 16, 3), capacity=8)
     memory.learn(x)
     asked = np.clip(x + np.random.default_rng(0).normal(0, 0.3, x.shape), 0, 1).astype(np.float32)
@@ -305,7 +305,7 @@ def test_the_whole_sample_counts_four_times() -> None:
 
 
 def test_below_capacity_a_tree_is_one_level_with_its_levels_as_scales() -> None:
-    x = pictures(10)
+    x = images(10)
     tree, flat = SQHN((16, 16, 3), TREES["three levels"]), SQHN((16, 16, 3), capacity=12)
     for memory in (tree, flat):
         memory.learn(x)
@@ -340,7 +340,7 @@ def test_what_a_node_hears_is_the_sum_over_all_values_of_its_children() -> None:
 
 @pytest.mark.parametrize("levels", [[Level(capacity=6)], [Level(4, 6), Level(capacity=6)]])
 def test_a_question_knows_what_was_learned_since_the_last_one(levels: list[Level]) -> None:
-    x = pictures(12)
+    x = images(12)
     memory = SQHN((16, 16, 3), levels)
     changes: list[Any] = [
         lambda: memory.memorize(x[:3]),
@@ -396,7 +396,7 @@ def test_averages_are_still_found_from_themselves() -> None:
 
 
 def test_asking_changes_nothing_and_energy_takes_it_too() -> None:
-    x = pictures(8)
+    x = images(8)
     memory = SQHN((16, 16, 3), TREES["two levels"])
     memory.learn(x)
     before = memory.step, memory.prototypes
@@ -445,7 +445,7 @@ def test_old_is_told_from_new_behind_rectangles(levels: list[Level], tmp_path: P
 
 
 def test_an_old_threshold_is_warned_of() -> None:
-    x = pictures(60)
+    x = images(60)
     memory = SQHN((16, 16, 3), capacity=60)
     memory.learn(x[:10])
     memory.calibrate(old=x[:10], error=0.2, inference="evidence")

@@ -150,7 +150,7 @@ def test_products_may_be_as_wrong_as_they_admit(
     memory = SQHN((16, 12), levels, similarity=similarity)
     reference = ReferenceSQHN((16, 12), levels, memory.options)
     without_projection(memory, 0 if projected else np.inf)
-    # Opposite pictures are averaged too, and cancel: a small length then carries the errors of large ones.
+    # Opposite images are averaged too, and cancel: a small length then carries the errors of large ones.
     basis = np.repeat(np.repeat(rng.uniform(-1, 1, (3, 4, 3)), 4, axis=1), 4, axis=2)
     stream = (memory.options.centre + np.tensordot(rng.uniform(-1, 1, (300, 3)), basis, axes=1)).astype(np.float32)
     written = memory.learn(stream)

@@ -14,7 +14,7 @@ from sqhn.banks.cpu import prototypes
 from sqhn.banks.cpu.counts import Counts
 
 
-def pictures(many: int) -> NDArray[np.float32]:
+def images(many: int) -> NDArray[np.float32]:
     return np.random.default_rng(0).random((many, 6, 6)).astype(np.float32)
 
 
@@ -22,14 +22,14 @@ def pictures(many: int) -> NDArray[np.float32]:
 def test_neurons_are_overwritten_in_turn(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prototypes, "SMALL", small)
     memory = SQHN((6, 6), [Level(capacity=4, when_full="overwrite")])
-    x = pictures(14)
+    x = images(14)
     assert list(memory.learn(x).index) == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
     np.testing.assert_array_equal(memory.recall(x[-4:]).x, x[-4:])  # the last four are there
 
 
 def test_what_was_met_again_stays_while_others_were_not() -> None:
     memory = SQHN((6, 6), [Level(capacity=3, when_full="overwrite")])
-    x = pictures(9)
+    x = images(9)
     memory.learn(x[:3])
     memory.learn(x[0])  # neuron 0 has averaged: two samples
     assert list(memory.learn(x[3:7]).index) == [1, 2, 1, 2]
@@ -40,19 +40,19 @@ def test_what_was_met_again_stays_while_others_were_not() -> None:
 
 def test_the_memory_node_of_a_tree_too() -> None:
     memory = SQHN((6, 6), [Level(3, 50), Level(capacity=3, when_full="overwrite")])
-    assert list(memory.learn(pictures(8)).index) == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert list(memory.learn(images(8)).index) == [0, 1, 2, 0, 1, 2, 0, 1]
 
 
 def test_neurons_of_trees_count_where_those_that_they_replace_did() -> None:
     memory = SQHN((6, 6), [Level(3, 50), Level(capacity=3, when_full="overwrite")])
-    memory.learn(pictures(40))
+    memory.learn(images(40))
     counts = cast("Counts", memory.banks[1])
     assert counts.used.tolist() == [3 * 4]  # one value of each child
 
 
 def test_it_is_known_after_loading(tmp_path: Path) -> None:
     memory = SQHN((6, 6), [Level(capacity=3, when_full="overwrite")])
-    x = pictures(8)
+    x = images(8)
     memory.learn(x[:4])
     memory.save(tmp_path / "m.sqhn")
     assert list(SQHN.load(tmp_path / "m.sqhn").learn(x[4:]).index) == list(memory.learn(x[4:]).index) == [1, 2, 0, 1]

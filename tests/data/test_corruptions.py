@@ -30,12 +30,12 @@ def generator() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def test_white_noise(pictures: NDArray[np.float32]) -> None:
+def test_white_noise(images: NDArray[np.float32]) -> None:
     gray = np.full((50, 32, 32, 3), 0.5, np.float32)
     corrupted, observed = white_noise(gray, 0.1, generator())
     assert observed is None
     assert np.std(corrupted - gray) == pytest.approx(0.1, rel=0.01)
-    loud, _ = white_noise(pictures[:5], 2.0, generator())
+    loud, _ = white_noise(images[:5], 2.0, generator())
     assert (loud.min(), loud.max()) == (0, 1)
 
 
@@ -50,20 +50,20 @@ def test_salt_and_pepper_hits_whole_pixels() -> None:
     assert corrupted[hit].mean() == pytest.approx(0.5, abs=0.05)
 
 
-def test_pixel_dropout(pictures: NDArray[np.float32]) -> None:
-    _, observed = pixel_dropout(pictures[:20], 0.75, generator())
+def test_pixel_dropout(images: NDArray[np.float32]) -> None:
+    _, observed = pixel_dropout(images[:20], 0.75, generator())
     assert observed is not None
     assert observed.mean() == pytest.approx(0.25, abs=0.01)
     assert np.all(observed == observed[..., :1])  # all channels together
     assert np.any(observed[0] != observed[1])
-    _, shared = pixel_dropout(pictures[:20], 0.75, generator(), shared=True)
+    _, shared = pixel_dropout(images[:20], 0.75, generator(), shared=True)
     assert shared is not None
     assert np.all(shared == shared[:1])
 
 
 @pytest.mark.parametrize(("share", "kept"), [(0.25, 24), (0.75, 8), (0.0, 32)])
-def test_right_mask(pictures: NDArray[np.float32], share: float, kept: int) -> None:
-    _, observed = right_mask(pictures[:2], share, generator())
+def test_right_mask(images: NDArray[np.float32], share: float, kept: int) -> None:
+    _, observed = right_mask(images[:2], share, generator())
     assert observed is not None
     assert observed[:, :, :kept].all()
     assert not observed[:, :, kept:].any()
@@ -90,7 +90,7 @@ def test_rectangles_for_each_image_or_for_all(shared: bool) -> None:
     assert len({one.tobytes() for one in covered}) == (1 if shared else 10)
 
 
-def test_fills(pictures: NDArray[np.float32]) -> None:
+def test_fills(images: NDArray[np.float32]) -> None:
     gray = np.full((1, 32, 32, 3), 0.3, np.float32)
     places = {}
     for fill in ("black", "color", "noise", "clipped_normal"):

@@ -57,25 +57,25 @@ def test_weighted_mean() -> None:
     assert node.activity(np.array([0.0, 0.6, 0.2, 0.0]))[0] == pytest.approx((0.6 * 0.75 + 0.2 * 0.5) / 0.8)
 
 
-def test_a_column_is_the_mean_of_its_targets(pictures: NDArray[np.float32]) -> None:
+def test_a_column_is_the_mean_of_its_targets(images: NDArray[np.float32]) -> None:
     reference = ReferenceSQHN((32, 32, 3), [Level(capacity=5)])
-    index = [reference.learn(x).index for x in pictures[:60]]
+    index = [reference.learn(x).index for x in images[:60]]
     for j in range(5):
-        mean = pictures[:60][np.array(index) == j].astype(np.float64).mean(axis=0)
+        mean = images[:60][np.array(index) == j].astype(np.float64).mean(axis=0)
         np.testing.assert_allclose(reference.root.m[j], mean.ravel(), atol=1e-5)
         assert reference.root.c[j] == index.count(j)
 
 
-def test_columns_of_hidden_nodes_sum_to_one(pictures: NDArray[np.float32]) -> None:
+def test_columns_of_hidden_nodes_sum_to_one(images: NDArray[np.float32]) -> None:
     reference = ReferenceSQHN((32, 32, 3), levels("L3 (4,4,2)", 5))
-    for x in pictures[:20]:
+    for x in images[:20]:
         reference.learn(x)
     for node in (node for level in reference.levels[1:] for node in level):
         sums = [node.m[: node.grown, a:b].sum(axis=1) for a, b in zip(node.edges, node.edges[1:])]
         np.testing.assert_allclose(sums, 1.0, atol=1e-9)
 
 
-def test_strength_after_growth_is_what_the_formula_says(pictures: NDArray[np.float32]) -> None:
+def test_strength_after_growth_is_what_the_formula_says(images: NDArray[np.float32]) -> None:
     """sum(v) / (sqrt(N) |v|) for a column that was just written."""
     node = Node(Level(capacity=3), [2, 2, 2], False, Options())
     v = np.array([0.9, 0.5, 0.7])
@@ -125,7 +125,7 @@ def test_feedback_never_lowers_the_energy_of_two_levels() -> None:
         assert reference.energy(x) >= reference.energy(x, reference.infer(x, rule="feedforward")) - 1e-12
 
 
-def test_a_stored_sample_has_energy_one(pictures: NDArray[np.float32]) -> None:
+def test_a_stored_sample_has_energy_one(images: NDArray[np.float32]) -> None:
     """Where every node grew for every sample, all rules agree."""
     reference = small_tree(3, capacity=9)
     stored = RNG.random((9, 8, 8), np.float32)
@@ -163,8 +163,8 @@ def test_the_second_sweep_by_hand() -> None:
     assert list(reference.infer(x, sweeps=2)[0]) == [winner(un) for un in u]
 
 
-def test_batch_memorization_recalls_what_it_was_given(pictures: NDArray[np.float32]) -> None:
-    stored = pictures[:8]
+def test_batch_memorization_recalls_what_it_was_given(images: NDArray[np.float32]) -> None:
+    stored = images[:8]
     for name in ("L1", "L2 (4,8)", "L3 (2,4,4)"):
         reference = ReferenceSQHN((32, 32, 3), levels(name, 8))
         reference.memorize(stored)
@@ -181,12 +181,12 @@ def test_batch_memorization_gives_duplicates_the_lowest_index() -> None:
     assert codes == [[0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 2, 2]]
 
 
-def test_held_samples_are_averaged(pictures: NDArray[np.float32]) -> None:
+def test_held_samples_are_averaged(images: NDArray[np.float32]) -> None:
     reference = ReferenceSQHN((32, 32, 3), levels("L2 (4,8)", 4))
-    samples = noisy(np.broadcast_to(pictures[0], (6, 32, 32, 3)))
+    samples = noisy(np.broadcast_to(images[0], (6, 32, 32, 3)))
     reference.learn_samples(samples)
     mean = samples.astype(np.float64).mean(axis=0)
-    np.testing.assert_allclose(reference.recall(pictures[0]).x, mean, atol=1e-6)
+    np.testing.assert_allclose(reference.recall(images[0]).x, mean, atol=1e-6)
     assert reference.root.c[0] == 6
     assert reference.root.step == 6
 

@@ -37,18 +37,18 @@ def saved(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("when_full", ["average", "overwrite"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_save_load_continue_is_never_having_stopped(
-    architecture: str, when_full: str, tmp_path: Path, pictures: NDArray[np.float32]
+    architecture: str, when_full: str, tmp_path: Path, images: NDArray[np.float32]
 ) -> None:
     one = SQHN(SHAPE, levels(architecture, 12, when_full=when_full, alpha=np.inf), blend=0.4, mu="pseudocount")
-    one.learn(pictures[:30])
+    one.learn(images[:30])
     one.save(tmp_path / "m.sqhn")
     other = SQHN.load(tmp_path / "m.sqhn")
     assert (other.levels, other.options, other.input_shape) == (one.levels, one.options, one.input_shape)
     assert fingerprint(other) == fingerprint(one)
     for memory in (one, other):
-        memory.learn(pictures[30:70])
+        memory.learn(images[30:70])
     assert fingerprint(other) == fingerprint(one)
-    query = noisy(pictures[:5])
+    query = noisy(images[:5])
     for a, b in zip(one.recall(query), other.recall(query)):
         np.testing.assert_array_equal(a, b)
 
@@ -68,12 +68,12 @@ def test_an_unusable_device_is_not_an_error_of_the_file(saved: Path) -> None:
         SQHN.load(saved, device="abacus")
 
 
-def test_an_empty_memory_can_be_saved(tmp_path: Path, pictures: NDArray[np.float32]) -> None:
+def test_an_empty_memory_can_be_saved(tmp_path: Path, images: NDArray[np.float32]) -> None:
     memory = SQHN(SHAPE, levels("L2 (4,8)", 12))
     memory.save(tmp_path / "m.sqhn")
     again = SQHN.load(tmp_path / "m.sqhn")
     assert len(again) == 0
-    again.learn(pictures[:3])
+    again.learn(images[:3])
     assert len(again) == 3
 
 

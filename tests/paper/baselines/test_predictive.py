@@ -82,8 +82,8 @@ def test_prediction_of_several_particles_minimizes_the_energy() -> None:
 def test_belief_after_writes() -> None:
     memory, n = small(BayesPCN), 5
     traces = [math.inf] * 3
-    for number, picture in enumerate(random_images(n), start=1):
-        memory.learn(picture)
+    for number, image in enumerate(random_images(n), start=1):
+        memory.learn(image)
         layers = memory.beliefs[0].layers
         assert layers[-1].covariance.item() == pytest.approx(1 / (1 + number / 1e-4), rel=1e-9)
         for depth, layer in enumerate(layers):
@@ -128,11 +128,11 @@ def test_forgetting_everything_restores_the_prior() -> None:
 
 def test_particles_are_weighted_by_a_softmax_of_their_predictions() -> None:
     memory, again = small(BayesPCN, particles=3), small(BayesPCN, particles=3)
-    picture = random_images(1)
-    score = memory.learn(picture[0]).score
+    image = random_images(1)
+    score = memory.learn(image[0]).score
     predicted = []
     for one in again.chains:
-        x = [again.inside(picture), *again.hidden_values(1, again.random)]
+        x = [again.inside(image), *again.hidden_values(1, again.random)]
         again.settle([(one, x[0])], x[1:], np.full(again.steps, again.rate))
         predicted.append(-energy(one.copy(torch.float64), [value.double() for value in x]))
     joint = torch.cat(predicted) - math.log(3)

@@ -21,8 +21,8 @@ def test_a_tree() -> None:
     assert (memory.options.similarity, memory.options.propagation) == ("cosine", "max")
 
 
-def test_recognition_by_error_equals_the_reference(pictures: NDArray[np.float32]) -> None:
-    x = pictures[:20, :8, :8]
+def test_recognition_by_error_equals_the_reference(images: NDArray[np.float32]) -> None:
+    x = images[:20, :8, :8]
     memory: Any = ByErrorTree(6, rho_error=0.5).build((8, 8, 3))
     assert isinstance(memory, ErrorRecognition)
     memory.learn(x[:7])
@@ -48,8 +48,8 @@ ABLATIONS = {
 
 
 @pytest.mark.parametrize("ablation", ABLATIONS.values(), ids=ABLATIONS)
-def test_an_ablated_memory_recalls_as_its_reference(ablation: Ablation, pictures: NDArray[np.float32]) -> None:
-    x = pictures[:30, :8, :8]
+def test_an_ablated_memory_recalls_as_its_reference(ablation: Ablation, images: NDArray[np.float32]) -> None:
+    x = images[:30, :8, :8]
     memory: Any = AblatedTree(6, ablation=ablation).build((8, 8, 3), seed=3)
     assert isinstance(memory, Ablated)
     memory.learn(x[:10])
@@ -75,9 +75,9 @@ def test_each_ablation_by_hand() -> None:
     assert second(Ablation(step=0.5, growth_step=True)) == [0.15, 0.8]  # 1/8 of half a, then 1/2 and 1/4 of b
 
 
-def test_map_learning_of_new_samples_is_plain_learning(pictures: NDArray[np.float32]) -> None:
+def test_map_learning_of_new_samples_is_plain_learning(images: NDArray[np.float32]) -> None:
     """Until the memory node repeats a value, it expects nothing of its children."""
-    x = pictures[:12, :8, :8]
+    x = images[:12, :8, :8]
     levels = Tree(20, (2, 2)).levels
     one, other = ReferenceSQHN((8, 8, 3), levels), ReferenceSQHN((8, 8, 3), levels)
     for sample in x:
@@ -100,9 +100,9 @@ def test_map_learning_prefers_expected_values() -> None:
     assert [node.grown for node in plain.levels[0]] == [1, 2]
 
 
-def test_the_verbs_of_a_tree_with_feedback(pictures: NDArray[np.float32]) -> None:
+def test_the_verbs_of_a_tree_with_feedback(images: NDArray[np.float32]) -> None:
     memory = MapTree(10, (4,)).build((8, 8, 3))
-    x = pictures[:10, :8, :8]
+    x = images[:10, :8, :8]
     assert memory.learn(x).index.tolist() == list(range(10))
     np.testing.assert_array_equal(memory.recall(x).x, x)
     assert memory.recognize(x).old.all()
