@@ -1,4 +1,4 @@
-"""`sqhn info`, `sqhn show`, `sqhn forget` and `sqhn calibrate`."""
+"""`sqhn info`, `sqhn show`, `sqhn repair`, `sqhn forget` and `sqhn calibrate`."""
 
 from __future__ import annotations
 
@@ -72,6 +72,43 @@ def show(
         write_whole(out, file.getvalue())
     line = f"{out} shows {shown:,} of {len(network):,} neurons"
     print_results({"memory": str(memory), "out": str(out), "shown": shown, "neurons": len(network)}, [line], as_json)
+
+
+def repair(
+    folder: Annotated[Path, typer.Argument(help="The folder of a memory that is kept durably.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Keep what is whole, and the damaged files beside it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the damage of a memory in a folder; with --yes, keep every change that is whole.
+
+    The status is 1 if there is damage that was not repaired.
+    """
+    from sqhn.storage.repair import repair, salvage
+
+    original: Path | None = None
+    with failing(*EXPECTED_ERRORS, tell=say):
+        check_memory(folder)
+        if yes:
+            found, original = repair(folder)
+        else:
+            found = salvage(folder)
+    kept = f"{found.changes:,} changes since the last checkpoint, and {found.model.tree.step:,} samples in all"
+    if not found.problems:
+        lines = [f"{folder} is whole: {kept}"]
+    elif original is None:
+        lines = [*found.problems, f"nothing was changed; --yes keeps {kept}"]
+    else:
+        lines = [*found.problems, f"{folder} has kept {kept}; the damaged files are in {original}"]
+    document = {
+        "memory": str(folder),
+        "problems": found.problems,
+        "changes": found.changes,
+        "step": found.model.tree.step,
+        "damaged": None if original is None else str(original),
+    }
+    print_results(document, lines, as_json)
+    if found.problems and not yes:
+        raise typer.Exit(1)
 
 
 def forget(

@@ -17,7 +17,8 @@ import shutil
 import tempfile
 import time
 import warnings
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -82,7 +83,7 @@ class Journal:
         try:
             if journal.path.exists():
                 raise FileExistsError(f"{folder} has a memory already: SQHN.load({str(folder)!r}) continues it")
-            journal._begin(model)
+            journal.begin(model)
         except BaseException:
             journal.close()
             raise
@@ -97,9 +98,9 @@ class Journal:
             with model.tree.device.stream():
                 if isinstance(header.get("journal"), str):
                     old_journal.replay(journal.folder, header["journal"], model)
-                    journal._begin(model)
+                    journal.begin(model)
                 else:
-                    journal._keep(_log(journal.path, header, journal.folder))
+                    journal._keep(open_log(journal.path, header, journal.folder))
                     _replay(journal.log, model)
                     journal._plan()
                 model.tree.settle()
@@ -159,7 +160,7 @@ class Journal:
                     f"{self.path} cannot be saved now, and changes are kept for longer: {error}", stacklevel=2
                 )
 
-    def _begin(self, model: Model) -> None:
+    def begin(self, model: Model) -> None:
         """Save a memory that has no journal yet."""
         self._keep(Log(self.folder / JOURNAL, 0, secrets.token_hex(32), new=True))
         self._checkpoint(model)
@@ -196,7 +197,7 @@ class Journal:
         self.next = max(ENOUGH, sum(file.stat().st_size for file in saved))
 
 
-def _log(path: Path, header: Header, folder: Path) -> Log:
+def open_log(path: Path, header: Header, folder: Path) -> Log:
     """The changes since a checkpoint with this header, from the journal in a folder."""
     match header.get("journal"):
         case {"change": int(number), "sha256": str(digest)}:
@@ -223,23 +224,29 @@ def _replay(log: Log, model: Model) -> None:
         raise
 
 
+@contextmanager
+def copied(folder: Path) -> Iterator[Path]:
+    """A temporary copy of the journal in a folder, as it is now."""
+    with tempfile.TemporaryDirectory() as copy:
+        for name in FILES:  # the number of the last confirmed change first: so later ones are never missed
+            with suppress(FileNotFoundError):
+                shutil.copyfile(folder / name, Path(copy) / name)
+        yield Path(copy)
+
+
 def read(folder: Path, device: str = "cpu", shards: int | None = None) -> Model:
     """A copy of the memory in a folder as it is now: nothing there is locked or written, and it may be in use."""
     path = Journal.file(folder)
     for attempt in reversed(range(ATTEMPTS)):
         try:
-            with tempfile.TemporaryDirectory() as copy, ExitStack() as opened:
-                for name in FILES:  # the number of the last confirmed change first: so later ones are never missed
-                    with suppress(FileNotFoundError):
-                        shutil.copyfile(folder / name, Path(copy) / name)
+            with copied(folder) as copy:
                 header, model = files.load(path, device, shards)
                 with model.tree.device.stream():
                     if isinstance(header.get("journal"), str):
                         old_journal.replay(folder, header["journal"], model)
                     else:
-                        log = _log(path, header, Path(copy))
-                        opened.callback(log.close)
-                        _replay(log, model)
+                        with closing(open_log(path, header, copy)) as log:
+                            _replay(log, model)
                     model.tree.settle()
                 return model
         except MemoryFileError:  # perhaps because the memory was saved meanwhile

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from sqhn.protocol import MemoryFileError
 from sqhn.storage.locks import NO_LOCKS
@@ -27,6 +28,7 @@ VFS = "win32" if sys.platform == "win32" else "unix-none"
 open the log again. Our locks are `held` for the folder, and `_keep_others_out` for the database."""
 ROW = 1 << 28  # bytes; SQLite limits a value to a billion of them, so a large record has several rows
 SMALLEST = 512  # bytes of a database; SQLite would take a smaller file for a new one, and remove its log
+NAMES = "number, more, sha256, content"
 COLUMNS = "number INTEGER PRIMARY KEY, more INTEGER, sha256 TEXT, content BLOB"
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_NOTADB)
 ERRNO = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS}
@@ -99,28 +101,64 @@ class Log:
 
         That is the last one, if it was not confirmed.
         """
-        last = self.confirmed.read(50).split()
-        confirmed = int(last[0]) if len(last) == 2 and last[0] == last[1] and last[0].isdigit() else 0
+        confirmed = self._last_confirmed()
         parts: list[bytes] = []
         with self._errors():
             ((end,),) = self.connection.execute("SELECT max(number) FROM record").fetchall()
-            query = "SELECT number, more, sha256, content FROM record WHERE number > ? ORDER BY number LIMIT 1"
-            while found := self.connection.execute(query, self.appended[:1]).fetchall():
-                ((number, more, digest, content),) = found
-                before, right, size = self.appended
-                if number != before + 1:
-                    raise MemoryFileError(f"{self.path}: change {before + 1:,} is missing: {number:,} comes next")
-                if not isinstance(content, bytes) or digest != (right := _digest(right, content)).encode():
-                    raise MemoryFileError(f"{self.path}: change {number:,} is damaged, or is not of this memory")
-                self.appended = (number, right, size + len(content))
-                parts.append(content)
-                if not more:
-                    yield number, b"".join(parts), number == end > confirmed
-                    self.number, self.digest, self.size = self.appended
-                    parts = []
+        for number, more, digest, content in self._rows():
+            before, right, size = self.appended
+            if number != before + 1:
+                raise MemoryFileError(f"{self.path}: change {before + 1:,} is missing: {number:,} comes next")
+            if not isinstance(content, bytes) or digest != (right := _digest(right, content)).encode():
+                raise MemoryFileError(f"{self.path}: change {number:,} is damaged, or is not of this memory")
+            self.appended = (number, right, size + len(content))
+            parts.append(content)
+            if not more:
+                yield number, b"".join(parts), number == end > confirmed
+                self.number, self.digest, self.size = self.appended
+                parts = []
         if parts or self.number < confirmed:
             numbers = f"{self.number + 1:,} to {max(confirmed, self.appended[0]):,}"
             raise MemoryFileError(f"{self.path}: changes {numbers} are missing, or damaged in {self.wal.name}")
+
+    def salvage(self) -> Iterator[bytes | str]:
+        """The content of every record that is whole, in order; and a sentence in place of others."""
+        last, digest, parts = self.number, self.digest, [b""]
+        broken = False  # the record of the current row
+        try:
+            for number, more, stored, content in self._rows():
+                if number != last + 1:
+                    yield f"changes {last + 1:,} to {number - 1:,} are missing"
+                    digest, broken = "", True
+                if not isinstance(content, bytes) or stored != _digest(digest, content).encode():
+                    yield f"change {number:,} is damaged, or follows a missing one"
+                    broken = True
+                else:
+                    parts.append(content)
+                last, digest = number, stored.decode(errors="replace") if isinstance(stored, bytes) else ""
+                if not more:
+                    if not broken:
+                        yield b"".join(parts)
+                    parts, broken = [], False
+        except MemoryFileError as error:
+            yield f"{error}"
+        if last < (confirmed := self._last_confirmed()):
+            yield f"changes {last + 1:,} to {confirmed:,} are missing"
+
+    def _rows(self) -> Iterator[tuple[int, int, Any, Any]]:
+        """The number, whether more rows belong to the record, the digest and the content of every row, unchecked."""
+        number, query = self.number, f"SELECT {NAMES} FROM record WHERE number > ? ORDER BY number LIMIT 1"
+        with self._errors():
+            while found := self.connection.execute(query, (number,)).fetchall():
+                (row,) = found
+                number = row[0]
+                yield row
+
+    def _last_confirmed(self) -> int:
+        """The number in the file of confirmed records; 0 if it is damaged."""
+        self.confirmed.seek(0)
+        last = self.confirmed.read(50).split()
+        return int(last[0]) if len(last) == 2 and last[0] == last[1] and last[0].isdigit() else 0
 
     def append(self, content: bytes) -> None:
         """Write a record; the next one takes its place, unless `confirm` is called."""

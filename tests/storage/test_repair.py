@@ -1,0 +1,130 @@
+"""Repair of damaged folders: all that is whole is kept, and the damaged files too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sqhn import SQHN, MemoryFileError
+from sqhn.storage.journal import JOURNAL, MEMORY
+from sqhn.storage.repair import repair, salvage
+from tests.cli.commands import json_of, output_of, sqhn
+from tests.helpers import fingerprint
+from tests.storage.test_journal import SHAPE, WAL, X, edited, kept, state
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def learned(*numbers: int) -> SQHN:
+    """A memory that has learned the samples of these changes."""
+    memory = SQHN(SHAPE, capacity=30)
+    for number in numbers:
+        memory.learn(X[number - 1])
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem", "whole"),
+    [
+        ("DELETE FROM record WHERE number IN (7, 8)", "changes 7 to 8 are missing", [*range(1, 7), *range(10, 21)]),
+        ("DELETE FROM record WHERE number > 17", "changes 18 to 20 are missing", range(1, 18)),
+        ("DELETE FROM record", "changes 1 to 20 are missing", []),
+        ("UPDATE record SET content = '' WHERE number = 5", "change 5 is damaged", [*range(1, 5), *range(6, 21)]),
+        ("UPDATE record SET content = NULL WHERE number = 20", "change 20 is damaged", range(1, 20)),
+        ("UPDATE record SET sha256 = 3 WHERE number = 20", "change 20 is damaged", range(1, 20)),
+        ("UPDATE record SET more = 1 WHERE number = 5", "not a change", range(1, 5)),
+        ("DROP TABLE record", "no such table", []),
+    ],
+)  # fmt: skip
+def test_every_whole_change_is_kept(statement: str, problem: str, whole: list[int], tmp_path: Path) -> None:
+    folder = edited(kept(tmp_path), statement)
+    before = contents(folder)
+    found = salvage(folder)
+    assert contents(folder) == before
+    assert problem in found.problems[0]
+    assert str(folder) in found.problems[0] or found.problems[0].startswith("change")
+    assert found.changes == len(whole)
+    repaired, original = repair(folder)
+    assert repaired.problems == found.problems
+    assert original is not None
+    assert contents(original) == {name: before[name] for name in contents(original)}
+    memory = SQHN.load(folder)
+    assert fingerprint(memory) == fingerprint(learned(*whole))
+    memory.learn(X[20])
+    del memory
+    assert SQHN.load(folder).step == len(whole) + 1
+
+
+def test_a_missing_log(tmp_path: Path) -> None:
+    folder = kept(tmp_path)
+    (folder / WAL).unlink()
+    assert salvage(folder).problems == ["changes 1 to 20 are missing"]
+    (folder / JOURNAL).unlink()
+    (problem,) = salvage(folder).problems
+    assert "is missing or truncated" in problem
+    repair(folder)
+    assert SQHN.load(folder).step == 0
+
+
+def test_neurons_are_not_forgotten_by_their_number_after_a_loss(tmp_path: Path) -> None:
+    memory = SQHN(SHAPE, capacity=30, folder=tmp_path / "k")
+    for x in X[:5]:
+        memory.learn(x)
+    memory.forget(3)
+    memory.learn(X[5])
+    del memory
+    folder = edited(tmp_path / "k", "DELETE FROM record WHERE number = 2")
+    found = salvage(folder)
+    assert found.problems[-1] == "neurons [3] were forgotten then, which may be others now: left out"
+    assert (found.changes, found.model.tree.step) == (3, 3)  # change 3 cannot be verified without its predecessor
+
+
+def test_a_memory_that_is_whole(tmp_path: Path) -> None:
+    folder = kept(tmp_path)
+    expected = state(learned(*range(1, 21)))
+    assert repair(folder)[1] is None
+    assert state(SQHN.load(folder)) == expected
+    assert not list(folder.glob("damaged-*"))
+
+
+def test_what_cannot_be_repaired(tmp_path: Path) -> None:
+    folder = kept(tmp_path)
+    (folder / MEMORY).write_bytes(b"something else")
+    with pytest.raises(MemoryFileError, match="is not a memory"):
+        repair(folder)
+    memory = SQHN(SHAPE, capacity=9, folder=tmp_path / "used")
+    with pytest.raises(BlockingIOError, match="in use"):
+        repair(tmp_path / "used")
+    assert memory.step == 0
+
+
+def test_the_command(tmp_path: Path) -> None:
+    folder = edited(kept(tmp_path), "DELETE FROM record WHERE number = 7")
+    told = sqhn("repair", folder)
+    assert told.exit_code == 1
+    assert told.stdout.splitlines()[:2] == [
+        "changes 7 to 7 are missing",
+        "change 8 is damaged, or follows a missing one",
+    ]
+    assert "nothing was changed; --yes keeps 18 changes since the last checkpoint" in told.stdout
+    done = json_of("repair", folder, "--yes")
+    assert (done["changes"], done["step"], len(done["problems"])) == (18, 18, 2)
+    assert Path(done["damaged"]).is_dir()
+    assert "is whole" in output_of("repair", folder)
+
+
+def test_random_damage_is_repaired(tmp_path: Path) -> None:
+    """Whatever bytes are lost, the repaired memory has learned some of the samples, in their order."""
+    rng = np.random.default_rng(0)
+    for number in range(12):
+        folder = kept(tmp_path / f"{number}", 12)
+        file = folder / (WAL if number % 3 else JOURNAL)
+        damaged = bytearray(file.read_bytes())
+        damaged[int(rng.integers(len(damaged)))] ^= 1 << int(rng.integers(8))
+        file.write_bytes(damaged)
+        repair(folder)
+        assert SQHN.load(folder).step <= 12
