@@ -23,7 +23,7 @@ SHARE = 3 / 8
 SHORT_AXIS, LONG_AXIS, JOINT_AXES = 8, 64, 128
 """Axes below the first length (colors, say) are taken whole, those above the second are transformed in blocks, and
 trailing axes up to the third are transformed together."""
-PATIENCE = 16
+BLIND_CHUNKS = 16
 """Chunks without the projection when it first did not pay; then twice as many each time."""
 
 
@@ -98,7 +98,7 @@ class Projected:
         self.square, self.scale = np.zeros((2, nodes, 0))
         self.moves = np.zeros((nodes, 0), np.int64)
         self.blind: float = 0 if 2 * self.projection.size <= math.prod(shape) else math.inf
-        self.patience = PATIENCE
+        self.patience = BLIND_CHUNKS
 
     def reserve(self, room: int) -> None:
         self.features = enlarge(self.features, 1, room)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sqhn.banks.cpu.device import Cpu
 from sqhn.banks.interface import CodeBank, Limits, ShardedBank
 from sqhn.banks.ray.actors import Actors
-from sqhn.banks.ray.nodes import MOST_SAMPLES, SplitCodes, SplitPatterns
+from sqhn.banks.ray.nodes import LONGEST_CHUNK, SplitCodes, SplitPatterns
 from sqhn.banks.ray.prototypes import SplitPrototypes
 from sqhn.banks.ray.shards import Shards
 from sqhn.level import Level, Options
@@ -21,7 +21,7 @@ class Sharded(Cpu):
     shard_device: where each shard has its banks, "cpu" or "cuda"; count: the number of shards.
     """
 
-    limits = Limits(chunk=MOST_SAMPLES, breadth=4)  # shards get the next samples while they answer
+    limits = Limits(chunk=LONGEST_CHUNK, breadth=4)  # shards get the next samples while they answer
     atomic = False
     shards: int
 

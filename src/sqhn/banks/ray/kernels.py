@@ -25,7 +25,7 @@ from sqhn.banks.cpu.kernels.decision import (
 from sqhn.banks.cpu.kernels.steps import begin, bound, first_look, padded, refine
 from sqhn.level import TIE
 
-ROUNDING = 1e-6
+TOP_ROUNDING = 1e-6
 """More than float32 loses of a cosine in a sum of three terms."""
 
 
@@ -87,4 +87,4 @@ def at_most(sample, upper, G, measure):
     top, length = np.float64(upper[highest(upper, G)]), np.sqrt(sample.square)
     if length < SHORT and top > NEVER:
         return np.inf
-    return measure.centre + (1 - measure.centre) * (top / length + ROUNDING) if top > NEVER else -np.inf
+    return measure.centre + (1 - measure.centre) * (top / length + TOP_ROUNDING) if top > NEVER else -np.inf

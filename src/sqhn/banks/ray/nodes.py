@@ -17,7 +17,7 @@ from sqhn.banks.saved import KINDS, check_counts, check_growth, joined, known_of
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
 
-MOST_SAMPLES = 1536
+LONGEST_CHUNK = 1536
 """The most samples that are learned at once: large chunks, since each level needs one round trip for a chunk."""
 
 
@@ -56,7 +56,7 @@ class Nodes:
     def _status(self) -> Status:
         bank, neurons = self.bank, self.bank.neurons
         with self.device.stream():
-            grown, chunk = self._to_numpy(bank.grown), bank.chunk_size(MOST_SAMPLES)
+            grown, chunk = self._to_numpy(bank.grown), bank.chunk_size(LONGEST_CHUNK)
             return Status(grown, neurons.room, neurons.step, bank.holes, chunk)
 
     def _to_device(self, array: Any) -> Any:
@@ -136,7 +136,7 @@ class SplitNodes(ABC):
         """Build the banks of all shards; made: the arguments of `Nodes` for some nodes."""
         self.device, self.shards, self.name, self.nodes, self.level = device, shards, name, nodes, level
         self.neurons = SplitNeurons(self)
-        self.holes, self.chunk = False, MOST_SAMPLES
+        self.holes, self.chunk = False, LONGEST_CHUNK
         bounds = np.linspace(0, nodes, min(len(shards), nodes) + 1).astype(int)
         self.parts = [slice(a, b) for a, b in pairwise(bounds.tolist())]  # the nodes of each shard
         for s, part in enumerate(self.parts):

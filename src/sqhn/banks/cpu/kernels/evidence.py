@@ -21,13 +21,13 @@ from sqhn.banks.cpu.kernels.decision import is_seen, part
 from sqhn.banks.cpu.kernels.neurons import Statistics
 from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE
 
-SMALL, MIDDLING = 12, 100
+FLOAT32_VALUES, FLOAT64_VALUES = 12, 100
 """Likelihoods of blocks of so many values are always numbers, of float32 and of float64, since FLOOR bounds them."""
 ENDLESS = 1e100
 """The length of a block without structure: longer than all that is stored, and its square is still a number."""
 TILE = 16
 """Samples that are compared with a block while it is in the cache."""
-NEURONS = 64
+NEURON_BLOCK = 64
 """Neurons of which a block is copied while they are in the cache."""
 LARGE = 600.0
 """Nats up to which odds are a number."""
@@ -168,8 +168,8 @@ def beside(lo, hi, m, index, centre, values, sums, squares):
     one. sums (blocks, channels, neurons), squares (blocks, neurons). range(lo, hi) runs over blocks.
     """
     neurons, which = values.shape[2], np.arange(index.shape[1])
-    for first in range(0, neurons, NEURONS):
-        last = min(first + NEURONS, neurons)
+    for first in range(0, neurons, NEURON_BLOCK):
+        last = min(first + NEURON_BLOCK, neurons)
         for b in range(lo, hi):
             rows, one = m[min(b, m.shape[0] - 1)], values[b]
             for i in range(index.shape[1]):
@@ -217,7 +217,7 @@ def weigh(d, flat, neurons, look, elsewhere, u, z, odds):
             if not living[j]:
                 u[j] = 0
     top = 0.0
-    if d > MIDDLING:
+    if d > FLOAT64_VALUES:
         most = u[0]
         for j in range(1, G):
             if u[j] > most:
@@ -293,7 +293,7 @@ def compare(n, x, xx, m, xm, long, neurons, elsewhere, work, odds):
     long: `lengths`. neurons: `Compared`. elsewhere: `weigh`.
     """
     d = n.sum()
-    if d > SMALL:
+    if d > FLOAT32_VALUES:
         both_looks(d, n, x, xx, m, xm, long, neurons, elsewhere, work.fine[0], work.fine[1], odds)
     elif d > 0:
         both_looks(d, n, x, xx, m, xm, long, neurons, elsewhere, work.rough[0], work.rough[1], odds)
