@@ -12,7 +12,7 @@ from sqhn import SQHN
 from sqhn.reference import ReferenceSQHN
 
 NEAR = 1e-6
-"""Nats, and share of a score: so close are fast paths to the reference; what differs less may be ranked either way."""
+"""Nats, and share of a score: how close fast paths are to the reference. Closer scores may be ranked either way."""
 ODD = ("faint", "flat", "black", "huge", "opposite", "copies")
 
 
@@ -46,7 +46,7 @@ def odd(seed: int, kind: str) -> NDArray[np.float32]:
 
 
 def assert_possible(memory: SQHN, x: NDArray[np.float32]) -> None:
-    """Scores are those of the reference, roughly; and what is found has the best."""
+    """Scores are close to the reference's, and the recalled neuron has the best."""
     found = memory.recall(x, inference="evidence")
     assert np.isfinite(found.score).all()
     reference = ReferenceSQHN.of(memory)

@@ -1,4 +1,4 @@
-"""What several test files share."""
+"""Helpers of several test files."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def fingerprint(memory: SQHN) -> str:
 
 
 def assert_same_state(memory: SQHN, reference: ReferenceSQHN) -> None:
-    """Every decision ever taken shows in what was written where."""
+    """Compare all neurons: every decision ever taken shows in them."""
     for bank, nodes in zip(memory.banks, reference.levels):
         state = bank.neurons.state() | bank.state()
         ends = np.cumsum(state["grown"])
@@ -175,10 +175,10 @@ def ties_in_a_row() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 
 
 def model_of(memory: SQHN) -> Model:
-    """What is behind a memory."""
+    """The model behind a memory."""
     return memory.inspect(lambda model: model)
 
 
 def set_chunk(memory: SQHN, chunk: int) -> None:
-    """Let a memory learn so many samples at once."""
+    """Set how many samples a memory learns at once."""
     model_of(memory).tree.chunk = chunk

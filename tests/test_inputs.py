@@ -1,4 +1,4 @@
-"""Bad input is an error that names the value and what is valid, and changes nothing."""
+"""Invalid input is an error that names the value and the valid ones, and changes nothing."""
 
 from __future__ import annotations
 

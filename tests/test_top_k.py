@@ -45,7 +45,7 @@ def test_shapes_and_order(levels: list[Level], rule: str) -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("similarity", ["shifted_cosine", "cosine", "euclidean"])
 def test_products_may_be_as_wrong_as_they_admit(similarity: Any, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is among the best rests on bounds: products that are off by a known share of the lengths change nothing."""
+    """The choice of the best rests on bounds: products that are off by a known share of the lengths change nothing."""
     rng, honest = np.random.default_rng(seed), large.whole_products
 
     def sloppy(bank: Any, n: int, y: Any, P: Any) -> float:

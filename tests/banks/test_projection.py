@@ -1,4 +1,4 @@
-"""The coarse view is orthonormal, so its bound holds."""
+"""The projection is orthonormal, so its bound holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHAPES = [(32, 32, 3), (28, 28), (784,), (64, 2), (100,), (30, 50), (16, 16, 16)
 
 
 def matrix(view: Projection, d: int) -> NDArray[np.float64]:
-    """The view as a matrix (features, d), from what it makes of unit vectors."""
+    """The projection as a matrix (features, d), from the features of unit vectors."""
     return np.asarray(view(np.eye(d, dtype=np.float32), 0.0), np.float64).T
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a sample: the table of the rule, and the kernels that follow it."""
+"""The outcome of a sample: the table of the rule, and the kernels that follow it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sqhn.banks.rule import (
     outcome,
 )
 
-TABLE = [  # below the threshold, full, policy, what becomes of the sample
+TABLE = [  # below the threshold, full, policy, outcome
     (True, False, AVERAGE, GREW),
     (True, False, FREEZE, GREW),
     (True, False, OVERWRITE, GREW),
@@ -42,7 +42,7 @@ FREED = [3, 0, 2, 0, 1]
 
 
 def place(kind: int, when_full: int) -> int:
-    """Where a sample ends that resembles neuron 2 of these 5 most."""
+    """The neuron and the outcome of a sample that resembles neuron 2 of these 5 most."""
     replaced = {OVERWRITE: 3, OLDEST: 0}
     return 5 if kind == GREW else replaced[when_full] if kind == REPLACED else 2
 

@@ -1,4 +1,4 @@
-"""Lengths do not count: samples without features, and faint ones, are stored once and known again."""
+"""Lengths do not count: flat samples, and faint ones, are stored once and recognized."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_has_no_length_is_like_what_has_none_and_unlike_all_else(
 
 
 def test_prototypes_may_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Averaging opposites leaves a neuron without length, which then is like what is flat."""
+    """Averaging opposites leaves a neuron of length zero, which then matches flat samples."""
     one = np.random.default_rng(3).integers(0, 2, (8, 8)).astype(np.float32)
     flat = np.full((8, 8), 0.5, np.float32)
     for small in (0, 64):

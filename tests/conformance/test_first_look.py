@@ -1,4 +1,4 @@
-"""Which neurons the first look must not rule out: by differences, among very many, in parts, where nothing is known."""
+"""Neurons that screening must not rule out: by differences, among very many, in parts, where nothing is known."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_exact_ties_of_codes_go_to_the_lowest_index() -> None:
 
 @pytest.mark.parametrize("path", ["small", "large"])
 def test_values_next_to_the_centre(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prototypes that the shift leaves next to nothing of: every rounding is as large as what is left."""
+    """Prototypes that are almost the center: every rounding is as large as their length."""
     monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
     half, one, zero = np.float32(0.5), np.float32(1), np.float32(0)
     values = np.array([half, np.nextafter(half, one), np.nextafter(half, zero)])

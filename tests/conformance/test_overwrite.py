@@ -1,4 +1,4 @@
-"""What a full node overwrites: the least used neuron, and among those the one written longest ago."""
+"""A full node overwrites the least used neuron, and among those the one written longest ago."""
 
 from __future__ import annotations
 

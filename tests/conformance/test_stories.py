@@ -1,4 +1,4 @@
-"""Samples with holes, neurons that are forgotten, every similarity, in one stream: as the reference does it."""
+"""Samples with missing values, forgotten neurons, every similarity, in one stream, against the reference."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def samples(shape: tuple[int, ...], count: int, rng: np.random.Generator) -> NDA
 
 
 def masks(x: NDArray[np.float32], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """What was seen: of some samples all, of some not whole regions."""
+    """Masks: some samples are complete, some miss whole regions."""
     seen = rng.random(x.shape) < share
     seen[:, : x.shape[1] // 2] &= (rng.random(len(x)) < 0.6).reshape(-1, *[1] * (x.ndim - 1))
     seen[rng.random(len(x)) < 0.4] = True
@@ -60,7 +60,7 @@ def masks(x: NDArray[np.float32], share: float, rng: np.random.Generator) -> NDA
 
 
 def tell(memory: SQHN, reference: ReferenceSQHN, rng: np.random.Generator, calls: int) -> None:
-    """Learn, with holes or without, and forget, the same in both."""
+    """Learn, with missing values or without, and forget, the same in both."""
     shape = memory.input_shape
     for _ in range(calls):
         count = int(rng.choice([1, 5, 20]))
@@ -90,7 +90,7 @@ def tell(memory: SQHN, reference: ReferenceSQHN, rng: np.random.Generator, calls
 def story(
     name: str, similarity: Any, when_full: str, device: str = "cpu"
 ) -> tuple[SQHN, ReferenceSQHN, np.random.Generator]:
-    """A memory and a reference to be told the same, and what chooses it."""
+    """A memory, a reference that gets the same calls, and the generator that chooses them."""
     rng = np.random.default_rng(sum(map(ord, name + similarity + when_full)))
     shape, levels = SHAPES[name][0], tree(name, 12, when_full)
     memory = SQHN(shape, levels, similarity=similarity, device=device)
@@ -99,7 +99,7 @@ def story(
 
 
 def same_in_all(memory: SQHN, reference: ReferenceSQHN, rng: np.random.Generator) -> None:
-    """What is stored, and what is said about it."""
+    """The stored state and the labels."""
     assert_same_state(memory, reference)
     if len(memory):
         x = samples(memory.input_shape, 5, rng)

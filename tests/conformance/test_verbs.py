@@ -69,7 +69,7 @@ def sqhn(name: str, where: str) -> Case:
 
 
 class Reference:
-    """The reference behind the door of all others."""
+    """The reference, with the checks of inputs that all memories share."""
 
     def __init__(self, shape: tuple[int, ...], kernels: Sequence[Any]) -> None:
         self.shape, self.levels = shape, [Level(kernel, 20) for kernel in kernels]
@@ -552,7 +552,7 @@ CAUGHT_AMONG_OTHERS: dict[type[Plain], str] = {
 
 
 def failures(make: Callable[[], Memory], cannot: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What check_memory would say, by check."""
+    """The messages of check_memory, by check."""
     failed = {}
     for check in checks():
         try:

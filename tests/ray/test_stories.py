@@ -1,4 +1,4 @@
-"""Memories in several places are what they are in one, whatever is learned, forgotten, asked and saved."""
+"""Memories on shards equal those in one place, through learning, forgetting, queries and files."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_as_many_shards_as_before(local: Local, tmp_path: Path) -> None:
 
 
 def test_room_is_part_of_what_a_shard_is() -> None:
-    """A write that comes next counts on what was reserved."""
+    """The next write relies on the space that was reserved."""
     memory = SQHN((18, 9), [Level(9, 40), Level(None, 12)])
     made = model_of(memory).tree.tilings[0], memory.levels[0], memory.options, False
     nodes, other = (Nodes("cpu", "patterns", *made) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Memories made by fixed calls: what earlier versions wrote of them is in `files`, what this version makes is compared.
+"""Memories made by fixed calls: this version makes them anew, and compares them with the `files` of earlier versions.
 
 Only public calls that every version has, so that each version can make them and write its own files.
 """

@@ -210,7 +210,7 @@ for i in range(0, 4000, 8):
 
 
 def test_a_power_cut_at_any_byte(tmp_path: Path) -> None:
-    """The journal may end anywhere after the last confirmed change: what follows was never returned from."""
+    """The journal may end anywhere after the last confirmed change: no call has returned from later ones."""
     memory, states, ends = SQHN(SHAPE, capacity=9, folder=tmp_path / "k"), [], []
     folder, confirmed = tmp_path / "k", []
     for i in range(4):
@@ -708,7 +708,7 @@ def test_links_and_folders_are_not_followed(name: str, kind: str, tmp_path: Path
     ],
 )
 def test_files_that_are_missing(name: str, problem: str, tmp_path: Path) -> None:
-    """What is put back is found again: a refused folder is not changed."""
+    """A refused folder is not changed, so a file that is put back is found again."""
     folder = kept(tmp_path)
     (folder / name).rename(tmp_path / name)
     for _ in range(2):

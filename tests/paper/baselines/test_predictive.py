@@ -1,4 +1,4 @@
-"""GPCN and BayesPCN: mixtures of chains, what learning changes, recall, and errors."""
+"""GPCN and BayesPCN: mixtures of chains, learning, recall, and errors."""
 
 from __future__ import annotations
 
