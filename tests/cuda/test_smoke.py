@@ -148,6 +148,16 @@ def test_near_ties(device: str) -> None:
     assert memory.recall(questions, observed).index.tolist() == expected
 
 
+@pytest.mark.parametrize("size", [3, 784, 1300, 5000])
+def test_a_power_of_two_of_warps_for_every_size(size: int, device: str) -> None:
+    memory = SQHN((size,), [Level(capacity=2)], device=device)
+    x = np.random.default_rng(0).random((2, size)).astype(np.float32)
+    memory.learn(x)
+    assert memory.recall(x).index.tolist() == [0, 1]
+    bank: Any = memory.inspect(lambda model: model.tree.patterns)
+    assert bank.warps in (1, 2, 4, 8)  # a GPU refuses others, the interpreter does not
+
+
 def test_no_kernel_is_left_out() -> None:
     assert set.union(*(case.kernels for case in CASES.values())) == set(KERNELS)
 

@@ -98,7 +98,7 @@ class Prototypes:
     @property
     def warps(self) -> int:
         """For kernels that handle whole vectors."""
-        return max(1, min(8, self.size // 256))
+        return power_of_two(self.size // 256, 1, 8)
 
     def direct_constants(self, seen: Tensor | None) -> dict[str, Any]:
         """For direct kernels: the kind of comparison, and how many neurons and values they handle at once."""
