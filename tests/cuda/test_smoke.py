@@ -35,7 +35,7 @@ KERNELS = {
     if hasattr(getattr(module, name), "run")
 }
 PRODUCTS = {f"prototypes.{name}" for name in ("measure", "arrange", "walk", "replay", "best")}
-DIRECT = {"direct.activity", "direct.walk"}
+DIRECT = {"direct.activity", "direct.at", "direct.walk"}
 CODES = {f"counts.{name}" for name in ("ranges", "overlaps", "agreements", "walk", "enter", "repeats", "best")}
 ANSWERS = {"choice.first_best", "evidence.looks"}
 TREE = ANSWERS | CODES | {"evidence.gather", "evidence.heard"}
@@ -58,22 +58,20 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "one level": Case(
-        [Level(capacity=4, alpha=8.0, when_full="overwrite")], PRODUCTS | {"prototypes.at"} | DIRECT | ANSWERS
-    ),
+    "one level": Case([Level(capacity=4, alpha=8.0, when_full="overwrite")], PRODUCTS | DIRECT | ANSWERS),
     "two levels": Case(
         [Level(2, 3), Level(capacity=4, when_full="oldest")],
-        PRODUCTS | {"prototypes.at", "counts.forget"} | DIRECT | TREE,
+        PRODUCTS | {"counts.forget"} | DIRECT | TREE,
     ),
     "heard": Case(
         [Level(2, 3, when_full="freeze"), Level(capacity=4, when_full="freeze")],
-        PRODUCTS | {"prototypes.at"} | DIRECT | TREE,
+        PRODUCTS | DIRECT | TREE,
         {"similarity": "cosine", "norm": "heard", "propagation": "max", "mu": "pseudocount"},
     ),
-    "euclidean": Case([Level(2, 3), Level(capacity=4)], {"direct.at"} | DIRECT | TREE, {"similarity": "euclidean"}),
+    "euclidean": Case([Level(2, 3), Level(capacity=4)], DIRECT | TREE, {"similarity": "euclidean"}),
     "in parts": Case(
         [Level(2, 20), Level(capacity=20, when_full="overwrite")],
-        PRODUCTS | {"prototypes.at", "prototypes.tops", "counts.forget"} | DIRECT | TREE,
+        PRODUCTS | {"prototypes.tops", "counts.forget"} | DIRECT | TREE,
         total=24,
         small=True,
     ),

@@ -1,6 +1,7 @@
 """The pattern bank on a GPU: prototypes and their unit vectors, learned a chunk at a time (`kernels.prototypes`).
 
-Samples with missing values, and similarity by differences, take another path (`kernels.direct`).
+Samples with missing values and similarity by differences are learned by another path, `kernels.direct`, which also
+compares the few neurons that a parent expects.
 
 Memory: twice the prototypes, and for a chunk its products with all neurons and among its samples. Once a sample with
 missing values was learned, as much again as the prototypes, to count how often each value was observed.
@@ -251,7 +252,7 @@ class Prototypes:
         eps, facts, a = learning or (xx, xx, xx)
         kernels.measure[(x.shape[1], self.nodes)](
             *samples(x, seen)[:2], y, xx, eps, facts, a, x.shape[1], self.size, masked=seen is not None,
-            learning=bool(learning), ONE=self.size <= LARGEST_BLOCK, num_warps=self.warps, **self.constants,
+            learning=bool(learning), num_warps=self.warps, **self.constants,
         )  # fmt: skip
         return y, xx
 
@@ -352,19 +353,12 @@ class Prototypes:
     block_evidence, pyramid_evidence = of_patches, of_pyramid
 
     def at(self, evidence: Patches, support: Support) -> Tensor:
-        x, seen = evidence
+        batch, constants = evidence.x.shape[1], self.direct_constants(evidence.seen)
         s = torch.empty(len(support.value), dtype=torch.float64, device=self.place)
-        grid, sizes = (x.shape[1], self.nodes), (x.shape[1], self.neurons.room, self.size)
-        if self.euclidean:
-            direct.at[grid](
-                samples(x, seen), self.stored, support.start, support.value, s, sizes, num_warps=4,
-                **self.direct_constants(seen),
-            )  # fmt: skip
-        else:
-            kernels.at[grid](
-                (*samples(x, seen), self.measure(x, seen)[1]), self.m, support.start, support.value, s, *sizes,
-                masked=seen is not None, num_warps=self.warps, **self.constants,
-            )  # fmt: skip
+        direct.at[(batch, self.nodes)](
+            samples(*evidence), self.stored, support.start, support.value, s, (batch, self.neurons.room, self.size),
+            num_warps=max(1, constants["D"] // 32), **constants,
+        )  # fmt: skip
         return s
 
     def similarity(self, evidence: Patches, k: Tensor) -> Tensor:

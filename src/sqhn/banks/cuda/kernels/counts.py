@@ -158,6 +158,30 @@ def first_best(h, i, best):
     return tl.reduce((tl.where(h >= best - TIE, i, NO_INDEX), h), 0, former)
 
 
+@triton.jit
+def activities(overlap, sides, i, G, length):
+    """The activities of the neurons i; minus infinity where there are none."""
+    there = i < G
+    side = tl.load(sides + i, mask=there, other=1.0)
+    h = activity(tl.load(overlap + i, mask=there, other=0.0), side, length)
+    return tl.where(there, h, -float("inf"))
+
+
+@triton.jit
+def best_of(overlap, sides, G, length, J: tl.constexpr):
+    """The first of the best neurons and its activity; neuron 0 and minus infinity if there is none."""
+    high = tl.full([J], -float("inf"), tl.float64)
+    for b in range(0, G, J):
+        high = tl.maximum(high, activities(overlap, sides, b + tl.arange(0, J), G, length))
+    most = tl.max(high)
+    j = tl.where(G > 0, NO_INDEX, 0)
+    h = length * 0 - float("inf")
+    for b in range(0, G, J):
+        i = b + tl.arange(0, J)
+        j, h = former(j, h, *first_best(activities(overlap, sides, i, G, length), i, most))
+    return j, h
+
+
 @triton.jit(do_not_specialize=["step"])
 def walk(
     with_neurons, among, samples, sides, partly, neurons, born, outcome, sizes, capacity, pseudo, step,
@@ -203,25 +227,11 @@ def walk(
     gain = tl.load(M_n + later, mask=later < batch, other=0.0)
     common = tl.load(same_n + later, mask=later < batch, other=0)
     for t in range(batch):
-        j = G * 0
-        h = long * 0 - float("inf")
         if ONE:
             some = tl.where(lane < G, activity(row, side_of, long), -float("inf"))
             j, h = first_best(some, lane, tl.max(some))
         else:
-            high = tl.full([J], -float("inf"), tl.float64)
-            for b in range(0, G, J):
-                i = b + lane
-                high = tl.maximum(high, activities(overlap_n + t * width, sides_n, i, G, long))
-            most = tl.max(high)
-            j = G * 0 + NO_INDEX
-            for b in range(0, G, J):
-                i = b + lane
-                some = activities(overlap_n + t * width, sides_n, i, G, long)
-                j, h = former(j, h, *first_best(some, i, most))
-        if G == 0:
-            j = G * 0
-            h = long * 0 - float("inf")
+            j, h = best_of(overlap_n + t * width, sides_n, G, long, J)
         to, what = written_to(h < threshold, j, G, F, c_n, written_n, capacity, when_full, any_free, J)
         if partial:  # nothing was observed, nothing is learned
             to = tl.where(counted > 0, to, 0)
@@ -317,28 +327,9 @@ def best(overlap, sides, length, grown, k, h, batch, width, room, heard: tl.cons
     sides_t = sides + place * width if heard else sides + n * room
     long = tl.load(length + place)
     G = tl.load(grown + n).to(tl.int32)
-    top = tl.full([J], -float("inf"), tl.float64)
-    for b in range(0, G, J):
-        i = b + tl.arange(0, J)
-        top = tl.maximum(top, activities(row, sides_t, i, G, long))
-    most = tl.max(top)
-    j = tl.where(G > 0, NO_INDEX, 0)
-    value = long * 0
-    for b in range(0, G, J):
-        i = b + tl.arange(0, J)
-        some = activities(row, sides_t, i, G, long)
-        j, value = former(j, value, *first_best(some, i, most))
+    j, value = best_of(row, sides_t, G, long, J)
     tl.store(k + place, j)
-    tl.store(h + place, value)
-
-
-@triton.jit
-def activities(overlap, sides, i, G, length):
-    """The activities of the neurons i; minus infinity where there are none."""
-    there = i < G
-    side = tl.load(sides + i, mask=there, other=1.0)
-    h = activity(tl.load(overlap + i, mask=there, other=0.0), side, length)
-    return tl.where(there, h, -float("inf"))
+    tl.store(h + place, tl.where(G > 0, value, 0.0))
 
 
 @triton.jit

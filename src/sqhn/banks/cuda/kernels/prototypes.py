@@ -25,7 +25,7 @@ from sqhn.banks import bounds
 from sqhn.banks.cuda.kernels.common import AVERAGED, GREW, NO_INDEX, NONE, OVERWRITE, SKIPPED, TIE, lost, rough_of
 from sqhn.banks.cuda.kernels.neurons import written_to
 
-__all__ = ["arrange", "at", "best", "measure", "replay", "tops", "walk"]
+__all__ = ["arrange", "best", "measure", "replay", "tops", "walk"]
 
 _U, _SHORT = tl.constexpr(bounds.U), tl.constexpr(bounds.SHORT * bounds.SHORT)
 _FREE = tl.constexpr(-4.0)  # for a cosine in a free slot: less than that of any neuron
@@ -129,38 +129,36 @@ def tops(products, xx, norm, c, top, batch, width, room, tiles, any_free: tl.con
 
 
 @triton.jit
+def shifted(x, seen, place, i, size, masked: tl.constexpr, centre: tl.constexpr):
+    """The values i of one sample at one node less the centre; 0 where they were not observed, if masked."""
+    u = tl.load(x + place * size + i, mask=i < size, other=centre).to(tl.float64) - centre
+    if masked:
+        u = tl.where(tl.load(seen + place * size + i, mask=i < size, other=0) != 0, u, 0.0)
+    return u
+
+
+@triton.jit
 def measure(
     x, seen, y, xx, eps, facts, a, batch, size,
-    masked: tl.constexpr, learning: tl.constexpr, centre: tl.constexpr, ONE: tl.constexpr, D: tl.constexpr,
+    masked: tl.constexpr, learning: tl.constexpr, centre: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """One sample at one node: the centre is taken off; its squared length, and the unit vector.
 
     If masked, both over the observed values; the unit vector is 0 elsewhere. For learning, facts (nodes, batch, 2) are
-    the length and the cosine that reaches the growth threshold, and the activity a starts at minus infinity. If ONE, a
-    vector has at most D values.
+    the length and the cosine that reaches the growth threshold, and the activity a starts at minus infinity.
     """
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
     square = tl.zeros([D], tl.float64)
-    shifted = tl.zeros([D], tl.float64)
     for d in range(0, size, D):
-        i = d + tl.arange(0, D)
-        shifted = tl.load(x + place * size + i, mask=i < size, other=centre).to(tl.float64) - centre
-        if masked:
-            shifted = tl.where(tl.load(seen + place * size + i, mask=i < size, other=0) != 0, shifted, 0.0)
-        square += shifted * shifted
+        u = shifted(x, seen, place, d + tl.arange(0, D), size, masked, centre)
+        square += u * u
     own = tl.sum(square)
     scale = inverse(own)
-    if ONE:
-        i = tl.arange(0, D)
-        tl.store(y + place * size + i, (shifted * scale).to(y.dtype.element_ty), mask=i < size)
-    else:
-        for d in range(0, size, D):
-            i = d + tl.arange(0, D)
-            again = tl.load(x + place * size + i, mask=i < size, other=centre).to(tl.float64) - centre
-            if masked:
-                again = tl.where(tl.load(seen + place * size + i, mask=i < size, other=0) != 0, again, 0.0)
-            tl.store(y + place * size + i, (again * scale).to(y.dtype.element_ty), mask=i < size)
+    for d in range(0, size, D):
+        i = d + tl.arange(0, D)
+        unit = shifted(x, seen, place, i, size, masked, centre) * scale
+        tl.store(y + place * size + i, unit.to(y.dtype.element_ty), mask=i < size)
     tl.store(xx + place, own)
     if learning:
         tl.store(a + place, -float("inf"))
@@ -555,21 +553,3 @@ def products(row, squares, c, b, G, masked: tl.constexpr, any_free: tl.constexpr
 def candidates(p, bar, b, first, J: tl.constexpr):
     """Which of the neurons from b on may be as good as the best, other than the first that was evaluated."""
     return (p >= bar) & (p > -float("inf")) & (b + tl.arange(0, J) != first)
-
-
-@triton.jit
-def at(samples, m, start, candidate, s, batch, room, size,
-       masked: tl.constexpr, centre: tl.constexpr, D: tl.constexpr):  # fmt: skip
-    """The similarities of the candidates of one sample at one node."""
-    x, seen, any_seen, xx = samples
-    t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    place = n * batch + t
-    own, some = tl.load(xx + place), observed(any_seen, place, masked)
-    x_t, seen_t, m_n = x + place * size, seen + place * size, m + n * room * size
-    e = tl.load(start + place)
-    stop = tl.load(start + place + 1)
-    while e < stop:
-        j = tl.load(candidate + e)
-        found = evaluate(j, x_t, seen_t, own, m_n, size, masked, centre, D)
-        tl.store(s + e, tl.where(some, found, 0.0))
-        e += 1
