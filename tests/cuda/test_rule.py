@@ -12,7 +12,7 @@ triton = pytest.importorskip("triton")
 
 from triton import language as tl  # noqa: E402
 
-from sqhn.banks.cuda.kernels.neurons import written_to  # noqa: E402
+from sqhn.banks.cuda.kernels.common import written_to  # noqa: E402
 
 
 @triton.jit

@@ -20,11 +20,8 @@ Parts = TypeVar("Parts", bound=tuple[Tensor, ...])
 
 def enlarge(array: Tensor, room: int) -> Tensor:
     """A copy of an array (nodes, ...) whose second axis is longer, or the array itself if it is long enough."""
-    if array.shape[1] >= room:
-        return array
-    larger = torch.zeros((len(array), room, *array.shape[2:]), dtype=array.dtype, device=array.device)
-    larger[:, : array.shape[1]] = array
-    return larger
+    more = room - array.shape[1]
+    return array if more <= 0 else torch.nn.functional.pad(array, (0, 0) * (array.ndim - 2) + (0, more))
 
 
 def enlarge_all(room: int, *owners: tuple[object, Iterable[str]]) -> None:
@@ -82,8 +79,7 @@ def together(answers: Sequence[Parts]) -> Parts:
 def owners(support: Support) -> Tensor:
     """The (node, sample) that each entry belongs to."""
     start: Tensor = support.start
-    rows = torch.arange(len(start) - 1, device=start.device)
-    return torch.repeat_interleave(rows, start.diff(), output_size=len(support.value))
+    return torch.repeat_interleave(start.diff(), output_size=len(support.value))
 
 
 def exact_products(device: torch.device) -> bool:

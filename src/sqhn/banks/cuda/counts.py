@@ -371,9 +371,8 @@ class Counts:
         key, count = entries.by_neuron
         begin, end = entries.of_child(self.node, self.child, j.long()[:, None, :])
         begin, sizes, often = (self.to_children(part).reshape(-1) for part in (begin, end - begin, self.often_of(j)))
-        start = torch.zeros(len(sizes) + 1, dtype=torch.int64, device=self.place)
-        torch.cumsum(sizes, 0, out=start[1:])
-        which = torch.repeat_interleave(torch.arange(len(sizes), device=self.place), sizes)
+        start = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+        which = torch.repeat_interleave(sizes)
         entry = torch.arange(len(which), device=self.place) - start[which] + begin[which]
         value = (key[entry] % entries.limits[2]).to(torch.int32)
         return Support(start, value, count[entry] / often[which].double())

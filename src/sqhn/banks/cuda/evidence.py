@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -26,19 +26,12 @@ NEURONS_PER_LOOK = 128  # that one program handles at once
 NEURONS_PER_GATHER = 256  # the same, where it gathers values of children
 
 
-class Sums(NamedTuple):
-    """Sums over blocks, as kernels take them: n, x and xx of the questions, m, mm and xm of the neurons."""
-
-    n: Tensor
-    x: Tensor
-    xx: Tensor
-    m: Tensor
-    mm: Tensor
-    xm: Tensor
+Sums = tuple[Tensor, ...]
+"""Sums over blocks, as kernels take them: n, x and xx of the questions, or m, mm and xm of the neurons."""
 
 
-def sums(x: Tensor, m: Tensor, seen: Tensor | None, channels: int, centre: float) -> Sums:
-    """The sums of x (blocks, batch, size) and m (blocks, neurons, size)."""
+def sums(x: Tensor, m: Tensor, seen: Tensor | None, channels: int, centre: float) -> tuple[Sums, Sums]:
+    """The sums of the questions x (blocks, batch, size) and of the neurons m (blocks, neurons, size)."""
 
     def by_channel(rows: Tensor) -> Tensor:
         return rows.reshape(*rows.shape[:2], -1, channels)
@@ -51,20 +44,21 @@ def sums(x: Tensor, m: Tensor, seen: Tensor | None, channels: int, centre: float
         there = seen.double()
         own, n = own * there, by_channel(there).sum(2)
         of_stored = torch.einsum("btpc,bjpc->btcj", by_channel(there), by_channel(stored)), there @ stored.square().mT
-    return Sums(n, by_channel(own).sum(2), own.square().sum(2), *of_stored, own @ stored.mT)
+    return (n, by_channel(own).sum(2), own.square().sum(2)), (*of_stored, own @ stored.mT)
 
 
-def looks(s: Sums, living: Tensor, weight: float = 1.0) -> Tensor:
+def looks(question: Sums, stored: Sums, living: Tensor, weight: float = 1.0) -> Tensor:
     """The evidence of both looks, (blocks, batch, neurons), times a weight; living (blocks or 1, 1, neurons).
 
     Minus infinity where there is no neuron; but 0 for the first slot of a node without neurons.
     """
-    question, stored = (tuple(part.contiguous() for part in of) for of in (s[:3], s[3:]))
-    (blocks, batch, width), channels = s.xm.shape, s.n.shape[2]
+    question, stored = (tuple(part.contiguous() for part in of) for of in (question, stored))
+    (blocks, batch, width), channels = stored[2].shape, question[0].shape[2]
     A, scratch = torch.empty_like(stored[2]), torch.empty_like(stored[2])
     kernels.looks[(batch, blocks)](
         question, stored, living.byte().contiguous(), living.sum(2), scratch, A, batch, width, channels, weight,
-        masked=s.mm.shape[1] == batch, alike=len(living) == 1, J=power_of_two(width, 16, NEURONS_PER_LOOK), num_warps=1,
+        masked=stored[1].shape[1] == batch, alike=len(living) == 1, J=power_of_two(width, 16, NEURONS_PER_LOOK),
+        num_warps=1,
     )  # fmt: skip
     return A
 
@@ -72,7 +66,7 @@ def looks(s: Sums, living: Tensor, weight: float = 1.0) -> Tensor:
 def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> Tensor:
     """The evidence for the neurons of one level, over blocks of all scales: (1, batch, most grown)."""
     finest, most = scales[0], int(bank.grown.max())
-    stored = finest.split(bank.m[0, :most].reshape(-1, *finest.shape))
+    prototypes = finest.split(bank.m[0, :most].reshape(-1, *finest.shape))
     living = bank.neurons.living(most)
     below = [torch.as_tensor(one.within(coarser), device=bank.place).long() for one, coarser in pairwise(scales)]
     weights = [WHOLE if one.nodes == 1 else 1.0 for one in scales]
@@ -82,11 +76,11 @@ def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> 
         for part in split(patches, rows):
             x = finest.split(part.x[0].reshape(-1, *finest.shape))
             seen = None if part.seen is None else finest.split(part.seen[0].reshape(-1, *finest.shape))
-            found = sums(x, stored, seen, finest.channels, bank.centre)
-            A = looks(found, living, weights[0]).sum(0)
+            question, stored = sums(x, prototypes, seen, finest.channels, bank.centre)
+            A = looks(question, stored, living, weights[0]).sum(0)
             for children, weight in zip(below, weights[1:]):
-                found = Sums(*(part[children].sum(1) for part in found))
-                A += looks(found, living, weight).sum(0)
+                question, stored = (tuple(part[children].sum(1) for part in of) for of in (question, stored))
+                A += looks(question, stored, living, weight).sum(0)
             answers.append(A)
     return torch.cat(answers)[None]
 
@@ -96,8 +90,8 @@ def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     most = max(1, int(bank.grown.max()))
     living = bank.neurons.living(most)
     with reserve_memory(bank.place):
-        found = sums(patches.x, bank.m[:, :most], patches.seen, bank.tiling.channels, bank.centre)
-        return BlockEvidence(looks(found, living), found[:3], found[3:])
+        question, stored = sums(patches.x, bank.m[:, :most], patches.seen, bank.tiling.channels, bank.centre)
+        return BlockEvidence(looks(question, stored, living), question, stored)
 
 
 def above(bank: Counts, below: BlockEvidence, weight: float) -> BlockEvidence:
@@ -119,7 +113,7 @@ def above(bank: Counts, below: BlockEvidence, weight: float) -> BlockEvidence:
 
         question = tuple(part[bank.children].sum(1) for part in below.question)
         stored = tuple(map(gathered, below.stored))
-        A = looks(Sums(*question, *stored), living, weight)
+        A = looks(question, stored, living, weight)
         kernels.heard[(batch, nodes, blocks)](
             below.A, bank.children, begin, end, value, probability, A, batch, family, below.A.shape[2], most,
             J=NEURONS_PER_GATHER,

@@ -11,8 +11,7 @@ from sqhn import level
 from sqhn.banks import bounds, rule
 
 __all__ = [
-    "AVERAGED", "GREW", "NONE", "NO_INDEX", "OLDEST", "OVERWRITE", "REPLACED", "SKIPPED", "TIE",
-    "lost", "outcome", "rough_of",
+    "AVERAGED", "GREW", "NONE", "NO_INDEX", "OVERWRITE", "SKIPPED", "TIE", "lost", "rough_of", "written_to",
 ]  # fmt: skip
 
 SKIPPED, AVERAGED = tl.constexpr(rule.SKIPPED), tl.constexpr(rule.AVERAGED)
@@ -20,6 +19,7 @@ GREW, REPLACED = tl.constexpr(rule.GREW), tl.constexpr(rule.REPLACED)
 OVERWRITE, OLDEST = tl.constexpr(rule.OVERWRITE), tl.constexpr(rule.OLDEST)
 TIE = tl.constexpr(level.TIE)
 NO_INDEX = tl.constexpr(2**31 - 1)  # larger than any index: where a minimum of indices finds none
+_NEVER = tl.constexpr(2**63 - 1)  # larger than any count and any step
 NONE = tl.constexpr(-1)  # in arrays of indices (of neurons, samples, visits or values): there is none
 
 
@@ -32,3 +32,45 @@ def in_triton(function):
 
 lost, rough_of = in_triton(bounds.lost), in_triton(bounds.rough)
 outcome = in_triton(rule.outcome)
+
+
+@triton.jit
+def written_to(
+    below, j, G, F, c_n, written_n, capacity, when_full: tl.constexpr, any_free: tl.constexpr, J: tl.constexpr
+):  # fmt: skip
+    """The neuron that a sample is written to, and what becomes of it (`rule.outcome`).
+
+    j is its best match, `below` the growth threshold or not. F of the G slots are free: their count is 0. Without
+    any_free there are none, and no code looks for them. J neurons are handled at once.
+    """
+    to = j
+    kind = outcome(below, (capacity == G) & (F == 0), when_full)
+    if kind == GREW:
+        to = G
+        if any_free:
+            if F > 0:
+                first = tl.full([J], NO_INDEX, tl.int32)
+                for b in range(0, G, J):
+                    i = b + tl.arange(0, J)
+                    used = tl.load(c_n + i, mask=i < G, other=1)
+                    first = tl.minimum(first, tl.where(used == 0, i, NO_INDEX))
+                to = tl.min(first).to(tl.int32)
+    if when_full >= OVERWRITE:
+        if kind == REPLACED:
+            fewest = tl.full([J], _NEVER, tl.int64)
+            oldest = tl.full([J], _NEVER, tl.int64)
+            which = tl.zeros([J], tl.int32)
+            for b in range(0, G, J):
+                i = b + tl.arange(0, J)
+                used = tl.load(c_n + i, mask=i < G, other=_NEVER)
+                if when_full == OLDEST:
+                    used = tl.where(i < G, 0, used)
+                when = tl.load(written_n + i, mask=i < G, other=_NEVER)
+                rather = (used < fewest) | ((used == fewest) & (when < oldest))
+                which = tl.where(rather, i, which)
+                oldest = tl.where(rather, when, oldest)
+                fewest = tl.minimum(fewest, used)
+            least = fewest == tl.min(fewest)
+            oldest = tl.where(least, oldest, _NEVER)
+            to = tl.min(tl.where(least & (oldest == tl.min(oldest)), which, NO_INDEX)).to(tl.int32)
+    return to, kind

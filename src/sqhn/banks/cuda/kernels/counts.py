@@ -15,8 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sqhn.banks.cuda.kernels.common import AVERAGED, GREW, NO_INDEX, NONE, SKIPPED, TIE
-from sqhn.banks.cuda.kernels.neurons import written_to
+from sqhn.banks.cuda.kernels.common import AVERAGED, GREW, NO_INDEX, NONE, SKIPPED, TIE, written_to
 
 __all__ = ["FREE", "agreements", "best", "enter", "forget", "overlaps", "ranges", "repeats", "walk"]
 

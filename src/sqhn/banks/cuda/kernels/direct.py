@@ -14,8 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sqhn.banks.cuda.kernels.common import GREW, NO_INDEX, NONE, SKIPPED, TIE
-from sqhn.banks.cuda.kernels.neurons import written_to
+from sqhn.banks.cuda.kernels.common import GREW, NO_INDEX, NONE, SKIPPED, TIE, written_to
 from sqhn.banks.cuda.kernels.prototypes import moved_by, observed, similarity
 
 __all__ = ["activity", "at", "walk"]

@@ -22,8 +22,18 @@ import triton
 import triton.language as tl
 
 from sqhn.banks import bounds
-from sqhn.banks.cuda.kernels.common import AVERAGED, GREW, NO_INDEX, NONE, OVERWRITE, SKIPPED, TIE, lost, rough_of
-from sqhn.banks.cuda.kernels.neurons import written_to
+from sqhn.banks.cuda.kernels.common import (
+    AVERAGED,
+    GREW,
+    NO_INDEX,
+    NONE,
+    OVERWRITE,
+    SKIPPED,
+    TIE,
+    lost,
+    rough_of,
+    written_to,
+)
 
 __all__ = ["arrange", "best", "measure", "replay", "tops", "walk"]
 
