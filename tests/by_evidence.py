@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN
 from sqhn.reference import ReferenceSQHN
+from sqhn.reference.evidence import preferred
 
 NEAR = 1e-6
 """Nats, and share of a score: how close fast paths are to the reference. Closer scores may be ranked either way."""
@@ -53,5 +54,5 @@ def assert_possible(memory: SQHN, x: NDArray[np.float32]) -> None:
     for i, one in enumerate(x):
         A = reference.evidence(one)[-1][0]
         assert found.score[i] == pytest.approx(A[found.index[i]], rel=1e-4, abs=1e-4)
-        preferred = reference.preferred(one, None, A)
-        assert preferred[found.index[i]] == pytest.approx(preferred.max(), rel=1e-4, abs=1e-4)
+        scores = preferred(reference, one, None, A)
+        assert scores[found.index[i]] == pytest.approx(scores.max(), rel=1e-4, abs=1e-4)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sqhn.banks.rule import AVERAGED, GREW, REPLACED, SKIPPED
-from sqhn.level import REPLACING, TIE, Level, Options
+from sqhn.level import TIE, Level, Options
 from sqhn.patches import plan
 from sqhn.protocol import Recalled, Recognized, Written
 
@@ -108,18 +108,10 @@ class Node:
         h = self.activity(x, seen)
         j = winner(h)
         score = float(h[j]) if self.grown else -np.inf
-        below, slot = score < self.level.threshold(self.step) - TIE, self.slot()
-        if below and slot is not None:
-            j, kind = slot, GREW
+        j, kind = self.place(j, below=score < self.level.threshold(self.step) - TIE)
+        if kind >= GREW:
             self.assign(j, target, seen)
-        elif below and self.level.when_full in REPLACING:
-            least_used = self.level.when_full == "overwrite"
-            j, kind = min(range(self.grown), key=lambda i: (least_used * self.c[i], self.written[i])), REPLACED
-            self.assign(j, target, seen)
-        elif not self.averages(full=slot is None):
-            kind = SKIPPED
-        else:
-            kind = AVERAGED
+        elif kind == AVERAGED:
             self.average(j, target, seen)
             self.mu[j] += (score - self.mu[j]) / (self.c[j] + (self.options.mu == "pseudocount"))
         v = float(self.activity(x, seen, only=j)[0])  # the strength that the parent hears: the match after the update
@@ -128,15 +120,9 @@ class Node:
         self.step += 1
         return Step(j, v, score, kind)
 
-    def slot(self) -> int | None:
-        """Where the next neuron grows: the first free slot, else the next unused one; None if the node is full."""
-        if self.free.any():
-            return int(self.free.argmax())
-        return self.grown if self.grown < self.level.capacity else None
-
-    def averages(self, full: bool) -> bool:
-        """Whether a sample that grows no neuron is averaged into the winner."""
-        return not (full and self.level.when_full == "freeze")
+    def place(self, j: int, below: bool) -> tuple[int, int]:
+        """The neuron that a sample is written to, and the outcome; j: the winner, below the growth threshold or not."""
+        return (self.grown, GREW) if below and self.grown < self.level.capacity else (j, AVERAGED)
 
     def assign(self, j: int, target: NDArray[Any], seen: Mask) -> None:
         """Store the target in neuron j."""
@@ -151,15 +137,6 @@ class Node:
         m, known = self.m[j, seen], self.known[j, seen] + 1
         self.m[j, seen] = np.where(known == 1, target[seen], m + (target[seen] - m) / known.astype(m.dtype))
         self.c[j], self.written[j], self.known[j, seen] = self.c[j] + 1, self.step + 1, known
-
-    def known_values(self, j: int) -> Mask:
-        """Which entries of m[j] were ever observed."""
-        return np.asarray(self.known[j] > 0)
-
-    def forget(self, j: int) -> None:
-        """Free the slot of neuron j."""
-        self.m[j], self.known[j], self.free[j] = self.blank, 0, True
-        self.c[j], self.mu[j], self.written[j] = 0, 0.0, 0
 
 
 class Network:
@@ -205,17 +182,14 @@ class Network:
             masks.append([np.repeat(heard[below], np.diff(node.edges)) for node, below in zip(level, children)])
         return masks
 
-    def concatenate(self, number: int, n: int, k: NDArray[np.int64], v: Vector) -> Vector:
-        """The children's values as one vector: v[q] at position k[q] of child q's section, 0 elsewhere."""
-        y, below = np.zeros(self.levels[number][n].edges[-1]), self.children[number][n]
-        y[self.levels[number][n].edges[:-1] + k[below]] = v[below]
-        return y
-
     def inputs(self, number: int, x: ArrayLike, k: NDArray[np.int64], v: Vector) -> list[NDArray[Any]]:
-        """The input of every node of a level: its patch, or the values k and strengths v of its children."""
+        """The input of every node of a level: its patch, or its children's values k as one-hot vectors, times v."""
         if number == 0:
             return list(self.patches(x))
-        return [self.concatenate(number, n, k, v) for n in range(len(self.levels[number]))]
+        inputs = [np.zeros(node.edges[-1]) for node in self.levels[number]]
+        for y, node, below in zip(inputs, self.levels[number], self.children[number]):
+            y[node.edges[:-1] + k[below]] = v[below]
+        return inputs
 
     def expectation(self, number: int, n: int, q: int, j: int) -> Vector:
         """The distribution that node n of a level expects of its q-th child's value when its own value is j."""

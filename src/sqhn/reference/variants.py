@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sqhn.banks.rule import GREW, SKIPPED
+from sqhn.banks.rule import AVERAGED, GREW, REPLACED, SKIPPED
 from sqhn.checks import check_words
-from sqhn.level import TIE, Level, Options
+from sqhn.level import REPLACING, TIE, Level, Options
 from sqhn.protocol import Recalled, Recognized, Written
 from sqhn.reference import evidence
 from sqhn.reference.model import Codes, Mask, Network, Node, Step, Vector, winner
@@ -91,8 +91,17 @@ class VariedNode(Node):
             return step._replace(v=1.0 if step.kind >= GREW else step.score)
         return step
 
-    def averages(self, full: bool) -> bool:
-        return self.ablation.averages and super().averages(full)
+    def place(self, j: int, below: bool) -> tuple[int, int]:
+        """The table of `banks.rule`: neurons grow in the first free slot; a full node may freeze or replace neurons."""
+        slot = int(self.free.argmax()) if self.free.any() else self.grown
+        full = slot == self.level.capacity
+        if below and not full:
+            return slot, GREW
+        if below and self.level.when_full in REPLACING:
+            least_used = self.level.when_full == "overwrite"
+            return min(range(self.grown), key=lambda i: (least_used * self.c[i], self.written[i])), REPLACED
+        skipped = not self.ablation.averages or (full and self.level.when_full == "freeze")
+        return j, SKIPPED if skipped else AVERAGED
 
     def assign(self, j: int, target: NDArray[Any], seen: Mask) -> None:
         super().assign(j, target, seen)
@@ -104,10 +113,6 @@ class VariedNode(Node):
         super().average(j, target, seen)
         if self.ablation.step is not None and self.c[j] > 1:
             self.m[j, seen] = before + self.m.dtype.type(self.ablation.step) * (target[seen] - before)
-
-    def known_values(self, j: int) -> Mask:
-        """Random weights count as if they were observed."""
-        return np.asarray(super().known_values(j) | ((self.c[j] == 0) & ~self.free[j]))
 
 
 class ReferenceSQHN(Network):
@@ -182,7 +187,7 @@ class ReferenceSQHN(Network):
         v = np.array([h[j] for h, j in zip(below, k)])
         grown = np.array([node.grown > 0 for node in self.levels[-2]])
         seen = self.masks(observed)[-1][0] & np.repeat(grown, np.diff(self.root.edges))
-        y, target = self.concatenate(number, 0, k, v), self.concatenate(number, 0, k, np.ones(len(k)))
+        (y,), (target,) = self.inputs(number, x, k, v), self.inputs(number, x, k, np.ones(len(k)))
         return self.written(self.root.learn(y, target, seen))
 
     def learn_samples(self, samples: ArrayLike, observed: ArrayLike | None = None) -> Written:
@@ -218,7 +223,9 @@ class ReferenceSQHN(Network):
 
     def forget(self, index: int) -> None:
         """Free the slot of a neuron of the memory node."""
-        self.root.forget(index)
+        root = self.root
+        root.m[index], root.known[index], root.free[index] = root.blank, 0, True
+        root.c[index], root.mu[index], root.written[index] = 0, 0.0, 0
 
     # -- recall ----------------------------------------------------------------------------------------------------
 
@@ -261,7 +268,7 @@ class ReferenceSQHN(Network):
     ) -> list[Recalled]:
         """The samples that the best values of the memory node recall, each with its own sweep down, best first."""
         u, found = self.messages(x, observed, inference), []
-        left = self.preferred(x, observed, u[-1][0]) if inference == "evidence" else u[-1][0].copy()
+        left = evidence.preferred(self, x, observed, u[-1][0]) if inference == "evidence" else u[-1][0].copy()
         for _ in range(count):
             index = winner(left)
             left = np.where(np.arange(len(left)) == index, -np.inf, left)
@@ -273,15 +280,17 @@ class ReferenceSQHN(Network):
     def image(self, k: Codes, observed: ArrayLike | None) -> tuple[NDArray[Any], Mask]:
         """The values of all nodes as one sample, and which of it is known.
 
-        A node is unknown if it observes nothing and its parent is unknown or expects nothing of it.
+        A node is unknown if it observes nothing and its parent is unknown or expects nothing of it. Random weights
+        count as if they were observed.
         """
         masks, known = self.masks(observed), [np.array([node.grown > 0 for node in level]) for level in self.levels]
         for number in range(len(self.levels) - 1, 0, -1):
             for n, q, child in self.families(number):
                 expected = known[number][n] and self.expectation(number, n, q, k[number][n]).any()
                 known[number - 1][child] &= bool(masks[number - 1][child].any() or expected)
-        there = np.stack([node.known_values(j) & one for node, j, one in zip(self.levels[0], k[0], known[0])])
-        values = self.tilings[0].join(there[:, None])[0]
+        each = zip(self.levels[0], k[0], known[0])
+        there = [one & ((node.known[j] > 0) | (node.c[j] == 0) & ~node.free[j]) for node, j, one in each]
+        values = self.tilings[0].join(np.stack(there)[:, None])[0]
         return np.where(values, self.decode(k), np.float32(self.levels[0][0].blank)), values
 
     def prototypes(self) -> NDArray[Any]:
@@ -318,10 +327,6 @@ class ReferenceSQHN(Network):
     def evidence(self, x: ArrayLike, observed: ArrayLike | None = None) -> list[list[Vector]]:
         """The evidence for the neurons of every node, in nats (`sqhn.reference.evidence`)."""
         return evidence.up(self, x, observed)
-
-    def preferred(self, x: ArrayLike, observed: ArrayLike | None, A: Vector) -> Vector:
-        """The scores by which the memory node chooses, from the evidence for its neurons."""
-        return evidence.preferred(self, x, observed, A)
 
     # -- recognition by the error of recall --------------------------------------------------------------------------
 
