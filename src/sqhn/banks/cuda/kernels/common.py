@@ -11,7 +11,7 @@ from sqhn import level
 from sqhn.banks import bounds, rule
 
 __all__ = [
-    "AVERAGED", "GREW", "NONE", "NO_INDEX", "OVERWRITE", "SKIPPED", "TIE", "lost", "rough_of", "written_to",
+    "AVERAGED", "GREW", "NONE", "NO_INDEX", "OVERWRITE", "SKIPPED", "TIE", "first_of", "lost", "rough_of", "written_to",
 ]  # fmt: skip
 
 SKIPPED, AVERAGED = tl.constexpr(rule.SKIPPED), tl.constexpr(rule.AVERAGED)
@@ -74,3 +74,19 @@ def written_to(
             oldest = tl.where(least, oldest, _NEVER)
             to = tl.min(tl.where(least & (oldest == tl.min(oldest)), which, NO_INDEX)).to(tl.int32)
     return to, kind
+
+
+@triton.jit
+def first_of(u, width, J: tl.constexpr):
+    """The first of the values u that are the maximum, up to rounding (TIE), and the maximum; J are read at once."""
+    high = tl.full([J], -float("inf"), tl.float64)
+    for b in range(0, width, J):
+        j = b + tl.arange(0, J)
+        high = tl.maximum(high, tl.load(u + j, mask=j < width, other=-float("inf")))
+    best = tl.max(high)
+    first = tl.full([J], NO_INDEX, tl.int32)
+    for b in range(0, width, J):
+        j = b + tl.arange(0, J)
+        enough = tl.load(u + j, mask=j < width, other=-float("inf")) >= best - TIE
+        first = tl.minimum(first, tl.where(enough & (j < width), j, NO_INDEX))
+    return tl.minimum(tl.min(first), tl.maximum(width - 1, 0)).to(tl.int32), best

@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sqhn.banks.cuda.kernels.common import GREW, NO_INDEX, NONE, SKIPPED, TIE, written_to
+from sqhn.banks.cuda.kernels.common import GREW, NONE, SKIPPED, TIE, first_of, written_to
 from sqhn.banks.cuda.kernels.prototypes import moved_by, observed, similarity
 
 __all__ = ["activity", "at", "walk"]
@@ -80,7 +80,7 @@ def walk(
     c_n, mu_n, written_n = c + n * room, mu + n * room, written + n * room
     G, F = tl.load(grown + n).to(tl.int32), tl.load(free + n).to(tl.int32)
     others = G * 0  # how many have changed
-    lane, wide, listed = tl.arange(0, J), tl.arange(0, W), tl.arange(0, B)
+    lane, listed = tl.arange(0, J), tl.arange(0, B)
     for t in range(batch):
         x_t, seen_t = x + (n * batch + t) * size, seen + (n * batch + t) * size
         value_t = value + (n * batch + t) * width
@@ -95,16 +95,7 @@ def walk(
                 s = compare(j, e < others, x_t, seen_t, m_n, known_n, size, masked, holes, euclidean, centre, J, D)
                 tl.store(value_t + j, s, mask=e < others)
             tl.debug_barrier()
-            high = tl.full([W], -float("inf"), tl.float64)
-            for b in range(0, G, W):
-                high = tl.maximum(high, tl.load(value_t + b + wide, mask=b + wide < G, other=-float("inf")))
-            best = tl.max(high)
-            first = tl.full([W], NO_INDEX, tl.int32)
-            for b in range(0, G, W):
-                j = b + wide
-                s = tl.load(value_t + j, mask=j < G, other=-float("inf"))
-                first = tl.minimum(first, tl.where((s >= best - TIE) & (j < G), j, NO_INDEX))
-            winner = tl.minimum(tl.min(first), tl.maximum(G - 1, 0)).to(tl.int32)
+            winner, best = first_of(value_t, G, W)
             if G > F:
                 best = tl.load(value_t + winner)
             to, what = written_to(best < tl.load(eps + t) - TIE, winner, G, F, c_n, written_n, capacity, when_full,
