@@ -50,6 +50,7 @@ CACHED_PRODUCTS = 1 << 23  # that the cache of a large GPU can hold
 SAMPLES_INTERLEAVED = 4  # where a chunk has more products than that
 ROW_MULTIPLE = 16  # of the length of a row of products, so that several are read at once
 WALK_WARPS = 8
+FEW = 4  # expected neurons that one program compares at once: most often there is one
 DIRECT_CHUNK = 32  # samples that are compared directly and learned at once
 
 
@@ -353,7 +354,7 @@ class Prototypes:
     block_evidence, pyramid_evidence = of_patches, of_pyramid
 
     def at(self, evidence: Patches, support: Support) -> Tensor:
-        batch, constants = evidence.x.shape[1], self.direct_constants(evidence.seen)
+        batch, constants = evidence.x.shape[1], {**self.direct_constants(evidence.seen), "J": FEW}
         s = torch.empty(len(support.value), dtype=torch.float64, device=self.place)
         direct.at[(batch, self.nodes)](
             samples(*evidence), self.stored, support.start, support.value, s, (batch, self.neurons.room, self.size),
