@@ -87,25 +87,11 @@ def _checked(archive: str, member: str, plain: bool) -> str:
     return path.as_posix()
 
 
-class _File(NamedTuple):
-    """A file, or a member of an archive; errors call it `title`."""
+def _contents(paths: Iterable[Path], wanted: Callable[[str], bool]) -> Iterator[tuple[str, str, bytes]]:
+    """The wanted files, and members of archives in their order: the title for errors, the name, and the content.
 
-    title: str
-    name: str
-    content: Callable[[], bytes]
-
-    def read(self) -> bytes:
-        with decompressing(self.title):
-            return self.content()
-
-
-def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(member)
-    return b"" if file is None else file.read()
-
-
-def _contents(paths: Iterable[Path]) -> Iterator[_File]:
-    """The files, and the members of archives in their order; all members are checked, wanted or not."""
+    All members are checked, wanted or not.
+    """
     for path in paths:
         with decompressing(path.name):
             if path.suffix in (".zip", ".whl"):
@@ -113,8 +99,8 @@ def _contents(paths: Iterable[Path]) -> Iterator[_File]:
                     for info in packed.infolist():
                         link = stat.S_ISLNK(info.external_attr >> 16)
                         name = _checked(path.name, info.filename, plain=not link)
-                        if not info.is_dir():
-                            yield _File(f"{path.name}: {name}", name, partial(packed.read, info))
+                        if not info.is_dir() and wanted(name):
+                            yield _read(f"{path.name}: {name}", name, partial(packed.read, info))
             elif path.suffix in (".tar", ".tgz") or path.name.endswith(".tar.gz"):
                 with (
                     path.open("rb") if path.suffix == ".tar" else gzip.open(path) as stream,
@@ -122,23 +108,26 @@ def _contents(paths: Iterable[Path]) -> Iterator[_File]:
                 ):
                     for member in tar:
                         name = _checked(path.name, member.name, plain=member.isfile() or member.isdir())
-                        if member.isfile():
-                            yield _File(f"{path.name}: {name}", name, partial(_extract, tar, member))
+                        if wanted(name) and (file := tar.extractfile(member)):
+                            yield _read(f"{path.name}: {name}", name, file.read)
                     while stream.read(1 << 20):  # gzip has its checksum at the very end
                         pass
-            else:
-                yield _File(path.name, path.name, path.read_bytes)
+            elif wanted(path.name):
+                yield _read(path.name, path.name, path.read_bytes)
+
+
+def _read(title: str, name: str, content: Callable[[], bytes]) -> tuple[str, str, bytes]:
+    with decompressing(title):
+        return title, name, content()
 
 
 def _pick(paths: Paths, names: Iterable[str]) -> dict[str, tuple[str, bytes]]:
     """The files of these names, decompressed, each with its title for errors."""
     names = tuple(names)
     found: dict[str, tuple[str, bytes]] = {}
-    for file in _contents(paths):
-        if file.name in names:
-            content = file.read()
-            with decompressing(file.title):
-                found[file.name] = file.title, gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+    for title, name, content in _contents(paths, names.__contains__):
+        with decompressing(title):
+            found[name] = title, gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
     for name in names:
         if name not in found:
             raise DataFileError(f"{', '.join(path.name for path in paths)}: {name} is missing")
@@ -305,16 +294,17 @@ def image_folders(
     keys: dict[str, list[str]] = {split: [] for split in shapes}
     classes: dict[str, str] = {}
     total = sum(shape[0] for shape in shapes.values())
-    for file in _contents(paths):
-        if file.name == annotations:
-            lines = file.read().decode("utf-8", "replace").splitlines()
+    wanted = re.compile("|".join([*patterns.values(), re.escape(annotations or "")]))
+    for title, name, content in _contents(paths, lambda name: wanted.fullmatch(name) is not None):
+        if name == annotations:
+            lines = content.decode("utf-8", "replace").splitlines()
             classes = {key: label for key, label, *_ in (line.split("\t") for line in lines if "\t" in line)}
         for split, pattern in patterns.items():
-            if match := re.fullmatch(pattern, file.name):
+            if match := re.fullmatch(pattern, name):
                 place = len(keys[split])
                 keys[split].append(match[1])
                 if place < len(x[split]):
-                    x[split][place] = _center(_rgb(file.title, file.read()), *shapes[split][1:3])
+                    x[split][place] = _center(_rgb(title, content), *shapes[split][1:3])
                     progress("reading", sum(map(len, keys.values())), total)
     archive = ", ".join(path.name for path in paths)
     for split, some in keys.items():
