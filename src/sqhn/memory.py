@@ -192,7 +192,6 @@ class SQHN:
                 "given by name: learn(x, observed=mask), learn(x, value=y), learn(x, hold=True)"
             )
         samples, single, mask = self._samples(x, observed)
-        mask = check_observed(mask, x)
         if hold and single:
             raise ValueError(f"hold=True needs a batch of samples of one thing, of shape {batch_of(self.input_shape)}")
         if hold and root_only:
@@ -311,7 +310,7 @@ class SQHN:
         Where samples with missing values were learned, `known` of the result marks values that were ever observed.
         """
         rule = by_name(inference)
-        samples, single, mask = self._samples(x, observed)
+        samples, single, mask = self._samples(x, observed, blank=True)
         if blank := unobserved(mask):
             warnings.warn(f"{blank}: what is recalled for them is arbitrary", stacklevel=2)
         if k is not None:
@@ -324,7 +323,6 @@ class SQHN:
         """The energy of the recalled state, in [0, 1]: how well the tree explains the observed values of x."""
         rule = by_name(inference)
         samples, single, mask = self._samples(x, observed)
-        mask = check_observed(mask, x)
         return self._answers(x, single, self._read(self._model.tree.energy, samples, mask, rule))[0]
 
     def recognize(
@@ -338,13 +336,11 @@ class SQHN:
         """
         check_word("inference", inference, ("paper", "evidence"))
         samples, single, mask = self._samples(x, observed)
-        mask = check_observed(mask, x)
-        model, paper = self._model, inference == "paper"
-        made = model.calibration if paper else model.evidence_calibration
-        judge = model.recognize if paper else model.recognize_by_evidence
+        model, by_evidence = self._model, inference == "evidence"
+        made = model.evidence_calibration if by_evidence else model.calibration
         if made and made.outdated(self.step):
             warnings.warn(f"{made}, but {self.step:,} samples are learned by now: calibrate again", stacklevel=2)
-        return Recognized(*self._answers(x, single, *self._read(judge, samples, mask)))
+        return Recognized(*self._answers(x, single, *self._read(model.recognize, samples, mask, by_evidence)))
 
     def calibrate(
         self,
@@ -371,7 +367,6 @@ class SQHN:
             raise ValueError("calibrate needs either new=x, samples that were not learned, or old=x, that were")
         check_word("inference", inference, ("paper", "evidence"))
         samples, single, mask = self._samples(x, observed)
-        mask = check_observed(mask, x)
         if single:
             raise ValueError(
                 f"calibrate needs a batch of samples, of shape {batch_of(self.input_shape)}; got one sample"
@@ -489,11 +484,15 @@ class SQHN:
         return answer
 
     def _samples(
-        self, x: ArrayLike, observed: ArrayLike | None = None, holes: bool = True
+        self, x: ArrayLike, observed: ArrayLike | None = None, *, holes: bool = True, blank: bool = False
     ) -> tuple[Array, bool, Array]:
-        """Checked samples, whether x was a single one, and the mask; holes: values may be missing."""
+        """Checked samples, whether x was a single one, and the mask.
+
+        holes: values may be missing; blank: even all values of a sample.
+        """
         tensors = self._model.tree.device.keeps_tensors
-        return as_samples(x, self.input_shape, observed, tensors=tensors, holes=holes)
+        samples, single, mask = as_samples(x, self.input_shape, observed, tensors=tensors, holes=holes)
+        return samples, single, mask if blank else check_observed(mask, x)
 
     def _answers(self, x: object, single: bool, *fields: Array) -> tuple[Any, ...]:
         """Answers in the form of the question x."""
