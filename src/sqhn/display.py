@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from sqhn.memory import SQHN
     from sqhn.model.model import Model
 
-__all__ = ["html", "pixels", "sheet"]
-
 NOTEBOOK_IMAGES = 24
 HEIGHT = 64  # of an image on the screen, in pixels
 CAPTION = 12  # pixels below an image of a sheet

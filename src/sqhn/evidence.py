@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["FLOOR", "LENGTH", "ODDS", "STRUCTURE", "WHOLE", "chance", "leading", "pyramid"]
-
 FLOOR = 1e-5
 """The share of a block's energy that is never explained."""
 LENGTH = 1e-5

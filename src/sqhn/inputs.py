@@ -14,22 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from sqhn.checks import is_whole
 
-__all__ = [
-    "LARGEST",
-    "as_answers",
-    "as_batch",
-    "as_floats",
-    "as_indices",
-    "as_numpy",
-    "as_samples",
-    "batch_of",
-    "batches",
-    "check_observed",
-    "is_tensor",
-    "join_batches",
-    "unobserved",
-]
-
 LARGEST = 1e15
 """Values beyond this are refused: their float32 products overflow."""
 

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from sqhn.data.formats import Contents, Split
 
-__all__ = ["BUILT_IN", "BuiltIn", "digits", "photos", "random_crops"]
-
 Images = NDArray[np.uint8]
 
 

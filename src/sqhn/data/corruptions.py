@@ -13,25 +13,6 @@ from numpy.typing import NDArray
 
 from sqhn.checks import check_word
 
-__all__ = [
-    "CORRUPTIONS",
-    "DAMAGES",
-    "Corrupted",
-    "Corruption",
-    "blurred",
-    "brighter",
-    "coarser",
-    "covered_and_noisy",
-    "darker",
-    "occlusion",
-    "pixel_dropout",
-    "rectangles",
-    "right_mask",
-    "salt_and_pepper",
-    "shifted",
-    "white_noise",
-]
-
 Images = NDArray[np.float32]
 Corrupted = tuple[Images, NDArray[np.bool_] | None]
 

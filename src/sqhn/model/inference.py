@@ -17,18 +17,6 @@ from sqhn.evidence import WHOLE, chance, pyramid
 from sqhn.level import TIE
 from sqhn.patches import Tiling
 
-__all__ = [
-    "INFERENCES",
-    "KNOWING",
-    "RECOGNITION",
-    "Evidence",
-    "Exact",
-    "Inference",
-    "Message",
-    "Paper",
-    "by_name",
-]
-
 MOST_SAMPLES = 256
 """The most samples of a batch."""
 MOST_SCORES = 8_000_000
