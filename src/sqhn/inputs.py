@@ -66,7 +66,7 @@ def as_samples(
     batch = array[None] if single else array
     if batch.ndim != len(shape) + 1 or tuple(batch.shape[1:]) != shape:
         raise ValueError(
-            f"expected one sample of shape {shape} or a batch of shape (n, {', '.join(map(str, shape))}); "
+            f"expected one sample of shape {shape} or a batch of shape {batch_of(shape)}; "
             f"got shape {tuple(array.shape)}"
         )
     if len(batch) == 0:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.checks import check_share, check_words, is_real, is_whole
+from sqhn.checks import check_number, check_share, check_words, is_real, is_whole
 
 __all__ = ["TIE", "Level", "Options", "as_levels"]
 
@@ -59,15 +59,12 @@ class Level:
             raise ValueError(f"kernel must be a positive int, a tuple of them, or None; got {self.kernel!r}")
         if not is_whole(self.capacity) or not 1 <= self.capacity <= LARGEST_CAPACITY:
             raise ValueError(f"capacity must be given, an int from 1 to {LARGEST_CAPACITY:,}; got {self.capacity!r}")
-        for name in ("alpha", "gamma"):
-            value = getattr(self, name)
-            if not is_real(value) or not value > 0:
-                raise ValueError(f"{name} must be a number above 0; got {value!r}")
-        if math.isinf(self.gamma):
-            raise ValueError(f"gamma must be finite; got {self.gamma!r}")
+        if not is_real(self.alpha) or not self.alpha > 0:
+            raise ValueError(f"alpha must be a number above 0; got {self.alpha!r}")
+        gamma = check_number("gamma", self.gamma)
         check_words(self)
         kernel = tuple(map(int, sides)) if isinstance(self.kernel, tuple) else self.kernel and int(self.kernel)
-        _set(self, kernel=kernel, capacity=int(self.capacity), alpha=float(self.alpha), gamma=float(self.gamma))
+        _set(self, kernel=kernel, capacity=int(self.capacity), alpha=float(self.alpha), gamma=gamma)
 
     def threshold(self, t: int | NDArray[np.int64]) -> Any:
         """The growth threshold at step t (counted from 0), in float64; t may be an array.

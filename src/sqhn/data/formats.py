@@ -21,10 +21,13 @@ from functools import partial
 from itertools import chain
 from math import prod
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Item = TypeVar("Item")
 Images = NDArray[np.uint8]
@@ -211,7 +214,7 @@ def cifar_sheets(
     for split, name in _reported([(split, name) for split, some in sheets.items() for name in some], progress):
         title, content = files.pop(name)
         height, width, channels = shapes[split][1:]
-        sheet = _rgb(title, content)
+        sheet = np.asarray(_rgb(title, content))
         _expect(title, "is a sheet of width and channels", sheet.shape[1:], (height * width, channels))
         rows[split].append(sheet.reshape(-1, height, width, channels))
     splits = {}
@@ -304,7 +307,7 @@ def image_folders(
                 place = len(keys[split])
                 keys[split].append(match[1])
                 if place < len(x[split]):
-                    x[split][place] = _center(_rgb(title, content), *shapes[split][1:3])
+                    x[split][place] = _centered(_rgb(title, content), *shapes[split][1:3])
                     progress("reading", sum(map(len, keys.values())), total)
     archive = ", ".join(path.name for path in paths)
     for split, some in keys.items():
@@ -390,24 +393,18 @@ def _integers(title: str, values: Any, shape: tuple[int, ...]) -> Labels:
     return array.astype(np.int64)
 
 
-def _rgb(title: str, content: bytes) -> Images:
-    from PIL import Image
+def _rgb(title: str, content: bytes) -> Image:
+    import PIL.Image
 
     try:
-        with Image.open(io.BytesIO(content)) as image:
-            return np.asarray(image.convert("RGB"))
+        with PIL.Image.open(io.BytesIO(content)) as image:
+            return image.convert("RGB")
     except (OSError, SyntaxError, ValueError) as error:  # all that Pillow raises for a damaged file
         raise DataFileError(f"{title}: not an image, or cut short ({error})") from error
 
 
-def _center(image: Images, height: int, width: int) -> Images:
+def _centered(image: Image, height: int, width: int) -> Images:
     """The center of an image; a smaller one gets black borders. Odd rows and columns are split as in torchvision."""
-    out = np.zeros((height, width, image.shape[2]), np.uint8)
-    pairs = []
-    for have, want in zip(image.shape[:2], (height, width)):
-        first, length = max(round((have - want) / 2), 0), min(have, want)
-        start = max((want - have) // 2, 0)
-        pairs.append((slice(first, first + length), slice(start, start + length)))
-    (rows, to_rows), (columns, to_columns) = pairs
-    out[to_rows, to_columns] = image[rows, columns]
-    return out
+    gaps = (image.width - width, image.height - height)
+    left, top = (round(gap / 2) if gap > 0 else -(-gap // 2) for gap in gaps)
+    return np.asarray(image.crop((left, top, left + width, top + height)))
