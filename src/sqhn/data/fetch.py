@@ -8,7 +8,6 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 from sqhn.data.builtin import extra_packages
 from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Official, Package, Source
 from sqhn.data.dataset import cache_folder
-from sqhn.data.formats import DataFileError, Progress, Split, decompressing
+from sqhn.data.formats import DataFileError, Progress, decompressing
 
 TIMEOUT = 30  # seconds without an answer from a server
 
@@ -76,10 +75,6 @@ def _convert(source: Source, entry: Entry, temporary: Path, progress: Progress) 
         splits = source.read(paths, entry.contents.shapes, progress)
     data = temporary / "data"
     data.mkdir()
-    _write(splits, source, hashes, data, progress)
-
-
-def _write(splits: Mapping[str, Split], source: Source, hashes: dict[str, str], data: Path, progress: Progress) -> None:
     for done, (split, (x, y)) in enumerate(splits.items(), 1):
         np.save(data / f"x_{split}.npy", x)
         np.save(data / f"y_{split}.npy", y)

@@ -104,16 +104,13 @@ def _contents(paths: Iterable[Path], wanted: Callable[[str], bool]) -> Iterator[
                         name = _checked(path.name, info.filename, plain=not link)
                         if not info.is_dir() and wanted(name):
                             yield _read(f"{path.name}: {name}", name, partial(packed.read, info))
-            elif path.suffix in (".tar", ".tgz") or path.name.endswith(".tar.gz"):
-                with (
-                    path.open("rb") if path.suffix == ".tar" else gzip.open(path) as stream,
-                    tarfile.open(fileobj=stream, mode="r:") as tar,
-                ):
+            elif path.name.endswith((".tar", ".tgz", ".tar.gz")):
+                with tarfile.open(path) as tar:
                     for member in tar:
                         name = _checked(path.name, member.name, plain=member.isfile() or member.isdir())
                         if wanted(name) and (file := tar.extractfile(member)):
                             yield _read(f"{path.name}: {name}", name, file.read)
-                    while stream.read(1 << 20):  # gzip has its checksum at the very end
+                    while tar.fileobj and tar.fileobj.read(1 << 20):  # gzip has its checksum at the very end
                         pass
             elif wanted(path.name):
                 yield _read(path.name, path.name, path.read_bytes)
