@@ -117,7 +117,7 @@ def as_answers(
 
 
 def _single_or_double(batch: Any) -> Any:
-    """Floats of 4 or 8 bytes: half precision cannot represent LARGEST, and kernels know no others."""
+    """Floats of 4 or 8 bytes: half precision cannot represent LARGEST, and kernels have no other types."""
     if not isinstance(batch, np.ndarray):
         return batch if batch.dtype.itemsize >= 4 else batch.float()
     if 4 <= batch.dtype.itemsize <= 8:

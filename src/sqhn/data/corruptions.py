@@ -1,6 +1,6 @@
 """Corruptions of images: each takes a batch `(n, height, width, ...)` in [0, 1], a level, and a random generator.
 
-It returns the corrupted batch and the mask of observed values; None: all are given, corrupted or not.
+It returns the corrupted batch and the mask of observed values, which is None if no value is missing.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _find(name: str) -> Path | None:
 
 
 def location(name: str) -> str | None:
-    """The place where `load` finds a data set, for people; None if it is missing."""
+    """Where `load` finds a data set, as a text for users; None if it is missing."""
     if name in BUILT_IN:
         return "built-in"
     place = _find(name)

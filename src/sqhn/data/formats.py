@@ -227,8 +227,8 @@ def class_json(paths: Paths, shapes: Shapes, progress: Progress, *, names: Seque
     """One JSON file `{"data": [[pixel, ...], ...]}` for each class; the position of its name is the label.
 
     Empty images are left out. The files do not separate train from test: here the first images of every class are the
-    test split, in equal shares, and the others the train split. Each split is then shuffled, always alike, since a
-    stream sorted by class would be another task.
+    test split, in equal shares, and the others the train split. Each split is then shuffled with a fixed seed, since
+    a stream sorted by class would be another task.
     """
     files = _pick(paths, names)
     shares = {split: shapes[split][0] // len(names) for split in ("test", "train")}

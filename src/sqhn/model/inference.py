@@ -224,7 +224,7 @@ class Evidence:
 
 
 KNOWING = Paper(aware=True)
-"""The rule that tells the memory node what the levels below know, if it learns alone."""
+"""The rule by which the levels below the memory node recall while it learns alone."""
 RECOGNITION: dict[str, Inference] = {
     "argmax": Paper(propagation="argmax", aware=True),
     "max": Paper(aware=True),

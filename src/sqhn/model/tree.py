@@ -1,8 +1,8 @@
 """The network: a tree of banks and the sweeps through it. Read it beside the paper.
 
 Learning is one sweep up: level l at a step needs only level l - 1 at that step, so a chunk of samples is learned level
-by level. Recall is one sweep up and one down. Recognition is one sweep up. The rules in
-`inference` define what a sweep does at each level.
+by level. Recall is one sweep up and one down. Recognition is one sweep up. The rules in `inference` define what a sweep
+does at each level.
 
 This module assumes checked samples and exclusive access; `sqhn.memory` provides both.
 """
@@ -340,5 +340,5 @@ class Tree:
 
 
 def _codes(learned: Learned) -> Codes:
-    """What a level learned, for the level above: its winners, with their strengths after the update."""
+    """The winners of a level that has learned, with their strengths after the update, for the level above."""
     return Codes(learned.k, learned.v, learned.heard)
