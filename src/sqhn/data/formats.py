@@ -110,7 +110,7 @@ def _contents(paths: Iterable[Path], wanted: Callable[[str], bool]) -> Iterator[
                         name = _checked(path.name, member.name, plain=member.isfile() or member.isdir())
                         if wanted(name) and (file := tar.extractfile(member)):
                             yield _read(f"{path.name}: {name}", name, file.read)
-                    while tar.fileobj and tar.fileobj.read(1 << 20):  # gzip has its checksum at the very end
+                    while tar.fileobj.read(1 << 20):  # gzip has its checksum at the very end
                         pass
             elif wanted(path.name):
                 yield _read(path.name, path.name, path.read_bytes)
