@@ -240,8 +240,8 @@ def test_rules_of_recall_are_listed() -> None:
     assert set(INFERENCES) == {"paper", "evidence", "exact", "feedforward"}
 
 
-def test_floors_list_every_module() -> None:
-    section = (ROOT / "ARCHITECTURE.md").read_text().partition("## Floors\n")[2].partition("\nInside")[0]
+def test_layers_list_every_module() -> None:
+    section = (ROOT / "ARCHITECTURE.md").read_text().partition("## Layers\n")[2].partition("\nInside")[0]
     listed = [
         name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(.*?)`", row)
     ]

@@ -8,8 +8,6 @@ from dataclasses import fields
 from numbers import Integral, Real
 from typing import Any, get_args, get_type_hints
 
-__all__ = ["as_shape", "check_count", "check_number", "check_share", "check_word", "check_words", "is_real", "is_whole"]
-
 
 def is_whole(value: object) -> bool:
     """Whether a value is an integer, and not a bool."""

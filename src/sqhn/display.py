@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from sqhn.memory import SQHN
     from sqhn.model.model import Model
 
-__all__ = ["html", "pixels", "sheet"]
-
 NOTEBOOK_IMAGES = 24
 HEIGHT = 64  # of an image on the screen, in pixels
 CAPTION = 12  # pixels below an image of a sheet
@@ -30,8 +28,8 @@ def pixels(x: NDArray[np.float32]) -> NDArray[np.uint8] | None:
     values: Any = x[None] if x.ndim == 1 else x
     if values.ndim != 2 and values.shape[2:] not in ((1,), (3,)):
         return None
-    grey = values[..., 0] if values.ndim == 3 and values.shape[2] == 1 else values
-    return np.asarray(np.round(np.clip(grey, 0, 1) * 255), np.uint8)
+    gray = values[..., 0] if values.ndim == 3 and values.shape[2] == 1 else values
+    return np.asarray(np.round(np.clip(gray, 0, 1) * 255), np.uint8)
 
 
 def html(memory: SQHN) -> str:
@@ -77,7 +75,7 @@ def sheet(memory: SQHN, most: int) -> tuple[Image, int]:
     stored = _stored(memory, most)
     images = [(j, image, count) for j, x, count in stored if (image := pixels(x)) is not None]
     if not images:
-        reason = f"samples of shape {memory.input_shape} are no images" if stored else "nothing is stored"
+        reason = f"samples of shape {memory.input_shape} are not images" if stored else "nothing is stored"
         raise ValueError(f"there is nothing to show: {reason}")
     height, width = images[0][1].shape[:2]
     scale = max(1, -(-HEIGHT // max(height, width)))

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["FLOOR", "LENGTH", "ODDS", "STRUCTURE", "WHOLE", "chance", "leading", "pyramid"]
-
 FLOOR = 1e-5
 """The share of a block's energy that is never explained."""
 LENGTH = 1e-5
@@ -77,9 +75,9 @@ def _primes(n: int) -> list[int]:
 
 
 def chance(looks: float) -> float:
-    """The evidence that an average receives in advance, from the number of comparisons that chance can win.
+    """The bonus of an average that matches the whole sample best; looks: its number of comparisons.
 
-    Among many small blocks single samples fit better than averages by chance, so an average that matches the whole
-    sample best gets as much as comparisons with blocks that show nothing: all neurons together are then half of it.
+    By chance, single samples fit some of many small blocks better than averages do. The bonus is the evidence from as
+    many comparisons with blocks that show nothing, if all neurons together have a probability of one half there.
     """
     return looks * math.log1p(0.5 / ODDS)

@@ -14,22 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from sqhn.checks import is_whole
 
-__all__ = [
-    "LARGEST",
-    "as_answers",
-    "as_batch",
-    "as_floats",
-    "as_indices",
-    "as_numpy",
-    "as_samples",
-    "batch_of",
-    "batches",
-    "check_observed",
-    "is_tensor",
-    "join_batches",
-    "unobserved",
-]
-
 LARGEST = 1e15
 """Values beyond this are refused: their float32 products overflow."""
 
@@ -82,7 +66,7 @@ def as_samples(
     batch = array[None] if single else array
     if batch.ndim != len(shape) + 1 or tuple(batch.shape[1:]) != shape:
         raise ValueError(
-            f"expected one sample of shape {shape} or a batch of shape (n, {', '.join(map(str, shape))}); "
+            f"expected one sample of shape {shape} or a batch of shape {batch_of(shape)}; "
             f"got shape {tuple(array.shape)}"
         )
     if len(batch) == 0:
@@ -133,7 +117,7 @@ def as_answers(
 
 
 def _single_or_double(batch: Any) -> Any:
-    """Floats of 4 or 8 bytes: half precision cannot represent LARGEST, and kernels know no others."""
+    """Floats of 4 or 8 bytes: half precision cannot represent LARGEST, and kernels have no other types."""
     if not isinstance(batch, np.ndarray):
         return batch if batch.dtype.itemsize >= 4 else batch.float()
     if 4 <= batch.dtype.itemsize <= 8:

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.checks import check_share, check_words, is_real, is_whole
+from sqhn.checks import check_number, check_share, check_words, is_real, is_whole
 
 __all__ = ["TIE", "Level", "Options", "as_levels"]
 
 TIE = 1e-12
-"""Float64 activities that differ by less are equal, and one below it is silent, so that rounding never decides.
+"""Float64 activities that differ by less are ties, and an activity below it is silent: rounding never decides.
 
 Ties go to the lowest index.
 """
@@ -39,7 +39,7 @@ class Level:
     when_full: what a full node does: "average" every sample into its best match, "freeze" (learn nothing more), or
         replace a neuron where a sample would have grown one: "overwrite" replaces the one with the fewest samples, and
         among those the one written longest ago; "oldest" replaces the one written longest ago. Only the memory node
-        can replace neurons: a parent would take the new neuron of a child for the old one.
+        can replace neurons: a parent would mistake the new neuron of a child for the old one.
 
     >>> Level(kernel=2, capacity=600).threshold(0)
     1.0
@@ -59,15 +59,12 @@ class Level:
             raise ValueError(f"kernel must be a positive int, a tuple of them, or None; got {self.kernel!r}")
         if not is_whole(self.capacity) or not 1 <= self.capacity <= LARGEST_CAPACITY:
             raise ValueError(f"capacity must be given, an int from 1 to {LARGEST_CAPACITY:,}; got {self.capacity!r}")
-        for name in ("alpha", "gamma"):
-            value = getattr(self, name)
-            if not is_real(value) or not value > 0:
-                raise ValueError(f"{name} must be a number above 0; got {value!r}")
-        if math.isinf(self.gamma):
-            raise ValueError(f"gamma must be finite; got {self.gamma!r}")
+        if not is_real(self.alpha) or not self.alpha > 0:
+            raise ValueError(f"alpha must be a number above 0; got {self.alpha!r}")
+        gamma = check_number("gamma", self.gamma)
         check_words(self)
         kernel = tuple(map(int, sides)) if isinstance(self.kernel, tuple) else self.kernel and int(self.kernel)
-        _set(self, kernel=kernel, capacity=int(self.capacity), alpha=float(self.alpha), gamma=float(self.gamma))
+        _set(self, kernel=kernel, capacity=int(self.capacity), alpha=float(self.alpha), gamma=gamma)
 
     def threshold(self, t: int | NDArray[np.int64]) -> Any:
         """The growth threshold at step t (counted from 0), in float64; t may be an array.
@@ -84,15 +81,15 @@ class Level:
 class Options:
     """The choices that concern a whole network; the defaults are the paper's model.
 
-    similarity: how a patch is compared with a prototype: by the cosine of both less one half, mapped to [0, 1]
-        ("shifted_cosine"), by the plain "cosine", or by their difference, "euclidean": 1 / (1 + its root mean square).
-        Cosines ignore amplitude.
+    similarity: how a patch is compared with a prototype: by the cosine after one half is subtracted from both, mapped
+        to [0, 1] ("shifted_cosine"), by the plain "cosine", or by their difference: 1 / (1 + its root mean square)
+        ("euclidean"). Cosines ignore amplitude.
     blend: weight of the bottom-up activity against the parent's expectation on the way down (the paper's lambda).
     rho: tolerance of `recognize`; None means .99999 for one level and .999 for a tree.
     propagation: how children count in `recognize`: each as 1 ("argmax"), or by its strength ("max"), as in learning and
         recall, so that nodes choose as they did when they learned.
     mu: the mean activity that `recognize` compares with: the exact "mean", or with one "pseudocount" of 1.
-    norm: which children count for the length of a column when some are silent: "all", or only those "heard".
+    norm: which children count for the length of a column when some are silent: "all", or only the "heard" ones.
     """
 
     similarity: Literal["shifted_cosine", "cosine", "euclidean"] = "shifted_cosine"
@@ -111,7 +108,7 @@ class Options:
 
     @property
     def centre(self) -> float:
-        """The value that both vectors are shifted by before their cosine, and that stands for unknown values.
+        """The center: the value subtracted from both vectors before their cosine; unknown values are set to it.
 
         The similarity is `centre + (1 - centre) * cosine`.
         """
@@ -146,6 +143,6 @@ def as_levels(levels: Sequence[Level] | None, capacity: int | None = None) -> tu
         if number < len(levels) and level.when_full in REPLACING:
             raise ValueError(
                 f"when_full={level.when_full!r} at level {number} of {len(levels)}: only the memory node, the last "
-                "level, can replace neurons: a parent would take the new neuron of a child for the old one"
+                "level, can replace neurons: a parent would mistake the new neuron of a child for the old one"
             )
     return tuple(levels)

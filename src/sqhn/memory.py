@@ -45,7 +45,7 @@ class SQHN:
     `Options` describes the other arguments; their defaults are the paper's model.
 
     device: "cpu", or "cuda" for a GPU (extra `torch`; see `to`). Decisions and files do not depend on it. Samples may
-        be NumPy arrays or torch tensors on any device; answers have the form of the question.
+        be NumPy arrays or torch tensors on any device; results have the form of the input.
     shards: with device "ray" (extra `ray`): the number of processes that hold the memory, on one machine or several.
     folder: keep the memory there durably: once a call returns, its changes survive any crash, and `load(folder)`
         continues. The folder must not hold a memory yet.
@@ -181,8 +181,8 @@ class SQHN:
             value is the mean of the observed ones, so a missing value changes nothing. In a tree, a node learns nothing
             where all its values are missing, and its parent does not count it.
         value: a label for `recall` to return: any JSON value or small array; for a batch a sequence of labels, one for
-            each sample. A label stays with the neuron that its sample ends in, and goes with it.
-        hold: the samples of the batch show ONE thing: the first is learned, and the others are averaged into what it
+            each sample. A label is stored with the neuron that its sample ends in, and deleted with it.
+        hold: the samples of the batch show one thing: the first is learned, and the others are averaged into what it
             wrote (the paper's SQHN+). The batch has one label.
         root_only: only the memory node learns; the levels below recall what they know (see `pretrain`).
         """
@@ -192,7 +192,6 @@ class SQHN:
                 "given by name: learn(x, observed=mask), learn(x, value=y), learn(x, hold=True)"
             )
         samples, single, mask = self._samples(x, observed)
-        mask = check_observed(mask, x)
         if hold and single:
             raise ValueError(f"hold=True needs a batch of samples of one thing, of shape {batch_of(self.input_shape)}")
         if hold and root_only:
@@ -208,7 +207,7 @@ class SQHN:
         return Written(index, kind >= GREW, score, step, kind == REPLACED)
 
     def pretrain(self, x: ArrayLike) -> None:
-        """Learn with every level but the memory node, which can then be taught alone: `learn(x, root_only=True)`."""
+        """Train all levels but the memory node, which can then be trained alone: `learn(x, root_only=True)`."""
         samples, _, _ = self._samples(x, holes=False)
         if len(self.levels) == 1:
             raise ValueError("pretrain needs levels below the memory node; this memory has one level")
@@ -257,9 +256,9 @@ class SQHN:
         return learn_stream(self, samples, progress, checkpoint)
 
     def memorize(self, x: ArrayLike) -> None:
-        """Make every sample of a batch a new neuron in every node, whether it is new or not.
+        """Store every sample of a batch as a new neuron of every node, without a test for novelty.
 
-        For comparisons with models that are loaded rather than taught; for a stream, use `learn`.
+        For comparisons with models that store all samples at once; for a stream, use `learn`.
         """
         samples, single, _ = self._samples(x, holes=False)
         if single:
@@ -273,7 +272,7 @@ class SQHN:
     def forget(self, index: int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]]) -> int:
         """Forget one or several neurons of the memory node; their slots are free, and the lowest is filled first.
 
-        index: as returned by `recall` and `learn`. The labels of a neuron go with it. A sample that was averaged with
+        index: as returned by `recall` and `learn`. Its labels are deleted too. A sample that was averaged with
             others stays in their mean, and in a tree the levels below keep the patches that they learned.
 
         Returns the step at which it took effect; with the steps that `learn` returns, the history can be replayed.
@@ -311,9 +310,9 @@ class SQHN:
         Where samples with missing values were learned, `known` of the result marks values that were ever observed.
         """
         rule = by_name(inference)
-        samples, single, mask = self._samples(x, observed)
+        samples, single, mask = self._samples(x, observed, blank=True)
         if blank := unobserved(mask):
-            warnings.warn(f"{blank}: what is recalled for them is arbitrary", stacklevel=2)
+            warnings.warn(f"{blank}: their recalled values are arbitrary", stacklevel=2)
         if k is not None:
             check_count("k", k)
         fields, labels = self._read(self._model.recall, samples, mask, rule, k, keep)
@@ -324,27 +323,26 @@ class SQHN:
         """The energy of the recalled state, in [0, 1]: how well the tree explains the observed values of x."""
         rule = by_name(inference)
         samples, single, mask = self._samples(x, observed)
-        mask = check_observed(mask, x)
         return self._answers(x, single, self._read(self._model.tree.energy, samples, mask, rule))[0]
 
     def recognize(
         self, x: ArrayLike, observed: ArrayLike | None = None, *, inference: Literal["paper", "evidence"] = "paper"
     ) -> Recognized:
-        """Was this sample learned before? Old if the memory node's best match reaches rho times its mean match.
+        """Tell whether a sample was learned before.
+
+        It is old if the best match at the memory node is at least rho times the mean match of the neuron that won.
 
         observed: as in `recall`; unobserved values do not count.
         inference: "evidence" is for damaged samples: old if the evidence that x shows something stored, in nats,
-            reaches the threshold that `calibrate(new=x, inference="evidence")` has found.
+            is at least the threshold that `calibrate(new=x, inference="evidence")` found.
         """
         check_word("inference", inference, ("paper", "evidence"))
         samples, single, mask = self._samples(x, observed)
-        mask = check_observed(mask, x)
-        model, paper = self._model, inference == "paper"
-        made = model.calibration if paper else model.evidence_calibration
-        judge = model.recognize if paper else model.recognize_by_evidence
+        model, by_evidence = self._model, inference == "evidence"
+        made = model.evidence_calibration if by_evidence else model.calibration
         if made and made.outdated(self.step):
-            warnings.warn(f"{made}, but {self.step:,} samples are learned by now: calibrate again", stacklevel=2)
-        return Recognized(*self._answers(x, single, *self._read(judge, samples, mask)))
+            warnings.warn(f"{made}, but {self.step:,} samples have been learned by now: calibrate again", stacklevel=2)
+        return Recognized(*self._answers(x, single, *self._read(model.recognize, samples, mask, by_evidence)))
 
     def calibrate(
         self,
@@ -358,20 +356,19 @@ class SQHN:
         """Set `rho` so that recognition has a guaranteed error rate, and return it; `calibration` describes it.
 
         new: samples that were not learned: at most a share `error` of other samples like them will be called old.
-        old: samples that were learned, as they will be met again, noisy or not: at most a share `error` of other
+        old: samples that were learned, as they will be seen again, noisy or not: at most a share `error` of other
             samples like them will be called new.
         observed: as in `recognize`.
         inference: "evidence" sets the threshold of `recognize(x, inference="evidence")`, in nats, instead of rho.
 
-        The guarantee is for the memory as it is; `recognize` warns once it has learned as many samples again.
+        The guarantee is for the memory as it is; `recognize` warns once as many samples again were learned.
         """
         kind: Kind = "old" if new is None else "new"
         x = old if new is None else new
         if x is None or (kind == "new" and old is not None):
-            raise ValueError("calibrate needs either new=x, samples that were not learned, or old=x, that were")
+            raise ValueError("calibrate needs either new=x, samples that were not learned, or old=x, samples that were")
         check_word("inference", inference, ("paper", "evidence"))
         samples, single, mask = self._samples(x, observed)
-        mask = check_observed(mask, x)
         if single:
             raise ValueError(
                 f"calibrate needs a batch of samples, of shape {batch_of(self.input_shape)}; got one sample"
@@ -392,7 +389,7 @@ class SQHN:
         """The sample that each neuron of the memory node recalls by itself, (neurons, *input_shape), as a copy.
 
         In a tree every node below takes the value that its parent expects most. Unknown values, and all values of a
-        forgotten neuron, are the centre of the similarity.
+        forgotten neuron, are the center of the similarity.
         """
         return self._read(self._model.tree.prototypes)[0]
 
@@ -424,7 +421,7 @@ class SQHN:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the memory to a file, atomically: if it fails, an existing file is unchanged.
 
-        On shards, `path` refers to one file for each shard, in the folder `path`.pieces; no sample is learned while
+        On shards, the file `path` lists one file for each shard, in the folder `path`.pieces; nothing is learned while
         these are written.
         """
         files.check_place(path)
@@ -441,8 +438,8 @@ class SQHN:
 
         path: a file, or the folder of a memory that is kept durably (see `folder`), which then continues there.
         shards: with device "ray"; by default as many as the memory was saved from.
-        read_only: of a folder, load a copy as it is now: another process may use the folder, or nobody may write there.
-            Changes of the copy are not kept.
+        read_only: load a copy of the memory in a folder, as it is now, even if another process uses the folder or
+            nothing can be written there. Changes of the copy are not kept.
         """
         memory = cls.__new__(cls)
         memory._begin(*load(path, device, shards, read_only))
@@ -489,12 +486,16 @@ class SQHN:
         return answer
 
     def _samples(
-        self, x: ArrayLike, observed: ArrayLike | None = None, holes: bool = True
+        self, x: ArrayLike, observed: ArrayLike | None = None, *, holes: bool = True, blank: bool = False
     ) -> tuple[Array, bool, Array]:
-        """Checked samples, whether x was a single one, and the mask; holes: values may be missing."""
+        """Checked samples, whether x was a single one, and the mask.
+
+        holes: values may be missing; blank: even all values of a sample.
+        """
         tensors = self._model.tree.device.keeps_tensors
-        return as_samples(x, self.input_shape, observed, tensors=tensors, holes=holes)
+        samples, single, mask = as_samples(x, self.input_shape, observed, tensors=tensors, holes=holes)
+        return samples, single, mask if blank else check_observed(mask, x)
 
     def _answers(self, x: object, single: bool, *fields: Array) -> tuple[Any, ...]:
-        """Answers in the form of the question x."""
+        """Results in the form of the input x."""
         return as_answers(single, *fields, to_user=self._model.tree.device.to_user, asked=x)

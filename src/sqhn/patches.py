@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from sqhn.inputs import is_tensor
 from sqhn.level import Level
 
-__all__ = ["Tiling", "plan"]
-
 
 @dataclass(frozen=True)
 class Tiling:

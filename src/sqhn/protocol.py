@@ -41,7 +41,7 @@ class Recalled(NamedTuple):
     x: the completed sample. index: the memory node's neuron that it comes from. score: how well that neuron matches.
     values: the labels of the samples that the neuron was learned from: pairs of a label and its count, the most
         frequent first; for a batch a list of such lists; None if the memory has no labels.
-    known: True where the neuron has ever observed a value; elsewhere x is the centre of the similarity, a guess. None
+    known: True where the neuron has ever observed a value; elsewhere x is the center of the similarity, a guess. None
         if all of x is known, because no sample with missing values was learned.
     """
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from sqhn.memory import SQHN
     from sqhn.protocol import Written
 
-__all__ = ["Streamed", "learn_stream"]
-
 BATCH = 256  # samples of an array that are learned at once
 Checkpoint = tuple[str | os.PathLike[str], float]
 

@@ -140,7 +140,7 @@ def test_memories_that_cannot_be_shown(memory: SQHN) -> None:
     cube = SQHN((5, 5, 5), capacity=3)
     cube.learn(np.ones((5, 5, 5)))
     cube.save("cube.sqhn")
-    assert "(5, 5, 5) are no images" in error_of("show", "cube.sqhn", "--out", "s.png")
+    assert "(5, 5, 5) are not images" in error_of("show", "cube.sqhn", "--out", "s.png")
     assert "s.gif should be a .png" in error_of("show", "m.sqhn", "--out", "s.gif")
     assert "no memory nothing" in error_of("show", "nothing", "--out", "s.png")
     assert not Path("s.png").exists()

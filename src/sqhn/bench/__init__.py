@@ -1,8 +1,8 @@
-"""Benchmarks: speed and size in the standard cases, with comparators in the same run.
+"""Benchmarks: speed and size in the standard cases, with comparisons in the same run.
 
 Ratios are the result; seconds are not. The images are crops of photographs and handwritten digits (built-in data). Each
-time is the shortest of several runs that take turns with those of the comparator, a few in a row and without the first:
-the threads of the previous call keep waiting for work for a while.
+time is the shortest of several runs, which alternate with those of the comparison in groups of a few. The first run of
+a group is not timed, because the threads of the previous call keep waiting for work for a while.
 """
 
 from __future__ import annotations

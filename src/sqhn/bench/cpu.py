@@ -19,7 +19,7 @@ from sqhn.memory import SQHN
 from sqhn.reference import ReferenceSQHN
 
 Result = dict[str, Any]
-COLOUR = (32, 32, 3)
+COLOR = (32, 32, 3)
 PRODUCT_CHUNK = 256  # samples in one of the bare products
 
 
@@ -62,7 +62,7 @@ def described(about: str, run: Callable[..., Result], *args: Any, **settings: An
 
 
 def judged(result: Result, **floor: float) -> Result:
-    """A result with the floor it must meet: times relative to a comparator at most, everything else at least."""
+    """A result with the floor it must meet: times relative to a comparison at most, everything else at least."""
     met = (
         result[name] <= limit if name.startswith("time_") else result[name] >= limit for name, limit in floor.items()
     )
@@ -85,7 +85,7 @@ def learn_one_level() -> Result:
             y @ W.T
             y @ y.T
 
-    own, loop, products = fastest(lambda: SQHN(COLOUR, capacity=1000).learn(x), numpy_loop, bare_products)
+    own, loop, products = fastest(lambda: SQHN(COLOR, capacity=1000).learn(x), numpy_loop, bare_products)
     result = {"images_per_s": len(x) / own, "times_numpy_loop": loop / own, "time_over_bare_products": own / products}
     return judged(result, times_numpy_loop=5, time_over_bare_products=1.5)
 
@@ -99,7 +99,7 @@ def _against_reference(
 ) -> Result:
     """Samples per second, and those of the reference model, timed at some steps of the stream."""
     seconds, count = 0.0, 0
-    memory = SQHN(COLOUR, TREE)
+    memory = SQHN(COLOR, TREE)
     for step in steps:
         memory.learn(x[memory.step : step])
         reference = ReferenceSQHN.of(memory)
@@ -116,14 +116,14 @@ def _against_reference(
 def learn_three_levels() -> Result:
     """Three levels (2, 4, 4), 600 neurons per node, 4,000 images; the reference is timed at points of the stream."""
     x = images(4000)
-    (own,) = fastest(lambda: SQHN(COLOUR, TREE).learn(x), rounds=3)
+    (own,) = fastest(lambda: SQHN(COLOR, TREE).learn(x), rounds=3)
     return _against_reference(len(x) / own, x, (250, 750, 2000, 3500), ReferenceSQHN.learn, images_per_s=1500)
 
 
 def recall_three_levels() -> Result:
-    """Recall of 1,024 noisy images from the same tree."""
+    """Recall of 1,024 noisy images from the tree of learn-3."""
     x = images(4000)
-    memory = SQHN(COLOUR, TREE)
+    memory = SQHN(COLOR, TREE)
     memory.learn(x)
     damaged = noisy(x[:1024])
     (own,) = fastest(lambda: memory.recall(damaged), rounds=3)
@@ -133,10 +133,10 @@ def recall_three_levels() -> Result:
 def recall_one_level(k: int | None = None) -> Result:
     """Recall of batches of 256 noisy images, 3,072 inputs, 1,000 neurons, against FAISS flat search.
 
-    FAISS finds the numbers alone, or the vectors too, as recall does.
+    FAISS returns indices alone, or the vectors too, as recall does.
     """
     x = images(1000)
-    memory = SQHN(COLOUR, capacity=1000)
+    memory = SQHN(COLOR, capacity=1000)
     memory.learn(x)
     damaged = noisy(x[:256])
     try:
@@ -169,7 +169,7 @@ def recall_one_level(k: int | None = None) -> Result:
 def recall_by_evidence(*levels: Level) -> Result:
     """Recall of 128 noisy images by evidence, against the paper's rule."""
     x = images(1000)
-    memory, paper_tree = SQHN(COLOUR, levels), SQHN(COLOUR, tree(1000))
+    memory, paper_tree = SQHN(COLOR, levels), SQHN(COLOR, tree(1000))
     memory.learn(x)
     paper_tree.learn(x)
     damaged = noisy(x[:128])
@@ -262,14 +262,14 @@ CASES: dict[str, Callable[[], Result]] = {
     "learn-3": learn_three_levels,
     "recall-3": recall_three_levels,
     "recall-1": recall_one_level,
-    "recall-10": described("The same for the ten best neurons.", recall_one_level, k=10),
+    "recall-10": described("Recall as in recall-1, of the ten best neurons.", recall_one_level, k=10),
     "evidence-1": described(
         "Recall of 128 noisy images by evidence, 3,072 inputs, 1,000 neurons, against the paper's rule.",
         recall_by_evidence,
         Level(capacity=1000),
     ),
     "evidence-3": described(
-        "The same with three levels (2, 4, 4), 1,000 neurons per node.", recall_by_evidence, *tree(1000)
+        "Recall as in evidence-1, with three levels (2, 4, 4), 1,000 neurons per node.", recall_by_evidence, *tree(1000)
     ),
     "single": one_at_a_time,
     "memory": resident_memory,

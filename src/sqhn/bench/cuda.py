@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sqhn.banks.cuda.arrays import full_precision
 from sqhn.banks.cuda.gpu import SAMPLES_PER_CHUNK
-from sqhn.bench.cpu import COLOUR, TREE, Result, described, fastest, images, judged, tree
+from sqhn.bench.cpu import COLOR, TREE, Result, described, fastest, images, judged, tree
 from sqhn.level import Level
 from sqhn.memory import SQHN
 
@@ -60,14 +60,14 @@ def products(y: Tensor, neurons: int, among: bool) -> Callable[[], None]:
 def learn(floor: float, *levels: Level) -> Result:
     """How fast a new memory learns 20,000 images."""
     x = crops(MANY)
-    (own,) = timed(lambda: SQHN(COLOUR, levels, device="cuda").learn(x))
+    (own,) = timed(lambda: SQHN(COLOR, levels, device="cuda").learn(x))
     return judged({"images_per_s": len(x) / own}, images_per_s=floor)
 
 
 def learn_100000() -> Result:
     """One level, 3,072 inputs, 100,000 neurons, all in use; 4,096 more images."""
     x = crops(MANY)
-    memory = SQHN(COLOUR, capacity=100_000, device="cuda")
+    memory = SQHN(COLOR, capacity=100_000, device="cuda")
     for seed in range(5):  # as many different images: the same ones, each with its own noise
         memory.memorize(noisy(x, 0.05) if seed else x)
     new = torch.from_numpy(images(MANY + 4096)[MANY:]).cuda()
@@ -76,9 +76,9 @@ def learn_100000() -> Result:
 
 
 def recall_three_levels() -> Result:
-    """Recall of batches of 1,024 noisy images from that tree."""
+    """Recall of batches of 1,024 noisy images from the tree of learn-3."""
     x = crops(MANY)
-    memory = SQHN(COLOUR, TREE, device="cuda")
+    memory = SQHN(COLOR, TREE, device="cuda")
     memory.learn(x)
     damaged = noisy(x[:1024])
     (own,) = timed(lambda: memory.recall(damaged))
@@ -88,7 +88,7 @@ def recall_three_levels() -> Result:
 def recall_one_level() -> Result:
     """Recall of batches of 1,024 noisy images, 3,072 inputs, 3,300 neurons."""
     x = crops(4096)
-    memory = SQHN(COLOUR, capacity=3300, device="cuda")
+    memory = SQHN(COLOR, capacity=3300, device="cuda")
     memory.learn(x)
     damaged = noisy(x[:1024])
     own, bare = timed(lambda: memory.recall(damaged), products(damaged, 3300, among=False))
@@ -98,7 +98,7 @@ def recall_one_level() -> Result:
 def recall_by_evidence(*levels: Level) -> Result:
     """How fast a memory recalls 1,000 noisy images by evidence."""
     x = crops(1000)
-    memory = SQHN(COLOUR, levels, device="cuda")
+    memory = SQHN(COLOR, levels, device="cuda")
     memory.learn(x)
     damaged = noisy(x)
     own, paper, bare = timed(
@@ -116,7 +116,7 @@ def memory_of_a_tree() -> Result:
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    memory = SQHN(COLOUR, tree(1000), device="cuda")
+    memory = SQHN(COLOR, tree(1000), device="cuda")
     memory.learn(x)
     torch.cuda.synchronize()
     kept, most = (
@@ -154,7 +154,7 @@ CASES: dict[str, Callable[[], Result]] = {
         Level(capacity=1000),
     ),
     "evidence-3": described(
-        "The same of three levels (2, 4, 4), 1,000 neurons per node.", recall_by_evidence, *tree(1000)
+        "Recall as in evidence-1, with three levels (2, 4, 4), 1,000 neurons per node.", recall_by_evidence, *tree(1000)
     ),
     "memory": memory_of_a_tree,
 }

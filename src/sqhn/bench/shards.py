@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sqhn.banks.devices import device_of
 from sqhn.banks.ray.neighbours import NAME
 from sqhn.banks.ray.prototypes import PART
-from sqhn.bench.cpu import COLOUR, TREE, Result, described, images, noisy
+from sqhn.bench.cpu import COLOR, TREE, Result, described, images, noisy
 from sqhn.memory import SQHN
 
 Phases = dict[str, Callable[[SQHN], int]]  # each returns how many samples it processed
@@ -124,7 +124,7 @@ def formula() -> Result:
 
 def compare(shards: int) -> Result:
     """One bank and some shards, 20,000 neurons x 3,072 values; all phases run twice, and the second time counts."""
-    memory, phases = partial(SQHN, COLOUR, capacity=NEURONS), crops()
+    memory, phases = partial(SQHN, COLOR, capacity=NEURONS), crops()
     makers = {"one bank": memory, "shards": partial(memory, device="ray", shards=shards)}
     _, results = ({name: rates(make(), phases) for name, make in makers.items()} for _ in range(2))
     ratios = {
@@ -169,7 +169,7 @@ def tree() -> Result:
 
     def compiled(device: str, shards: int | None) -> SQHN:
         """A new memory, with all kernels compiled wherever it is."""
-        memory = SQHN(COLOUR, TREE, device=device, shards=shards)
+        memory = SQHN(COLOR, TREE, device=device, shards=shards)
         for phase in phases.values():
             phase(memory)
         memory.reset()

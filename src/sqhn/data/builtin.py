@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from sqhn.data.formats import Contents, Split
 
-__all__ = ["BUILT_IN", "BuiltIn", "digits", "photos", "random_crops"]
-
 Images = NDArray[np.uint8]
 
 
@@ -118,8 +116,8 @@ def _painted_digits() -> Mapping[str, Split]:
 def _oriented(size: int, gray: bool = False, channel_orders: int = 1) -> Mapping[str, Split]:
     """Crops on a grid over the photographs, each in 8 orientations; flat crops look the same in all and are left out.
 
-    The label tells the photograph and the variant. Every fourth crop, shuffled within its photograph, goes to the test
-    split with all its variants: no test image is a rotated train image.
+    The label encodes the photograph and the variant. Every fourth crop, shuffled within its photograph, goes to the
+    test split with all its variants: no test image is a rotated train image.
 
     gray: luma instead of colors.
     channel_orders: the number of cyclic permutations of the channels.

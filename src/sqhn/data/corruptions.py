@@ -1,6 +1,6 @@
 """Corruptions of images: each takes a batch `(n, height, width, ...)` in [0, 1], a level, and a random generator.
 
-It returns the corrupted batch and the mask of observed values; None: all are given, corrupted or not.
+It returns the corrupted batch and the mask of observed values, which is None if no value is missing.
 """
 
 from __future__ import annotations
@@ -12,25 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.checks import check_word
-
-__all__ = [
-    "CORRUPTIONS",
-    "DAMAGES",
-    "Corrupted",
-    "Corruption",
-    "blurred",
-    "brighter",
-    "coarser",
-    "covered_and_noisy",
-    "darker",
-    "occlusion",
-    "pixel_dropout",
-    "rectangles",
-    "right_mask",
-    "salt_and_pepper",
-    "shifted",
-    "white_noise",
-]
 
 Images = NDArray[np.float32]
 Corrupted = tuple[Images, NDArray[np.bool_] | None]

@@ -43,7 +43,7 @@ def load(name: str) -> Dataset:
     if name not in NAMES:
         raise MissingDataError(f"unknown data set {name!r}; there are {', '.join(NAMES)}")
     if name in BUILT_IN:
-        return _built_in(name)
+        return _load(name, None)
     place = _find(name)
     if place is None:
         folder = os.environ.get("SQHN_DATA")
@@ -69,7 +69,7 @@ def _find(name: str) -> Path | None:
 
 
 def location(name: str) -> str | None:
-    """The place where `load` finds a data set, for people; None if it is missing."""
+    """Where `load` finds a data set, as a text for users; None if it is missing."""
     if name in BUILT_IN:
         return "built-in"
     place = _find(name)
@@ -79,20 +79,15 @@ def location(name: str) -> str | None:
 
 
 @cache
-def _built_in(name: str) -> Dataset:
-    return _read_only(Dataset(name, "built-in", BUILT_IN[name].make()))
-
-
-@cache
-def _load(name: str, place: Path) -> Dataset:
-    """The data set of a file or a folder, read once."""
-    if place.is_dir():
+def _load(name: str, place: Path | None) -> Dataset:
+    """The data set of a file or a folder, or a built-in one (None), made or read once."""
+    if place is None:
+        made = Dataset(name, "built-in", BUILT_IN[name].make())
+    elif place.is_dir():
         return _open(name, place)
-    contents = CATALOGUE[name].contents
-    return _read_only(Dataset(name, place.name, npz(place, contents.shape, contents.counts)))
-
-
-def _read_only(made: Dataset) -> Dataset:
+    else:
+        contents = CATALOGUE[name].contents
+        made = Dataset(name, place.name, npz(place, contents.shape, contents.counts))
     for split in made.splits.values():
         for array in split:
             array.setflags(write=False)
@@ -108,23 +103,19 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("sqhn"))
 
 
-def _damaged(name: str, why: str) -> DataFileError:
-    return DataFileError(f"the stored {name} is damaged ({why}): remove its folder and run `sqhn data get {name}`")
-
-
 def _open(name: str, folder: Path) -> Dataset:
     """The stored arrays as memory maps."""
-    contents = CATALOGUE[name].contents
+    splits = {}
     try:
         source = str(json.loads((folder / "meta.json").read_text())["source"])
-        splits = {
-            split: Split(*(np.load(folder / f"{axis}_{split}.npy", mmap_mode="r", allow_pickle=False) for axis in "xy"))
-            for split in contents.counts
-        }
+        for split, shape in CATALOGUE[name].contents.shapes.items():
+            files = (folder / f"{axis}_{split}.npy" for axis in "xy")
+            x, y = (np.load(file, mmap_mode="r", allow_pickle=False) for file in files)
+            splits[split] = Split(x, y)
+            if x.shape != shape or y.shape != shape[:1]:
+                raise ValueError(f"{split} has shapes {x.shape} and {y.shape}, expected {shape} and {shape[:1]}")
     except (OSError, ValueError, EOFError, KeyError, TypeError) as error:
-        raise _damaged(name, str(error)) from error
-    for split, shape in contents.shapes.items():
-        x, y = splits[split]
-        if x.shape != shape or y.shape != shape[:1]:
-            raise _damaged(name, f"{split} has shapes {x.shape} and {y.shape}, expected {shape} and {shape[:1]}")
+        raise DataFileError(
+            f"the stored {name} is damaged ({error}): remove its folder and run `sqhn data get {name}`"
+        ) from error
     return Dataset(name, source, splits)

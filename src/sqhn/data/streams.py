@@ -10,17 +10,6 @@ from numpy.typing import NDArray
 
 from sqhn.checks import check_word
 
-__all__ = [
-    "TRANSFORMS",
-    "Domains",
-    "class_incremental",
-    "domain_incremental",
-    "iid",
-    "mixed_domains",
-    "noisy_samples",
-    "unit",
-]
-
 Images = NDArray[np.float32]
 
 TRANSFORMS: dict[str, Callable[[Images], Images]] = {
@@ -54,14 +43,14 @@ def class_incremental(x: NDArray[np.uint8], y: NDArray[np.int64], length: int, r
 
 
 class Domains(NamedTuple):
-    """Images before their transform, and which of the transforms each of them gets."""
+    """Images before their transforms, and the number of the transform of each image."""
 
     x: Images
     which: NDArray[np.int64]
     transforms: tuple[str, ...]
 
     def transformed(self, x: Images) -> Images:
-        """The images, or a variant of the first of them, each after its transform."""
+        """Apply the transforms to the images, or to a variant of the first of them, such as noisy ones."""
         result = x.copy()
         for number, name in enumerate(self.transforms):
             chosen = self.which[: len(x)] == number

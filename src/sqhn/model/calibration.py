@@ -1,8 +1,9 @@
 """A threshold of `recognize` with a guaranteed error rate, from samples.
 
-A sample is called old if its ratio, of its match to the mean match of its neuron, is at least rho. If n samples and one
-more come from the same source, the one more is equally likely to have any rank among their ratios. So the probability
-that its ratio is among the k largest is k / (n + 1), and rho is the k-th largest ratio of the n samples.
+A sample is called old if the ratio of its match to the mean match of its neuron is at least rho. If n samples and a
+further one come from the same source, the ratio of the further one is equally likely to have any rank among all of
+them. So the probability that it is among the k largest is k / (n + 1), and rho is the k-th largest ratio of the n
+samples, as in conformal prediction.
 """
 
 from __future__ import annotations

@@ -17,18 +17,6 @@ from sqhn.evidence import WHOLE, chance, pyramid
 from sqhn.level import TIE
 from sqhn.patches import Tiling
 
-__all__ = [
-    "INFERENCES",
-    "KNOWING",
-    "RECOGNITION",
-    "Evidence",
-    "Exact",
-    "Inference",
-    "Message",
-    "Paper",
-    "by_name",
-]
-
 MOST_SAMPLES = 256
 """The most samples of a batch."""
 MOST_SCORES = 8_000_000
@@ -236,7 +224,7 @@ class Evidence:
 
 
 KNOWING = Paper(aware=True)
-"""The rule that tells the memory node what the levels below know, if it learns alone."""
+"""The rule by which the levels below the memory node recall while it learns alone."""
 RECOGNITION: dict[str, Inference] = {
     "argmax": Paper(propagation="argmax", aware=True),
     "max": Paper(aware=True),

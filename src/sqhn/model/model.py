@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from sqhn.banks.interface import Array, Device, Learned
 from sqhn.checks import is_whole
 from sqhn.level import TIE, Level, Options
@@ -79,39 +77,32 @@ class Model:
             raise IndexError(f"neuron {given} is not one of {grown}")
         return self.labels.of(int(given))
 
-    def recognize(self, samples: Array, observed: Array) -> tuple[Array, Array, Array]:
-        """Old or new by the paper's rule, the score and the threshold."""
-        tree = self.tree
+    def recognize(self, samples: Array, observed: Array, by_evidence: bool) -> tuple[Array, Array, Array]:
+        """Old or new, the score and the threshold; by evidence, both are in nats."""
+        made, tree, factor = self.evidence_calibration, self.tree, self.tolerance
+        if by_evidence:
+            if made is None or made.threshold is None:
+                raise ValueError(
+                    'recognize(x, inference="evidence") needs a threshold: find one with '
+                    'calibrate(new=x, inference="evidence"), from samples that were not learned and are damaged like '
+                    "those to be judged"
+                )
+            factor = made.threshold
         if len(tree):
-            score, mean = tree.matches(samples, observed)
-            threshold = self.tolerance * mean
+            score, mean = tree.familiarity(samples, observed, by_evidence)
         else:
-            score, threshold = (tree.full((len(samples),), value) for value in (-math.inf, self.tolerance))
-        return score >= threshold - TIE, score, threshold
-
-    def recognize_by_evidence(self, samples: Array, observed: Array) -> tuple[Array, Array, Array]:
-        """Old or new by evidence, the score and the threshold, in nats."""
-        made, tree = self.evidence_calibration, self.tree
-        if made is None or made.threshold is None:
-            raise ValueError(
-                'recognize(x, inference="evidence") needs a threshold: find one with '
-                'calibrate(new=x, inference="evidence"), from samples that were not learned and are damaged like '
-                "those to be judged"
-            )
-        score = tree.evidence(samples, observed) if len(tree) else tree.full((len(samples),), -math.inf)
-        threshold = tree.full((len(samples),), made.threshold)
+            score, mean = (tree.full((len(samples),), value) for value in (-math.inf, 1.0))
+        threshold = factor * mean
         return score >= threshold - TIE, score, threshold
 
     def calibrated(
         self, samples: Array, observed: Array, kind: Kind, error: float, by_evidence: bool
     ) -> tuple[float, Calibration]:
         """The threshold of recognition that guarantees an error rate on samples like these, and how it was found."""
-        tree, give = self.tree, self.tree.device.to_user
-        if by_evidence:
-            score = give(tree.evidence(samples, observed), None)
-            found = tolerance(score, np.ones(len(score)), kind, error)
-            return found, Calibration(kind, float(error), len(samples), tree.step, threshold=found)
-        score, mean = (give(field, None) for field in tree.matches(samples, observed))
+        tree, to_user = self.tree, self.tree.device.to_user
+        score, mean = (to_user(field, None) for field in tree.familiarity(samples, observed, by_evidence))
         found = tolerance(score, mean, kind, error)
+        if by_evidence:
+            return found, Calibration(kind, float(error), len(samples), tree.step, threshold=found)
         before = self.calibration.before if self.calibration else self.rho
         return found, Calibration(kind, float(error), len(samples), tree.step, before)

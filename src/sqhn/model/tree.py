@@ -1,23 +1,22 @@
 """The network: a tree of banks and the sweeps through it. Read it beside the paper.
 
 Learning is one sweep up: level l at a step needs only level l - 1 at that step, so a chunk of samples is learned level
-by level. Recall is one sweep up and one down. Recognition is one sweep up. The rules in
-`inference` define what a sweep does at each level.
+by level. Recall is one sweep up and one down. Recognition is one sweep up. The rules in `inference` define what a sweep
+does at each level.
 
 This module assumes checked samples and exclusive access; `sqhn.memory` provides both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.interface import Array, Bank, CodeBank, Codes, Device, Learned, MemoryNode, Patches
+from sqhn.banks.interface import Array, Bank, Codes, Device, Learned, MemoryNode, Patches
 from sqhn.banks.rule import AVERAGED, SKIPPED
 from sqhn.inputs import batches, join_batches
 from sqhn.level import Level, Options
@@ -25,7 +24,6 @@ from sqhn.model.inference import INFERENCES, KNOWING, RECOGNITION, Inference, Me
 from sqhn.patches import plan
 from sqhn.protocol import EmptyMemoryError
 
-Found = TypeVar("Found")
 Part = Literal["all", "below", "root"]
 """Which levels learn: all, those below the memory node, or the memory node alone."""
 PARTS: tuple[Part, ...] = ("all", "below", "root")
@@ -96,14 +94,17 @@ class Tree:
         """
         patches = self.split(samples, observed)
         if part == "root":
-            known = _sweep(KNOWING.look(self.patterns, patches), KNOWING.up, self.codes[:-1])[-1]
-            root = self.codes[-1]
+            *below, root = self.codes
+            known = KNOWING.look(self.patterns, patches)
+            for bank in below:
+                known = KNOWING.up(bank, known)
             root.reserve(len(samples), self.banks[-2].neurons.room)
             learned = [root.learn(Codes(known.k, known.value, self._with_neurons(known.heard)))]
         else:
             self._reserve(len(samples))
-            codes = self.codes if part == "all" else self.codes[:-1]
-            learned = _sweep(self.patterns.learn(patches), _learn_codes, codes)
+            learned = [self.patterns.learn(patches)]
+            for bank in self.codes if part == "all" else self.codes[:-1]:
+                learned.append(bank.learn(_codes(learned[-1])))
         if last:
             self.settle()
         return learned
@@ -115,7 +116,7 @@ class Tree:
         more = len(samples) - 1
         self.patterns.hold(others, first[0].k[:, 0], first[0].kind[:, 0] != SKIPPED)
         for below, bank, own in zip(first, self.codes, first[1:]):
-            bank.hold(Codes(below.k, below.v, below.heard), more, own.k[:, 0], own.kind[:, 0] != SKIPPED)
+            bank.hold(_codes(below), more, own.k[:, 0], own.kind[:, 0] != SKIPPED)
         self.settle()
         held = Learned(*(field[:, [0] * len(samples)] for field in first[-1].fields))
         held.kind[:, 1:] = held.kind[:, 1:].clip(max=AVERAGED)  # none of the others grew another neuron
@@ -210,15 +211,13 @@ class Tree:
         """Sweep up, batch by batch; the memory node reports its `count` best neurons, or only the winner (None)."""
         if not len(self):
             raise EmptyMemoryError("this memory is empty: learn something before asking it")
+        counts = [*[None] * len(self.codes), count]
         for part in self._batches(len(samples), rule, observed is not None):
             patches = self.split(samples[part], None if observed is None else observed[part])
-            if count is None:
-                yield patches, _sweep(rule.look(self.patterns, patches), rule.up, self.codes)
-            elif not self.codes:
-                yield patches, [rule.look(self.patterns, patches, count)]
-            else:
-                below = _sweep(rule.look(self.patterns, patches), rule.up, self.codes[:-1])
-                yield patches, [*below, rule.up(self.codes[-1], below[-1], count)]
+            messages = [rule.look(self.patterns, patches, counts[0])]
+            for bank, most in zip(self.codes, counts[1:]):
+                messages.append(rule.up(bank, messages[-1], most))
+            yield patches, messages
 
     # -- recall --------------------------------------------------------------------------------------------------
 
@@ -321,20 +320,18 @@ class Tree:
             done.append((total / many,))
         return join_batches(done, self.device.xp.concat)[0]
 
-    def matches(self, samples: Array, observed: Array) -> tuple[Array, ...]:
-        """The matches of the memory node's winners, and the mean matches of those neurons."""
-        root, rule = self.root, RECOGNITION[self.options.propagation]
-        done = [
-            (messages[-1].value[0], root.neurons.mu[0, messages[-1].k[0]])
-            for _, messages in self._ask(samples, observed, rule)
-        ]
-        return join_batches(done, self.device.xp.concat)
+    def familiarity(self, samples: Array, observed: Array, by_evidence: bool) -> tuple[Array, ...]:
+        """The scores that tell old samples from new ones, and the means that a threshold is a multiple of.
 
-    def evidence(self, samples: Array, observed: Array) -> Array:
-        """The evidence, in nats, that samples show something stored."""
-        rule = INFERENCES["evidence"]
-        done = [(rule.score(messages[-1], self.terms),) for _, messages in self._ask(samples, observed, rule)]
-        return join_batches(done, self.device.xp.concat)[0]
+        By the paper's rule: the matches of the memory node's winners, and the mean matches of those neurons. By
+        evidence: the evidence, in nats, that samples show something stored, and 1.
+        """
+        rule = INFERENCES["evidence"] if by_evidence else RECOGNITION[self.options.propagation]
+        done = []
+        for _, (*_, root) in self._ask(samples, observed, rule):
+            mean = self.full(root.value[0].shape, 1.0) if by_evidence else self.root.neurons.mu[0, root.k[0]]
+            done.append((root.value[0], mean))
+        return join_batches(done, self.device.xp.concat)
 
     def full(self, shape: tuple[int, ...], value: float) -> Array:
         """The same score everywhere."""
@@ -342,11 +339,6 @@ class Tree:
         return xp.full(shape, value, dtype=xp.float64, device=self.device.place)
 
 
-def _sweep(first: Found, up: Callable[[CodeBank, Found], Found], codes: Sequence[CodeBank]) -> list[Found]:
-    """The result of every level, from that of level 1 up through the levels of `codes`."""
-    return list(accumulate(codes, lambda below, bank: up(bank, below), initial=first))
-
-
-def _learn_codes(bank: CodeBank, below: Learned) -> Learned:
-    """Learn the winners of the level below with their strengths, as they are after the update."""
-    return bank.learn(Codes(below.k, below.v, below.heard))
+def _codes(learned: Learned) -> Codes:
+    """The winners of a level that has learned, with their strengths after the update, for the level above."""
+    return Codes(learned.k, learned.v, learned.heard)
