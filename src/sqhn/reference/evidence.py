@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE, WHOLE, chance, pyramid
 from sqhn.patches import Tiling
-from sqhn.reference.model import Codes, Mask, Network, Node, Vector, winner
+from sqhn.reference.model import Codes, Mask, Messages, Network, Node, Vector, winner, winners
 
 __all__ = ["down", "evidence", "preferred", "up"]
 
@@ -70,7 +70,7 @@ def _posterior(likelihood: Vector, flat: float) -> Vector:
 # -- in a network ------------------------------------------------------------------------------------------------------
 
 
-def up(network: Network, x: ArrayLike, observed: ArrayLike | None = None) -> list[list[Vector]]:
+def up(network: Network, x: ArrayLike, observed: ArrayLike | None = None) -> Messages:
     """A of every node: the evidence, in nats, that its block shows what each of its neurons has stored.
 
     One level: summed over the blocks of a pyramid. A tree: its nodes are the blocks. A node adds to the evidence of its
@@ -112,16 +112,14 @@ def up(network: Network, x: ArrayLike, observed: ArrayLike | None = None) -> lis
     return A
 
 
-def down(network: Network, A: list[list[Vector]], root: int) -> Codes:
+def down(network: Network, A: Messages, root: int) -> Codes:
     """The value of every node: the one with the most evidence, from below and from its parent; root: the first one."""
-    k = [np.array([winner(one) for one in level]) for level in A]
+    k = [winners(level)[0] for level in A]
     k[-1][0] = root
-    for number in range(len(network.levels) - 1, 0, -1):
-        for n, q, child in network.families(number):
-            p = network.expectation(number, n, q, k[number][n])
-            if p.any():
-                with np.errstate(divide="ignore"):
-                    k[number - 1][child] = winner(np.log(p) + A[number - 1][child])
+    for number, _, child, p in network.expectations(k):
+        if p.any():
+            with np.errstate(divide="ignore"):
+                k[number - 1][child] = winner(np.log(p) + A[number - 1][child])
     return k
 
 

@@ -202,7 +202,7 @@ def least_change(tree: ReferenceSQHN, x: Any) -> list[float]:
     for number, level in enumerate(tree.levels[1:], start=1):
         k = np.array([winner(one) for one in h[number - 1]])
         same = []
-        for n, (node, y) in enumerate(zip(level, tree.inputs(number, x, k, np.ones(len(k))))):
+        for n, (node, y) in enumerate(zip(level, tree.inputs(number, x, k))):
             agreed = node.m[: node.grown] @ y
             same.append(agreed[winner(h[number][n])] >= agreed.max() - 1e-9)
         found.append(float(np.mean(same)))
