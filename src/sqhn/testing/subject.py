@@ -140,7 +140,8 @@ class Subject:
         """Verbs and inputs that they must refuse, by the name of the check."""
         *sides, last = self.shape
         x = self.samples
-        batch = x if self.can("batches") else x[-1]
+        batch, mask = (x, self.halves[: len(x)]) if self.can("batches") else (x[-1], self.halves[len(x) - 1])
+        wrong_masks = [np.ones(shape, bool) for shape in ((*sides, last + 1), (2, *self.shape))]
         shapes = [(*sides, last + 1), self.shape[1:], (2, 2, *self.shape)]
         if self.can("batches"):
             shapes += [(3, *sides, last + 1), (0, *self.shape)]
@@ -155,20 +156,15 @@ class Subject:
                 Invalid(one, (word, str(one.dtype).lower(), str(one.shape)))
                 for word, one in (("int64", batch.astype(np.int64)), ("str", np.full(self.shape, "dark")))
             ],
-            "not finite": values,
-        }
-        if self.can("missing values"):
-            mask = self.halves[: len(x)] if self.can("batches") else self.halves[len(x) - 1]
-            every["not finite"] += [one._replace(observed=np.ones(np.shape(one.x), bool)) for one in values]
-            every["bad masks"] = [
-                *(
-                    Invalid(batch, (str(shape),), np.ones(shape, bool))
-                    for shape in ((*sides, last + 1), (2, *self.shape))
-                ),
+            "not finite": values + [one._replace(observed=np.ones(one.x.shape, bool)) for one in values],
+            "bad masks": [
+                *(Invalid(batch, (str(mask.shape),), mask) for mask in wrong_masks),
                 *(Invalid(batch, (kind, str(mask.shape)), mask.astype(kind)) for kind in ("float64", "int64")),
-            ]
+            ],
+        }
+        with_mask = ["recall"] if self.can("missing values") else []
         return {
-            kind: [(verb, one) for one in several for verb in (self.verbs if one.observed is None else ["recall"])]
+            kind: [(verb, one) for one in several for verb in (self.verbs if one.observed is None else with_mask)]
             for kind, several in every.items()
         }
 
