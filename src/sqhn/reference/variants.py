@@ -277,14 +277,10 @@ class ReferenceSQHN(Network):
 
     def prototypes(self) -> NDArray[Any]:
         """The sample that each neuron of the memory node recalls by itself: the most expected values, all the way."""
-        found = []
-        for j in range(self.root.grown):
-            k = [np.zeros(len(level), np.int64) for level in self.levels]
-            k[-1][0] = j
-            for number, _, child, p in self.expectations(k):
-                k[number - 1][child] = winner(p)
-            found.append(self.image(k, np.zeros(self.input_shape, bool))[0])
-        return np.array(found).reshape(-1, *self.input_shape)
+        silent = [[np.zeros(max(1, node.grown)) for node in level] for level in self.levels]
+        values = [self.down(silent, 0.0, j) for j in range(self.root.grown)]
+        images = [self.image(k, np.zeros(self.input_shape, bool))[0] for k in values]
+        return np.array(images).reshape(-1, *self.input_shape)
 
     def random(self, rng: np.random.Generator) -> Codes:
         """A value for every node, uniform over its grown neurons."""
@@ -312,7 +308,11 @@ def learn_by_map(tree: ReferenceSQHN, x: ArrayLike) -> Written:
     k: Codes = []
     below, v = winners([])
     for number, level in enumerate(tree.levels):
-        h.append([_with_new(node, y) for node, y in zip(level, tree.inputs(number, x, below, v))])
+        h.append([])
+        for node, y in zip(level, tree.inputs(number, x, below, v)):
+            known = node.activity(y)[: node.grown]
+            new = [node.level.threshold(node.step)] if node.grown < node.level.capacity else []
+            h[-1].append(np.append(known, new))
         below, v = winners(h[-1])
         v[below == [node.grown for node in level]] = 1.0
         k.append(below)
@@ -330,9 +330,3 @@ def learn_by_map(tree: ReferenceSQHN, x: ArrayLike) -> Written:
             node.step += 1
     root = int(k[-1][0])
     return Written(root, bool(tree.root.c[root] == 1), score, tree.root.step, False)
-
-
-def _with_new(node: Node, y: NDArray[Any]) -> Vector:
-    """The activities of a node's neurons, and the threshold as that of a new one if there is room for it."""
-    h = node.activity(y) if node.grown else np.zeros(0)
-    return h if node.grown == node.level.capacity else np.append(h, node.level.threshold(node.step))

@@ -81,9 +81,11 @@ def check_excuses(cannot: Mapping[str, str]) -> None:
         raise ValueError("`cannot` names both 'single samples' and 'batches', so the memory takes no samples at all")
 
 
-def first_written(s: Subject) -> compare.Answer:
-    """The answer of a new memory to learning the samples."""
-    return s.each(s.make(), "learn", s.samples)
+def learn_alike(s: Subject, when: str, memory: Any, other: Any, x: NDArray[Any]) -> None:
+    """A memory gives the same answers as another one while both learn samples, and afterwards."""
+    written = s.each(other, "learn", x)
+    compare.same(f"{when}, learn", s.each(memory, "learn", x), written)
+    compare.answers(f"{when} and learning, {{}}", s.answers(memory), s.answers(other))
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
@@ -92,10 +94,7 @@ def first_written(s: Subject) -> compare.Answer:
 @check("made alike")
 def made_alike(s: Subject) -> None:
     """Two new memories that learn the same samples give the same answers; most other checks compare such two."""
-    one, other = s.make(), s.make()
-    written = s.each(one, "learn", s.samples)
-    compare.same("learn of a second new memory", s.each(other, "learn", s.samples), written)
-    compare.answers("{} of a second memory that learned the same", s.answers(one), s.answers(other))
+    learn_alike(s, "after making a second memory", s.make(), s.make(), s.samples)
 
 
 def answers_have_form(s: Subject, samples: int | slice, count: int | None) -> None:
@@ -223,7 +222,7 @@ def empty_recall(s: Subject) -> None:
     """Recall of an empty memory raises `EmptyMemoryError`, and it can learn afterwards."""
     memory = s.make()
     s.assert_empty(memory, "an empty memory")
-    compare.same("after recall of an empty memory, learn", s.each(memory, "learn", s.samples), first_written(s))
+    learn_alike(s, "after recall of an empty memory", memory, s.make(), s.samples)
 
 
 @check("empty recognize", "recognize")
@@ -347,13 +346,10 @@ def refusal_changes_nothing(s: Subject) -> None:
                 memory = memory if refused else s.taught()
                 empty = empty if isinstance(s.error(empty, verb, invalid), Exception) else s.make()
         compare.answers(f"after refusing {kind}, {{}}", s.answers(memory), before)
-    for x in (s.later, s.samples):
-        compare.same("after refusing samples, learn", s.each(memory, "learn", x), s.each(other, "learn", x))
-    compare.answers("after refusing samples and learning more, {}", s.answers(memory), s.answers(other))
+    learn_alike(s, "after refusing samples", memory, other, np.concatenate([s.later, s.samples]))
     if s.can("empty recall"):
         s.assert_empty(empty, "an empty memory that refused samples")
-    written = s.each(empty, "learn", s.samples)
-    compare.same("learn of an empty memory that refused samples", written, first_written(s))
+    learn_alike(s, "after an empty memory refused samples", empty, s.make(), s.samples)
 
 
 @check("asking changes nothing")
@@ -362,9 +358,7 @@ def asking_changes_nothing(s: Subject) -> None:
     memory, other = s.taught(), s.taught()
     first = s.answers(memory)
     compare.answers("the second time, {}", s.answers(memory), first)
-    got, wanted = s.each(memory, "learn", s.later), s.each(other, "learn", s.later)
-    compare.same("after queries, learn", got, wanted)
-    compare.answers("after queries and learning more, {}", s.answers(memory), s.answers(other))
+    learn_alike(s, "after queries", memory, other, s.later)
 
 
 # -- optional methods --------------------------------------------------------------------------------------------------
@@ -381,8 +375,7 @@ def reset(s: Subject) -> None:
         s.assert_empty(memory, "a memory after reset()")
     if s.can("recognize") and s.can("empty recognize") and np.any(s.each(memory, "recognize", s.samples)["old"]):
         raise AssertionError("after reset(), recognize calls samples old")
-    compare.same("after reset(), learn", s.each(memory, "learn", s.samples), first_written(s))
-    compare.answers("after reset() and learning again, {}", s.answers(memory), s.answers(s.taught()))
+    learn_alike(s, "after reset()", memory, s.make(), s.samples)
 
 
 @check("len")
