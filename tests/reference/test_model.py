@@ -146,7 +146,7 @@ def test_one_sweep_is_feedforward_and_feedback() -> None:
     x = RNG.random((4, 4), np.float32)
     h = reference.up(x, None)
     root = winner(h[1][0])
-    by_hand = [winner(0.5 * h[0][n] + 0.5 * reference.expectation(1, 0, n, root)) for n in range(4)]
+    by_hand = [winner(0.5 * h[0][n] + 0.5 * p[root]) for n, (_, _, p) in enumerate(reference.families(1))]
     assert list(reference.infer(x)[0]) == by_hand
 
 
@@ -157,10 +157,11 @@ def test_the_second_sweep_by_hand() -> None:
     x = RNG.random((4, 4), np.float32)
     bottom, (top,) = reference.up(x, None)
     raw = [h.copy() for h in bottom]
-    u = [0.5 * h + 0.5 * reference.expectation(1, 0, n, winner(top)) for n, h in enumerate(bottom)]
+    expected = [p for _, _, p in reference.families(1)]
+    u = [0.5 * h + 0.5 * p[winner(top)] for h, p in zip(bottom, expected)]
     u = [0.5 * un + 0.5 * h for un, h in zip(u, raw)]
     top = 0.5 * top + 0.5 * reference.activities(1, x, u)[0]
-    u = [0.5 * un + 0.5 * reference.expectation(1, 0, n, winner(top)) for n, un in enumerate(u)]
+    u = [0.5 * un + 0.5 * p[winner(top)] for un, p in zip(u, expected)]
     assert list(reference.infer(x, sweeps=2)[0]) == [winner(un) for un in u]
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE, WHOLE, chance, pyramid
 from sqhn.patches import Tiling
@@ -73,9 +73,9 @@ def _posterior(likelihood: Vector, flat: float) -> Vector:
 def up(network: Network, x: ArrayLike, observed: ArrayLike | None = None) -> Messages:
     """A of every node: the evidence, in nats, that its block shows what each of its neurons has stored.
 
-    One level: summed over the blocks of a pyramid. A tree: its nodes are the blocks. A node adds to the evidence of its
-    own block that of its children, averaged over the values that it expects of them. Forgotten neurons have minus
-    infinity.
+    One level: summed over the blocks of a pyramid. A tree: its nodes are the blocks, and a neuron has stored the
+    likeliest block of each child. A node adds to the evidence of its own block that of its children, averaged over the
+    values that it expects of them. Forgotten neurons have minus infinity.
     """
     centre = network.options.centre
     given = np.asarray(x).astype(np.float64) - centre
@@ -92,17 +92,15 @@ def up(network: Network, x: ArrayLike, observed: ArrayLike | None = None) -> Mes
     blank = np.zeros(xs[0].shape)
     for number, level in enumerate(network.levels[1:], start=1):
         A.append([np.where(node.free[: max(1, node.grown)], -np.inf, 0.0) for node in level])
-        for n, q, child in network.families(number):
-            for j in range(level[n].grown):
-                p = network.expectation(number, n, q, j)
+        parts: list[list[list[Vector]]] = [[[] for _ in range(node.grown)] for node in level]
+        for n, child, expected in network.families(number):
+            for j, p in enumerate(expected[: level[n].grown]):
                 if p.any():
                     own = A[number - 1][child][p > 0]
                     A[number][n][j] += own.max() + np.log(p[p > 0] @ np.exp(own - own.max()))
+                parts[n][j].append(stored[child][winner(p)] if p.any() else blank)
+        stored = [np.array([np.concatenate(blocks) for blocks in neurons]) for neurons in parts]
         children = network.children[number]
-        stored = [
-            np.array([_likeliest(network, number, n, j, stored, blank) for j in range(node.grown)])
-            for n, node in enumerate(level)
-        ]
         xs, masks = ([np.concatenate([one[c] for c in below]) for below in children] for one in (xs, masks))
         blank = np.zeros(xs[0].shape)
         weight = WHOLE if number == len(network.levels) - 1 else 1.0
@@ -160,14 +158,3 @@ def _of_scales(network: Network, x: Vector, seen: Mask) -> Vector:
 def _scales(network: Network) -> list[Tiling]:
     """The blocks of every scale, for one level."""
     return [Tiling(network.input_shape, sides) for sides in pyramid(network.input_shape)]
-
-
-def _likeliest(
-    network: Network, number: int, n: int, j: int, below: list[Vector], blank: Vector
-) -> NDArray[np.float64]:
-    """The block that neuron j of node n has most likely stored, from the likeliest value of each child."""
-    parts = []
-    for q, child in enumerate(network.children[number][n]):
-        p = network.expectation(number, n, q, j)
-        parts.append(below[child][winner(p)] if p.any() else blank)
-    return np.concatenate(parts)

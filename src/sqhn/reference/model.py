@@ -166,10 +166,6 @@ class Network:
         """The memory node."""
         return self.levels[-1][0]
 
-    def families(self, number: int) -> Iterator[tuple[int, int, int]]:
-        """All (parent n, its q-th child, the child's place in the level below) of a level."""
-        return ((n, q, int(child)) for n, below in enumerate(self.children[number]) for q, child in enumerate(below))
-
     def patches(self, x: ArrayLike) -> NDArray[Any]:
         """The patches of a sample, (nodes of level 1, size)."""
         return np.asarray(self.tilings[0].split(np.asarray(x)[None])[:, 0])
@@ -191,17 +187,20 @@ class Network:
             y[node.edges[:-1] + k[below]] = 1.0 if v is None else v[below]
         return inputs
 
-    def expectation(self, number: int, n: int, q: int, j: int) -> Vector:
-        """The distribution that node n of a level expects of its q-th child's value when its own value is j."""
-        node = self.levels[number][n]
-        child = self.levels[number - 1][self.children[number][n][q]]
-        return node.m[j, node.edges[q] : node.edges[q] + max(1, child.grown)]
+    def families(self, number: int) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+        """All nodes of a level with each of their children: the places of both, and the expectations of the parent.
+
+        Row j is the distribution of the child's values that the parent expects if its own value is j.
+        """
+        for n, node in enumerate(self.levels[number]):
+            for child, start in zip(self.children[number][n], node.edges):
+                yield n, int(child), node.m[:, start : start + max(1, self.levels[number - 1][child].grown)]
 
     def expectations(self, k: Codes) -> Iterator[tuple[int, int, int, Vector]]:
         """From the top down, the level and place of a parent, its child's place, and its expectation; k may change."""
         for number in range(len(self.levels) - 1, 0, -1):
-            for n, q, child in self.families(number):
-                yield number, n, child, self.expectation(number, n, q, k[number][n])
+            for n, child, expected in self.families(number):
+                yield number, n, child, expected[k[number][n]]
 
     # -- learning: one sweep up ------------------------------------------------------------------------------------
 
@@ -296,8 +295,7 @@ class Network:
         there = np.array([node.grown > 0 and mask.any() for node, mask in zip(self.levels[0], masks)])
         terms = [h[n][k[0][n]] for n in np.flatnonzero(there)]
         for number in range(1, len(self.levels)):
-            for n, q, child in self.families(number):
-                if there[child]:
-                    terms.append(self.expectation(number, n, q, k[number][n])[k[number - 1][child]])
+            pairs = self.families(number)
+            terms += [p[k[number][n], k[number - 1][child]] for n, child, p in pairs if there[child]]
             there = np.any(there[self.children[number]], axis=1)
         return float(np.mean(terms))

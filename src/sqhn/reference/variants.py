@@ -291,9 +291,9 @@ class ReferenceSQHN(Network):
         u = [self.up(x, observed)[0]]
         for number, level in enumerate(self.levels[1:], start=1):
             u.append([np.where(node.free[: max(1, node.grown)], -np.inf, 0.0) for node in level])
-            for n, q, child in self.families(number):
-                for j in range(level[n].grown):
-                    u[number][n][j] += (self.expectation(number, n, q, j) + u[number - 1][child]).max()
+            for n, child, p in self.families(number):
+                if level[n].grown:
+                    u[number][n] += (p[: level[n].grown] + u[number - 1][child]).max(axis=1)
         return u
 
 

@@ -85,7 +85,7 @@ def learn_alike(s: Subject, when: str, memory: Any, other: Any, x: NDArray[Any])
     """A memory gives the same answers as another one while both learn samples, and afterwards."""
     written = s.each(other, "learn", x)
     compare.same(f"{when}, learn", s.each(memory, "learn", x), written)
-    compare.answers(f"{when} and learning, {{}}", s.answers(memory), s.answers(other))
+    compare.same(f"{when} and learning", s.answers(memory), s.answers(other))
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ def made_alike(s: Subject) -> None:
 def answers_have_form(s: Subject, samples: int | slice, count: int | None) -> None:
     """The fields of all answers to some samples have their types and shapes."""
     memory, x = s.make(), s.samples[samples]
-    masked = [("recall", s.halves[samples])] if s.can("missing values") else []
-    for verb, observed in (*((verb, None) for verb in s.verbs), *masked):
+    for verb, masked in s.calls:
+        observed = s.halves[samples] if masked else None
         for field, value in s.call(memory, verb, x, observed).items():
             what = f"{compare.call_text(verb, x, observed)}: {field}"
             compare.form(what, value, FIELDS[verb][field], x.shape, count)
@@ -149,7 +149,7 @@ def batch_equals_loop(s: Subject) -> None:
     batch, loop = s.make(), s.make()
     for x in (s.samples, s.later):
         compare.same("learn of a batch", s.each(batch, "learn", x), s.loop(loop, "learn", x), compare.ROUNDING)
-    compare.answers("after learning in batches, {}", s.answers(batch), s.answers(loop), compare.ROUNDING)
+    compare.same("after learning in batches", s.answers(batch), s.answers(loop), compare.ROUNDING)
 
 
 @check("answers one by one", "batches")
@@ -157,7 +157,7 @@ def answers_one_by_one(s: Subject) -> None:
     """A batch of queries gets the same answers as its samples one by one."""
     memory = s.taught()
     wanted = s.answers(memory, loop=True)
-    compare.answers("{} of a batch", s.answers(memory), wanted, compare.ROUNDING)
+    compare.same("a batch", s.answers(memory), wanted, compare.ROUNDING)
 
 
 @check("steps from 1")
@@ -239,9 +239,9 @@ def empty_recognize(s: Subject) -> None:
 def takes(s: Subject, form: str, convert: Callable[[NDArray[Any]], Any], masks: bool = False) -> None:
     """Samples, and perhaps masks, of some form give the same answers as float32 samples."""
     memory, wanted = s.taught(convert(s.samples)), s.answers(s.taught())
-    compare.answers(f"after learning {form}, {{}}", s.answers(memory), wanted, compare.ROUNDING)
+    compare.same(f"after learning {form}", s.answers(memory), wanted, compare.ROUNDING)
     got = s.answers(memory, convert(s.queries), convert(s.halves) if masks else s.halves)
-    compare.answers(f"after learning {form}, {{}} with {form}", got, wanted, compare.ROUNDING)
+    compare.same(f"after learning {form}, queries with {form}", got, wanted, compare.ROUNDING)
 
 
 @check("bytes")
@@ -282,11 +282,9 @@ def input_unchanged(s: Subject) -> None:
     """No verb writes into the arrays it is given."""
     for kind in (np.float32, np.float64) if s.can("float64") else (np.float32,):
         memory = s.make()
-        inputs = [(verb, {"x": s.samples.astype(kind)}) for verb in s.verbs]
-        if s.can("missing values"):
-            holes = np.where(s.halves, s.queries, np.nan).astype(kind)
-            inputs.append(("recall", {"x": holes, "observed": s.halves}))
-        for verb, arrays in inputs:
+        holes = {"x": np.where(s.halves, s.queries, np.nan).astype(kind), "observed": s.halves}
+        for verb, masked in s.calls:
+            arrays = holes if masked else {"x": s.samples.astype(kind)}
             for ask, part in ((s.each, slice(None)), (s.one, 0)):
                 given = {name: array[part].copy() for name, array in arrays.items()}
                 ask(memory, verb, **given)
@@ -302,7 +300,7 @@ def shared_arrays(s: Subject) -> None:
         ask(memory, "learn", given)
         before = s.answers(memory)
         given[...] = 1 - given
-        compare.answers("after writing into the learned array, {}", s.answers(memory), before)
+        compare.same("after writing into the learned array", s.answers(memory), before)
         given[...] = x
         found = ask(memory, "recall", given)
         kept = {"x": found["x"].copy()}
@@ -310,7 +308,7 @@ def shared_arrays(s: Subject) -> None:
         compare.same("after writing into the query, the recalled array", found, kept)
         if found["x"].flags.writeable:
             found["x"][...] = 1 - found["x"]
-        compare.answers("after writing into the recalled array, {}", s.answers(memory), before)
+        compare.same("after writing into the recalled array", s.answers(memory), before)
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -345,7 +343,7 @@ def refusal_changes_nothing(s: Subject) -> None:
             if verb == "learn":  # accepting it fails another check
                 memory = memory if refused else s.taught()
                 empty = empty if isinstance(s.error(empty, verb, invalid), Exception) else s.make()
-        compare.answers(f"after refusing {kind}, {{}}", s.answers(memory), before)
+        compare.same(f"after refusing {kind}", s.answers(memory), before)
     learn_alike(s, "after refusing samples", memory, other, np.concatenate([s.later, s.samples]))
     if s.can("empty recall"):
         s.assert_empty(empty, "an empty memory that refused samples")
@@ -357,7 +355,7 @@ def asking_changes_nothing(s: Subject) -> None:
     """Queries do not change a memory: repeated, they get the same answers, and it learns as if there had been none."""
     memory, other = s.taught(), s.taught()
     first = s.answers(memory)
-    compare.answers("the second time, {}", s.answers(memory), first)
+    compare.same("the second time", s.answers(memory), first)
     learn_alike(s, "after queries", memory, other, s.later)
 
 
@@ -413,8 +411,8 @@ def copies(s: Subject, which: str, make_copy: Callable[[Any], Any]) -> None:
     except Exception as error:
         raise MissingError(f"it has no {which}: {compare.error_text(error)}") from error
     before = s.answers(memory)
-    compare.answers(f"{{}} of a {which}", s.answers(other), before)
+    compare.same(f"a {which}", s.answers(other), before)
     written = s.each(other, "learn", s.later)
-    compare.answers(f"after a {which} learned more, {{}} of the memory itself", s.answers(memory), before)
+    compare.same(f"after a {which} learned more, the memory itself", s.answers(memory), before)
     compare.same(f"learn of a {which}", written, s.each(memory, "learn", s.later))
-    compare.answers(f"{{}} of a {which} that learned more", s.answers(other), s.answers(memory))
+    compare.same(f"a {which} that learned more", s.answers(other), s.answers(memory))

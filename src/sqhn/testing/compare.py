@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ ROUNDING = 1e-5
 """Two values v and w count as the same if they differ by at most this times 1 + |w|."""
 
 Answer = dict[str, Any]
-"""The fields of the answer to a verb."""
+"""The fields of the answer to a verb, or of the answers to several queries."""
 
 
 def same(call: str, got: Answer, wanted: Answer, tolerance: float = 0.0) -> None:
@@ -26,12 +25,6 @@ def same(call: str, got: Answer, wanted: Answer, tolerance: float = 0.0) -> None
             place = tuple(np.argwhere(~equal)[0])
             where = "".join(f"[{i}]" for i in place)
             raise AssertionError(f"{call}: {field}{where} should be {b[place]}; got {a[place]}")
-
-
-def answers(calls: str, got: Mapping[str, Answer], wanted: Mapping[str, Answer], tolerance: float = 0.0) -> None:
-    """The same for the answers to several queries; calls: a sentence with {} for the query."""
-    for query, answer in wanted.items():
-        same(calls.format(query), got[query], answer, tolerance)
 
 
 def form(what: str, value: Any, kind: type, shape: tuple[int, ...], count: int | None) -> None:

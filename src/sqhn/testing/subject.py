@@ -48,7 +48,9 @@ class Subject:
         self.make, self.shape, self.cannot = make, tuple(shape), cannot
         if math.prod(self.shape) < LEAST_VALUES:
             raise ValueError(f"samples to check with must have at least {LEAST_VALUES} values; got shape {self.shape}")
-        self.verbs = [verb for verb in FIELDS if verb not in cannot]
+        self.calls = [(verb, False) for verb in FIELDS if verb not in cannot]  # verbs, and whether with a mask
+        if self.can("missing values"):
+            self.calls.append(("recall", True))
         rng = np.random.default_rng(0)
         size = (CAPACITY + 4, *self.shape)
         x = 192 * rng.integers(0, 2, size) + rng.integers(0, 64, size)
@@ -123,15 +125,14 @@ class Subject:
         answers = [self.one(memory, verb, sample, mask) for sample, mask in zip(x, masks)]
         return {name: np.stack([answer[name] for answer in answers]) for name in FIELDS[verb]}
 
-    def answers(self, memory: Any, x: Any = None, observed: Any = None, loop: bool = False) -> dict[str, Answer]:
+    def answers(self, memory: Any, x: Any = None, observed: Any = None, loop: bool = False) -> Answer:
         """The answers to all queries, or to x; loop: one by one."""
         x, observed = (self.queries, self.halves) if x is None else (x, observed)
-        ask = self.loop if loop else self.each
-        found = {"recall": ask(memory, "recall", x)}
-        if self.can("missing values"):
-            found["recall with observed"] = ask(memory, "recall", x, observed)
-        if self.can("recognize"):
-            found["recognize"] = ask(memory, "recognize", x)
+        found: Answer = {}
+        for verb, masked in self.calls[1:]:
+            answer = (self.loop if loop else self.each)(memory, verb, x, observed if masked else None)
+            query = f"{verb} with observed" if masked else verb
+            found |= {f"{query}: {field}": value for field, value in answer.items()}
         return found
 
     # -- errors ----------------------------------------------------------------------------------------------------
@@ -162,9 +163,10 @@ class Subject:
                 *(Invalid(batch, (kind, str(mask.shape)), mask.astype(kind)) for kind in ("float64", "int64")),
             ],
         }
-        with_mask = ["recall"] if self.can("missing values") else []
         return {
-            kind: [(verb, one) for one in several for verb in (self.verbs if one.observed is None else with_mask)]
+            kind: [
+                (verb, one) for one in several for verb, masked in self.calls if masked == (one.observed is not None)
+            ]
             for kind, several in every.items()
         }
 
