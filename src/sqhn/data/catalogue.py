@@ -94,8 +94,6 @@ def _mnist_names(prefix: str = "", suffix: str = ".gz", test: str = "t10k") -> d
     }
 
 
-CIFAR10 = "cifar-10-batches-bin"
-
 CATALOGUE: Mapping[str, Entry] = {
     "mnist": Entry(
         Contents("handwritten digits", 10, (28, 28), {"train": 60_000, "test": 10_000}),
@@ -199,8 +197,8 @@ CATALOGUE: Mapping[str, Entry] = {
             partial(
                 cifar_binary,
                 names={
-                    "train": [f"{CIFAR10}/data_batch_{i}.bin" for i in range(1, 6)],
-                    "test": [f"{CIFAR10}/test_batch.bin"],
+                    "train": [f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6)],
+                    "test": ["cifar-10-batches-bin/test_batch.bin"],
                 },
             ),
         ),

@@ -97,7 +97,7 @@ def _checked(archive: str, member: str, plain: bool) -> str:
     return path.as_posix()
 
 
-def _contents(paths: Iterable[Path], wanted: Callable[[str], bool]) -> Iterator[tuple[str, str, bytes]]:
+def _contents(paths: Iterable[Path], wanted: Callable[[str], object]) -> Iterator[tuple[str, str, bytes]]:
     """The wanted files, and members of archives in their order: the title for errors, the name, and the content.
 
     All members are checked, wanted or not.
@@ -310,7 +310,7 @@ def image_folders(
     classes: dict[str, str] = {}
     total = sum(shape[0] for shape in shapes.values())
     wanted = re.compile("|".join([*patterns.values(), re.escape(annotations or "")]))
-    for title, name, content in _contents(paths, lambda name: wanted.fullmatch(name) is not None):
+    for title, name, content in _contents(paths, wanted.fullmatch):
         if name == annotations:
             lines = content.decode("utf-8", "replace").splitlines()
             classes = {key: label for key, label, *_ in (line.split("\t") for line in lines if "\t" in line)}

@@ -149,7 +149,7 @@ class Node:
 class Network:
     """A tree of nodes for samples of shape `input_shape`; the last level is one node, the memory node (`root`)."""
 
-    kind: type[Node] = Node
+    node_type: type[Node] = Node
 
     def __init__(self, input_shape: Sequence[int], levels: Sequence[Level], options: Options | None = None) -> None:
         self.input_shape, self.options = tuple(input_shape), options or Options()
@@ -158,7 +158,9 @@ class Network:
         self.levels: list[list[Node]] = []
         for number, (level, tiling) in enumerate(zip(levels, self.tilings)):
             sections = [tiling.size] if number == 0 else [levels[number - 1].capacity] * tiling.size
-            self.levels.append([self.kind(level, sections, number == 0, self.options) for _ in range(tiling.nodes)])
+            self.levels.append(
+                [self.node_type(level, sections, number == 0, self.options) for _ in range(tiling.nodes)]
+            )
         self.children = [tiling.children() for tiling in self.tilings]  # [l][n]: nodes of level l - 1 below node n
 
     @property

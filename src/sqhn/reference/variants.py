@@ -112,7 +112,7 @@ class ReferenceSQHN(Network):
     reading: of the paper, where there are several.
     """
 
-    kind = VariedNode
+    node_type = VariedNode
 
     def __init__(
         self,
