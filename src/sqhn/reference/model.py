@@ -260,11 +260,6 @@ class Network:
             k[number - 1][child] = winner(np.where(among, blend * own + (1 - blend) * p, -np.inf))
         return k
 
-    def infer(self, x: ArrayLike, observed: ArrayLike | None = None) -> Codes:
-        """The value of every node."""
-        h = self.up(x, observed)
-        return self.down(h, self.options.blend, winner(h[-1][0]))
-
     def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
         """The completed sample, the memory node's value and its activity."""
         h = self.up(x, observed)
@@ -276,7 +271,7 @@ class Network:
         patches = np.stack([node.m[j] for node, j in zip(self.levels[0], k[0])])
         return np.asarray(self.tilings[0].join(patches[:, None])[0])
 
-    # -- recognition and energy ------------------------------------------------------------------------------------
+    # -- recognition -------------------------------------------------------------------------------------------------
 
     def recognize(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recognized:
         """Old if the memory node's best match reaches its neuron's mean activity, by a share of rho."""
@@ -286,18 +281,3 @@ class Network:
         j = winner(h)
         threshold = self.rho * float(self.root.mu[j])
         return Recognized(bool(h[j] >= threshold - TIE), float(h[j]), threshold)
-
-    def energy(self, x: ArrayLike, codes: Codes | None = None, observed: ArrayLike | None = None) -> float:
-        """E of an assignment, by default the recalled one: the mean probability of values given their parents'.
-
-        The probability of a patch is its similarity to the prototype. Nodes that observe nothing are left out.
-        """
-        k, masks = self.infer(x, observed) if codes is None else codes, self.masks(observed)[0]
-        h = self.activities(0, x, [], masks)
-        there = np.array([node.grown > 0 and mask.any() for node, mask in zip(self.levels[0], masks)])
-        terms = [h[n][k[0][n]] for n in np.flatnonzero(there)]
-        for number in range(1, len(self.levels)):
-            pairs = self.families(number)
-            terms += [p[k[number][n], k[number - 1][child]] for n, child, p in pairs if there[child]]
-            there = np.any(there[self.children[number]], axis=1)
-        return float(np.mean(terms))

@@ -286,6 +286,23 @@ class ReferenceSQHN(Network):
         """A value for every node, uniform over its grown neurons."""
         return [np.array([rng.integers(node.grown) for node in level]) for level in self.levels]
 
+    # -- energy ----------------------------------------------------------------------------------------------------
+
+    def energy(self, x: ArrayLike, codes: Codes | None = None, observed: ArrayLike | None = None) -> float:
+        """E of an assignment, by default the recalled one: the mean probability of values given their parents'.
+
+        The probability of a patch is its similarity to the prototype. Nodes that observe nothing are left out.
+        """
+        k, masks = self.infer(x, observed) if codes is None else codes, self.masks(observed)[0]
+        h = self.activities(0, x, [], masks)
+        there = np.array([node.grown > 0 and mask.any() for node, mask in zip(self.levels[0], masks)])
+        terms = [h[n][k[0][n]] for n in np.flatnonzero(there)]
+        for number in range(1, len(self.levels)):
+            pairs = self.families(number)
+            terms += [p[k[number][n], k[number - 1][child]] for n, child, p in pairs if there[child]]
+            there = np.any(there[self.children[number]], axis=1)
+        return float(np.mean(terms))
+
     def max_sum(self, x: ArrayLike, observed: ArrayLike | None) -> Messages:
         """The best sum of terms of the energy that each neuron can reach with all nodes below it."""
         u = [self.up(x, observed)[0]]
