@@ -338,11 +338,11 @@ def refusal_changes_nothing(s: Subject) -> None:
     memory, other, empty = s.taught(), s.taught(), s.make()
     before = s.answers(memory)
     for kind, several in s.invalid_inputs().items():
-        for verb, invalid in several:
-            refused = isinstance(s.error(memory, verb, invalid), Exception)
+        for verb, (x, _, observed) in several:
+            refused = isinstance(s.attempt(memory, verb, x, observed), Exception)
             if verb == "learn":  # accepting it fails another check
                 memory = memory if refused else s.taught()
-                empty = empty if isinstance(s.error(empty, verb, invalid), Exception) else s.make()
+                empty = empty if isinstance(s.attempt(empty, verb, x), Exception) else s.make()
         compare.same(f"after refusing {kind}", s.answers(memory), before)
     learn_alike(s, "after refusing samples", memory, other, np.concatenate([s.later, s.samples]))
     if s.can("empty recall"):

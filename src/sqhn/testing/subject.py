@@ -96,13 +96,18 @@ class Subject:
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
+    def attempt(self, memory: Any, verb: str, x: Any, observed: Any = None) -> Any:
+        """Call a verb with x as it is; returns the answer, or the error that it raises."""
+        try:
+            return getattr(memory, verb)(x, **({} if observed is None else {"observed": observed}))
+        except Exception as error:
+            return error
+
     def call(self, memory: Any, verb: str, x: Any, observed: Any = None) -> Answer:
         """Call a verb with x as it is; the answer must have the fields of this verb."""
-        call = call_text(verb, x, observed)
-        try:
-            answer = getattr(memory, verb)(x, **({} if observed is None else {"observed": observed}))
-        except Exception as error:
-            raise AssertionError(f"{call} raised {error_text(error)}") from error
+        call, answer = call_text(verb, x, observed), self.attempt(memory, verb, x, observed)
+        if isinstance(answer, Exception):
+            raise AssertionError(f"{call} raised {error_text(answer)}") from answer
         fields = tuple(FIELDS[verb])
         if getattr(answer, "_fields", ())[: len(fields)] != fields:
             raise AssertionError(f"{call}: expected {NAMES[verb]}({', '.join(fields)}); got {shortened(answer)}")
@@ -170,18 +175,10 @@ class Subject:
             for kind, several in every.items()
         }
 
-    def error(self, memory: Any, verb: str, invalid: Invalid) -> Exception | Any:
-        """The error that a verb raises for an invalid input, or else its answer."""
-        try:
-            more = {} if invalid.observed is None else {"observed": invalid.observed}
-            return getattr(memory, verb)(invalid.x, **more)
-        except Exception as error:
-            return error
-
     def assert_refused(self, memory: Any, verb: str, invalid: Invalid) -> None:
         """A verb refuses an invalid input with a ValueError or TypeError that names what is wrong."""
         call, name = call_text(verb, invalid.x, invalid.observed), invalid.words[0]
-        got = self.error(memory, verb, invalid)
+        got = self.attempt(memory, verb, invalid.x, invalid.observed)
         if not isinstance(got, Exception):
             raise AssertionError(f"{call}: expected a ValueError that names {name}; got {shortened(got)}")
         if not isinstance(got, (ValueError, TypeError)):
@@ -191,11 +188,7 @@ class Subject:
 
     def assert_empty(self, memory: Any, which: str) -> None:
         """Recall of an empty memory raises EmptyMemoryError."""
-        for ask, x in ((self.one, self.samples[0]), (self.each, self.samples)):
-            try:
-                got: Any = ask(memory, "recall", x)
-            except AssertionError as error:
-                got = error.__cause__ or error
-            if not isinstance(got, EmptyMemoryError):
+        for form, x in (("single samples", self.samples[0]), ("batches", self.samples)):
+            if self.can(form) and not isinstance(got := self.attempt(memory, "recall", x), EmptyMemoryError):
                 call = call_text("recall", x)
                 raise AssertionError(f"{call} of {which}: expected an EmptyMemoryError; got {shortened(got)}")
