@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sqhn.banks.rule import GREW
 from sqhn.level import Level, Options
 from sqhn.reference import Ablation, Network, Node, Reading, ReferenceSQHN, VariedNode, winner
+from sqhn.reference.model import winners
 from tests.helpers import levels, noisy
 
 RNG = np.random.default_rng(0)
@@ -160,7 +161,7 @@ def test_the_second_sweep_by_hand() -> None:
     expected = [p for _, _, p in reference.families(1)]
     u = [0.5 * h + 0.5 * p[winner(top)] for h, p in zip(bottom, expected)]
     u = [0.5 * un + 0.5 * h for un, h in zip(u, raw)]
-    top = 0.5 * top + 0.5 * reference.activities(1, x, u)[0]
+    top = 0.5 * top + 0.5 * reference.root.activity(reference.inputs(1, x, *winners(u))[0])
     u = [0.5 * un + 0.5 * p[winner(top)] for un, p in zip(u, expected)]
     assert list(reference.infer(x, sweeps=2)[0]) == [winner(un) for un in u]
 

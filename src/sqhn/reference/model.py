@@ -72,8 +72,6 @@ class Node:
         self.holes = False  # whether any learned sample had missing values
         self.grown = self.step = 0
 
-    # -- activity --------------------------------------------------------------------------------------------------
-
     def activity(self, x: NDArray[Any], observed: Mask | None = None, only: int | None = None) -> Vector:
         """h, how well each neuron matches a patch, or the children's one-hot values times their strengths.
 
@@ -105,8 +103,6 @@ class Node:
         if self.options.norm == "heard" or not seen.all():
             columns = m[:, np.repeat([y[a:b].any() for a, b in pairwise(self.edges)], np.diff(self.edges))]
         return cosine(m @ y, np.linalg.norm(columns, axis=1), float(np.linalg.norm(y)))
-
-    # -- learning --------------------------------------------------------------------------------------------------
 
     def learn(self, x: NDArray[Any], target: NDArray[Any], seen: Mask) -> Step:
         """Grow a neuron for the target if no neuron matches x well enough; else average it into the winner."""
@@ -157,10 +153,9 @@ class Network:
         self.tilings = plan(self.input_shape, levels)
         self.levels: list[list[Node]] = []
         for number, (level, tiling) in enumerate(zip(levels, self.tilings)):
-            sections = [tiling.size] if number == 0 else [levels[number - 1].capacity] * tiling.size
-            self.levels.append(
-                [self.node_type(level, sections, number == 0, self.options) for _ in range(tiling.nodes)]
-            )
+            visible = number == 0
+            sections = [tiling.size] if visible else [levels[number - 1].capacity] * tiling.size
+            self.levels.append([self.node_type(level, sections, visible, self.options) for _ in range(tiling.nodes)])
         self.children = [tiling.children() for tiling in self.tilings]  # [l][n]: nodes of level l - 1 below node n
 
     @property
@@ -224,27 +219,20 @@ class Network:
         """The answer to `learn` from the memory node's step."""
         return Written(step.k, step.kind >= GREW, step.score, self.root.step, step.kind == REPLACED)
 
-    # -- recall: one sweep up, one sweep down ----------------------------------------------------------------------
+    # -- recall: one sweep up, one sweep down; recognition: one sweep up -------------------------------------------
 
     def up(
         self, x: ArrayLike, observed: ArrayLike | None = None, propagation: str = "max", aware: bool = False
     ) -> Messages:
         """The bottom-up sweep: h of every node. aware: nodes disregard children that observe nothing."""
         h: Messages = []
-        for number, masks in enumerate(self.masks(observed)):
-            seen = masks if aware or number == 0 else None
-            h.append(self.activities(number, x, h[-1] if h else [], seen, propagation))
+        for number, (level, masks) in enumerate(zip(self.levels, self.masks(observed))):
+            k, v = winners(h[-1] if h else [])  # each child sends its winner, with its strength
+            if propagation == "argmax":
+                v = (np.abs(v) > TIE).astype(np.float64)
+            inputs, seen = self.inputs(number, x, k, v), masks if aware or number == 0 else repeat(None)
+            h.append([node.activity(y, mask) for node, y, mask in zip(level, inputs, seen)])
         return h
-
-    def activities(
-        self, number: int, x: ArrayLike, below: list[Vector], masks: list[Mask] | None = None, propagation: str = "max"
-    ) -> list[Vector]:
-        """h of a level, from the sample or from h of the level below: a child sends its winner, with its strength."""
-        k, v = winners(below)
-        if propagation == "argmax":
-            v = (np.abs(v) > TIE).astype(np.float64)
-        level, inputs, seen = self.levels[number], self.inputs(number, x, k, v), masks or repeat(None)
-        return [node.activity(y, mask) for node, y, mask in zip(level, inputs, seen)]
 
     def down(self, h: Messages, blend: float, root: int) -> Codes:
         """The top-down sweep: each node takes the best value by blend * h + (1 - blend) * its parent's expectation.
@@ -270,8 +258,6 @@ class Network:
         """The prototypes of the values of level 1 as one sample."""
         patches = np.stack([node.m[j] for node, j in zip(self.levels[0], k[0])])
         return np.asarray(self.tilings[0].join(patches[:, None])[0])
-
-    # -- recognition -------------------------------------------------------------------------------------------------
 
     def recognize(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recognized:
         """Old if the memory node's best match reaches its neuron's mean activity, by a share of rho."""

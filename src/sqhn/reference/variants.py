@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -236,8 +237,10 @@ class ReferenceSQHN(Network):
         for _ in range(sweeps - 1):
             for number, _, child, p in self.expectations(k):
                 u[number - 1][child] = blend * u[number - 1][child] + (1 - blend) * p
-            for number in range(len(self.levels)):
-                h = self.activities(number, x, u[number - 1], self.masks(observed)[0] if number == 0 else None)
+            for number, level in enumerate(self.levels):
+                inputs = self.inputs(number, x, *winners(u[number - 1]))
+                masks = self.masks(observed)[0] if number == 0 else repeat(None)
+                h = [node.activity(y, mask) for node, y, mask in zip(level, inputs, masks)]
                 u[number] = [blend * one + (1 - blend) * own for one, own in zip(u[number], h)]
             k = self.values(u, rule, winner(u[-1][0]))
         return k
@@ -294,7 +297,7 @@ class ReferenceSQHN(Network):
         The probability of a patch is its similarity to the prototype. Nodes that observe nothing are left out.
         """
         k, masks = self.infer(x, observed) if codes is None else codes, self.masks(observed)[0]
-        h = self.activities(0, x, [], masks)
+        h = [node.activity(*given) for node, *given in zip(self.levels[0], self.patches(x), masks)]
         there = np.array([node.grown > 0 and mask.any() for node, mask in zip(self.levels[0], masks)])
         terms = [h[n][k[0][n]] for n in np.flatnonzero(there)]
         for number in range(1, len(self.levels)):
