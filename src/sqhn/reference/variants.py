@@ -255,7 +255,7 @@ class ReferenceSQHN(Network):
         """The samples that the best values of the memory node recall, each with its own sweep down, best first."""
         u, found = self.messages(x, observed, inference), []
         terms = len(self.levels[0]) + sum(map(len, self.levels)) - 1  # of the energy: patches, and nodes with a parent
-        left = evidence.preferred(self, x, observed, u[-1][0]) if inference == "evidence" else u[-1][0].copy()
+        left = evidence.preferred(self, x, observed, u[-1][0]) if inference == "evidence" else u[-1][0]
         for _ in range(count):
             index = winner(left)
             left = np.where(np.arange(len(left)) == index, -np.inf, left)
