@@ -129,7 +129,7 @@ def preferred(network: Network, x: ArrayLike, observed: ArrayLike | None, A: Vec
     j = winner(network.up(x, observed)[-1][0])
     if len(network.levels) > 1 or network.root.c[j] <= 1:
         return A
-    looks = 2 * sum(WHOLE if tiling.nodes == 1 else tiling.nodes for tiling in _scales(network))
+    looks = 2 * sum(weight * tiling.nodes for tiling, weight in _scales(network))
     return A + np.where(np.arange(len(A)) == j, chance(looks), 0.0)
 
 
@@ -147,14 +147,15 @@ def _of_scales(network: Network, x: Vector, seen: Mask) -> Vector:
     """The evidence for the neurons of one level, summed over the blocks of all scales."""
     node, total = network.root, np.zeros(network.root.grown)
     m = (node.m[: node.grown].astype(np.float64) - network.options.centre).reshape(-1, *network.input_shape)
-    for tiling in _scales(network):
-        pixels, weight = (-1, tiling.channels), WHOLE if tiling.nodes == 1 else 1.0
+    for tiling, weight in _scales(network):
+        pixels = (-1, tiling.channels)
         for one, stored, mask in zip(*(tiling.split(array) for array in (x[None], m, seen[None]))):
             block = one.reshape(pixels), stored.reshape(len(m), *pixels), mask.reshape(pixels)
             total += weight * _of_block(node, *block)
     return total
 
 
-def _scales(network: Network) -> list[Tiling]:
-    """The blocks of every scale, for one level."""
-    return [Tiling(network.input_shape, sides) for sides in pyramid(network.input_shape)]
+def _scales(network: Network) -> list[tuple[Tiling, float]]:
+    """The blocks of every scale, for one level, and the weight of each."""
+    tilings = [Tiling(network.input_shape, sides) for sides in pyramid(network.input_shape)]
+    return [(tiling, WHOLE if tiling.nodes == 1 else 1.0) for tiling in tilings]
