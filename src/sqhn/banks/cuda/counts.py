@@ -160,9 +160,9 @@ class Counts:
 
         heard (nodes, children, 1): which children count, of a single sample; None: all children, of many samples.
         """
-        batch, neurons, partial = k.shape[2], self.neurons, heard is not None
+        batch, neurons = k.shape[2], self.neurons
         width = min(neurons.room, neurons.most + batch)
-        overlap, shared = self.overlaps(k, v, width, heard)
+        overlap, shared = self.overlaps(k, v, width)
         shape = (self.nodes, batch)
         M = torch.empty((*shape, batch), dtype=torch.float64, device=self.place)
         same = torch.empty((*shape, batch), dtype=torch.int32, device=self.place)
@@ -170,8 +170,9 @@ class Counts:
         length, total, sent, a = torch.empty((4, *shape), dtype=torch.float64, device=self.place)
         B, J = power_of_two(batch, 16, 1 << 20), power_of_two(width, 16, LARGEST_BLOCK)
         kernels.agreements[(batch, self.nodes)](k, v, M, same, length, total, self.family, batch, B=min(B, 1024))
-        squares, partly = self.S, (overlap,) * 4  # the kernel does not read them
+        squares, partly = self.S, None
         if heard is not None:
+            shared = self.overlaps(k, heard.double(), width)[0].int()
             loud = torch.where(self.partial_norm(v, heard)[:, None], v.abs() > TIE, heard).double()
             squares = self.squares_of(v, heard, neurons.room)
             partly = squares, self.overlaps(k, loud, width)[0], loud.sum(1), heard.sum(1)
@@ -182,8 +183,7 @@ class Counts:
             (self.S, neurons.c, neurons.mu, neurons.written, neurons.grown, neurons.free), born,
             (winner, sent, a, kind), (self.family, batch, width, neurons.room), self.rules.capacity,
             self.rules.pseudo, neurons.step + 1, when_full=self.rules.when_full, top=self.rules.top,
-            strengths=self.rules.strengths, partial=partial, any_free=neurons.any_free, ONE=width <= J, J=J, B=B,
-            num_warps=WALK_WARPS,
+            strengths=self.rules.strengths, any_free=neurons.any_free, ONE=width <= J, J=J, B=B, num_warps=WALK_WARPS,
         )  # fmt: skip
         self.write(k, winner, kind, born, heard)
         neurons.learned(batch)
@@ -197,11 +197,8 @@ class Counts:
             roots = torch.where(free if squares.ndim == 2 else free[:, None], kernels.FREE.value, roots)
         return roots.contiguous()
 
-    def overlaps(self, k: Tensor, v: Tensor, width: int, heard: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The overlaps of samples with neurons, by strengths and without them; both (nodes, batch, width).
-
-        heard (nodes, children, batch): of which children.
-        """
+    def overlaps(self, k: Tensor, v: Tensor, width: int) -> tuple[Tensor, Tensor]:
+        """The overlaps of samples with neurons, by strengths and without them; both (nodes, batch, width)."""
         batch, large, recent = k.shape[2], self.large, self.recent
         _, _, values, neurons = large.limits
         overlap = torch.empty((self.nodes, batch, width), dtype=torch.float64, device=self.place)
@@ -211,9 +208,6 @@ class Counts:
         kernels.ranges[(-(-k.numel() // 256),)](
             keys, (len(large.key), len(recent.key)), k, where, k.numel(), batch, values, neurons, E=256
         )
-        if heard is not None:
-            low, high, recent_low, recent_high = where
-            where = low, torch.where(heard, high, low), recent_low, torch.where(heard, recent_high, recent_low)
         kernels.overlaps[(batch, self.nodes)](
             keys, counts, where, k, v, overlap, shared, self.family, batch, width, values, neurons, E=64, num_warps=2
         )

@@ -17,8 +17,6 @@ import triton.language as tl
 from sqhn.banks.cuda.kernels.common import GREW, NONE, SKIPPED, TIE, first_of, written_to
 from sqhn.banks.cuda.kernels.prototypes import moved_by, observed, observed_values, shifted, similarity
 
-__all__ = ["activity", "at", "walk"]
-
 
 @triton.jit
 def compare(

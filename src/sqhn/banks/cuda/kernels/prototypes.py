@@ -22,21 +22,9 @@ import triton
 import triton.language as tl
 
 from sqhn.banks import bounds
-from sqhn.banks.cuda.kernels.common import (
-    AVERAGED,
-    GREW,
-    NO_INDEX,
-    NONE,
-    OVERWRITE,
-    SKIPPED,
-    TIE,
-    lost,
-    rough_of,
-    written_to,
-)
+from sqhn.banks.cuda.kernels.common import AVERAGED, GREW, NO_INDEX, NONE, OVERWRITE, SKIPPED, TIE, compiled, written_to
 
-__all__ = ["arrange", "best", "measure", "replay", "tops", "walk"]
-
+lost, rough_of = compiled(bounds.lost), compiled(bounds.rough)
 _U, _SHORT = tl.constexpr(bounds.U), tl.constexpr(bounds.SHORT * bounds.SHORT)
 _FREE = tl.constexpr(-4.0)  # for a cosine in a free slot: less than that of any neuron
 
@@ -226,7 +214,7 @@ def walk(
     lane = tl.arange(0, J)
     tile = tl.arange(0, T)
     flats = tl.where(tl.load(xx_n + later, mask=later < batch, other=1.0) == 0, 1.0, 0.0)
-    long, need, own = sample(facts_n, xx_n, 0)
+    long, need, own = tl.load(facts_n), tl.load(facts_n + 1), tl.load(xx_n)
     rough = long * 0 + rough_of(error, 1.0)
     loose = long * 0
     g = tl.load(gram_n + later, mask=later < batch, other=0.0)
@@ -295,7 +283,8 @@ def walk(
         before_look, before_birth = tl.load(last_n + j), tl.load(last_n + to)
         g_soon = tl.load(gram_n + t * batch + soon)
         g_next = tl.load(gram_n + soon * batch + later, mask=later < batch, other=0.0)
-        long_soon, need_soon, own_soon = sample(facts_n, xx_n, soon)
+        own_soon = tl.load(xx_n + soon)
+        long_soon, need_soon = tl.load(facts_n + 2 * soon), tl.load(facts_n + 2 * soon + 1)
         tl.debug_barrier()  # all values that are written now have been read
         seen, born = tl.where(G > F, j, NONE), tl.where(what >= GREW, to, NONE)
         if what != SKIPPED:
@@ -345,12 +334,6 @@ def walk(
     tl.store(grown + n, G)
     if any_free:
         tl.store(free + n, F)
-
-
-@triton.jit
-def sample(facts, xx, t):
-    """The length of sample t, the product that its threshold asks for, and its squared length."""
-    return tl.load(facts + 2 * t), tl.load(facts + 2 * t + 1), tl.load(xx + t)
 
 
 @triton.jit
