@@ -170,16 +170,15 @@ class Counts:
         length, total, sent, a = torch.empty((4, *shape), dtype=torch.float64, device=self.place)
         B, J = power_of_two(batch, 16, 1 << 20), power_of_two(width, 16, LARGEST_BLOCK)
         kernels.agreements[(batch, self.nodes)](k, v, M, same, length, total, self.family, batch, B=min(B, 1024))
-        squares, partly = self.S, None
+        squares, partly = self.S[:, None], None
         if heard is not None:
             shared = self.overlaps(k, heard.double(), width)[0].int()
             loud = torch.where(self.partial_norm(v, heard)[:, None], v.abs() > TIE, heard).double()
             squares = self.squares_of(v, heard, neurons.room)
             partly = squares, self.overlaps(k, loud, width)[0], loud.sum(1), heard.sum(1)
-            squares = squares[:, 0]
         born = torch.full((self.nodes, neurons.room), NONE.value, dtype=torch.int32, device=self.place)
         kernels.walk[(self.nodes,)](
-            (overlap, shared), (M, same), (length, total, neurons.thresholds(batch)), self.sides(squares), partly,
+            overlap, shared, M, same, (length, total, neurons.thresholds(batch)), self.sides(squares), partly,
             (self.S, neurons.c, neurons.mu, neurons.written, neurons.grown, neurons.free), born,
             (winner, sent, a, kind), (self.family, batch, width, neurons.room), self.rules.capacity,
             self.rules.pseudo, neurons.step + 1, when_full=self.rules.when_full, top=self.rules.top,
@@ -190,11 +189,10 @@ class Counts:
         return winner, sent, a, kind
 
     def sides(self, squares: Tensor) -> Tensor:
-        """The roots of sums of squared counts (nodes, ..., width), FREE in free slots, as kernels take them."""
+        """The roots of sums of squared counts (nodes, ..., width), FREE where no neuron is, as kernels take them."""
         roots = squares.double().sqrt()
         if self.neurons.any_free:
-            free = ((self.neurons.c == 0) & self.neurons.slots())[:, : squares.shape[-1]]
-            roots = torch.where(free if squares.ndim == 2 else free[:, None], kernels.FREE.value, roots)
+            roots = torch.where(self.neurons.living(squares.shape[2]), roots, kernels.FREE.value)
         return roots.contiguous()
 
     def overlaps(self, k: Tensor, v: Tensor, width: int) -> tuple[Tensor, Tensor]:
@@ -291,15 +289,15 @@ class Counts:
 
     def best_of(self, evidence: Codes, width: int) -> tuple[Tensor, Tensor]:
         k, v, heard = self.family_of(evidence)
-        batch, each = k.shape[2], self.heard_only or heard is not None
+        batch = k.shape[2]
         with reserve_memory(self.place):
             overlap, _ = self.overlaps(k, v, width)
-            sides = self.sides(self.squares_of(v, heard, width) if each else self.S)
+            sides = self.sides(self.squares_of(v, heard, width))
         winner = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.place)
         h = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.place)
         kernels.best[(batch, self.nodes)](
-            overlap, sides, v.square().sum(1).sqrt(), self.grown, winner, h, batch, width, self.neurons.room,
-            heard=each, J=power_of_two(width, 16, 1024),
+            overlap, sides, v.square().sum(1).sqrt(), self.grown, winner, h, batch, width, each=sides.shape[1] > 1,
+            J=power_of_two(width, 16, 1024),
         )  # fmt: skip
         return winner, h
 

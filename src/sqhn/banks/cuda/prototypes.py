@@ -157,17 +157,16 @@ class Prototypes:
         visits = torch.empty((self.nodes, 2 * batch), dtype=torch.int32, device=self.place)
         sums = torch.empty((*shape, 4), dtype=torch.float64, device=self.place)
         kernels.walk[(self.nodes,)](
-            (A, top, gram), (x, xx, facts, eps), (self.m, norm, scale, moved),
-            (neurons.c, neurons.written, neurons.grown, neurons.free), (first, last, visits), outcome, value,
+            A, top, gram, (x, xx, facts, eps), (self.m, norm, scale, moved),
+            (neurons.c, neurons.written, neurons.grown, neurons.free), first, last, visits, outcome, value,
             (batch, A.shape[2], tiles, neurons.room, self.size), self.rules.capacity, math.sqrt(self.size),
             self.error + bounds.gamma(8), neurons.step + 1, when_full=self.rules.when_full, any_free=any_free, Q=Q, J=J,
             T=power_of_two(tiles, 1, 1 << 20), B=power_of_two(batch, 16, 1 << 20), num_warps=WALK_WARPS,
             **self.constants,
         )  # fmt: skip
         kernels.replay[(2 * batch, self.nodes)](
-            (x, xx), (self.m, self.m2, self.unit), neurons.mu, (first, visits), outcome, sums, a, v,
-            (batch, neurons.room, self.size), self.rules.pseudo, top=self.rules.top, num_warps=self.warps,
-            **self.constants,
+            x, xx, self.m, self.m2, self.unit, neurons.mu, first, visits, *outcome, sums, a, v, batch, neurons.room,
+            self.size, self.rules.pseudo, top=self.rules.top, num_warps=self.warps, **self.constants,
         )  # fmt: skip
         neurons.learned(batch)
         return Learned(k, v, a, kind)
@@ -303,7 +302,7 @@ class Prototypes:
         value = torch.empty(A.shape, dtype=torch.float64, device=self.place)
         kernels.best[(batch, self.nodes)](
             A, squares, samples(x, seen), xx, self.m, self.neurons.c_if_freed, self.grown, value, k, v,
-            (batch, width, self.neurons.room, self.size), self.error if seen is None else self.masked_error,
+            batch, width, self.neurons.room, self.size, self.error if seen is None else self.masked_error,
             J=power_of_two(width, 16, 1024), num_warps=max(4, self.warps), **self.constants,
         )  # fmt: skip
         return k, v

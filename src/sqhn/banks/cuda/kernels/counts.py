@@ -181,7 +181,7 @@ def best_of(overlap, sides, G, length, J: tl.constexpr):
 
 @triton.jit(do_not_specialize=["step"])
 def walk(
-    with_neurons, among, samples, sides, partly, neurons, born, outcome, sizes, capacity, pseudo, step,
+    overlap, shared, M, same, samples, sides, partly, neurons, born, outcome, sizes, capacity, pseudo, step,
     when_full: tl.constexpr, top: tl.constexpr, strengths: tl.constexpr, any_free: tl.constexpr,
     ONE: tl.constexpr, J: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
@@ -195,8 +195,6 @@ def walk(
     A step waits for memory once: the values that the next step needs are loaded together with those of the neuron. If
     ONE, there are at most J neurons, and their overlaps and sides stay in registers.
     """
-    overlap, shared = with_neurons
-    M, same = among
     length, total, eps = samples
     if partly is not None:
         heard, heard_shared, hearing, many = partly
@@ -212,8 +210,7 @@ def walk(
     G = tl.load(grown + n).to(tl.int32)
     F = tl.load(free + n).to(tl.int32) if any_free else G * 0
     counted = family if partly is None else tl.load(many + n).to(tl.int32)
-    later = tl.arange(0, B)
-    lane = tl.arange(0, J)
+    later, lane = tl.arange(0, B), tl.arange(0, J)
     if ONE:
         row = tl.load(overlap_n + lane, mask=lane < width, other=0.0)
         side_of = tl.load(sides_n + lane, mask=lane < G, other=1.0)
@@ -302,18 +299,17 @@ def walk(
 
 
 @triton.jit
-def best(overlap, sides, length, grown, k, h, batch, width, room, heard: tl.constexpr, J: tl.constexpr):
+def best(overlap, sides, length, grown, k, h, batch, width, each: tl.constexpr, J: tl.constexpr):
     """The winner and its activity for one sample at one node.
 
-    sides are the roots of the sums of squared counts: (nodes, room), or if heard (nodes, batch, width).
+    sides (nodes, batch if each, else 1, width) are the roots of the sums of squared counts.
     """
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
-    row = overlap + place * width
-    sides_t = sides + place * width if heard else sides + n * room
+    sides_t = sides + (place if each else n) * width
     long = tl.load(length + place)
     G = tl.load(grown + n).to(tl.int32)
-    j, value = best_of(row, sides_t, G, long, J)
+    j, value = best_of(overlap + place * width, sides_t, G, long, J)
     tl.store(k + place, j)
     tl.store(h + place, tl.where(G > 0, value, 0.0))
 

@@ -177,9 +177,9 @@ def measure(samples, y, xx, learning, batch, size, centre: tl.constexpr, D: tl.c
 
 @triton.jit(do_not_specialize=["step"])
 def walk(
-    products, samples, prototypes, neurons, visits, outcome, value, sizes, capacity, root_size, error, step,
-    when_full: tl.constexpr, any_free: tl.constexpr, centre: tl.constexpr, Q: tl.constexpr, J: tl.constexpr,
-    T: tl.constexpr, B: tl.constexpr, D: tl.constexpr,
+    A, top, gram, samples, prototypes, neurons, first, last, next_, outcome, value, sizes,
+    capacity, root_size, error, step, when_full: tl.constexpr, any_free: tl.constexpr, centre: tl.constexpr,
+    Q: tl.constexpr, J: tl.constexpr, T: tl.constexpr, B: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The decisions of a chunk at one node, one sample after another.
 
@@ -192,17 +192,14 @@ def walk(
     before. All of it is float32. `slack` covers its errors: those of the products, of this arithmetic, and of the
     float32 prototypes when they move.
     """
-    A, top, gram = products
     x, xx, facts, eps = samples
     m, norm, scale, moved = prototypes
     c, written, grown, free = neurons
-    first, last, next_ = visits
     k, looked, kind, count = outcome
     batch, width, tiles, room, size = sizes
     n = tl.program_id(0).to(tl.int64)
     A_n, gram_n = A + n * ((batch + Q - 1) // Q * Q) * width, gram + n * batch * batch
-    top_n = top + n * batch * tiles
-    xx_n, facts_n = xx + n * batch, facts + 2 * n * batch
+    top_n, xx_n, facts_n = top + n * batch * tiles, xx + n * batch, facts + 2 * n * batch
     m_n, norm_n, scale_n, moved_n = m + n * room * size, norm + n * room, scale + n * room, moved + n * room
     c_n, written_n, value_n = c + n * room, written + n * room, value + n * room
     first_n, last_n, next_n = first + n * room, last + n * room, next_ + 2 * n * batch
@@ -210,9 +207,7 @@ def walk(
     followed = first_n, next_n, kind_n, count_n
     G = tl.load(grown + n).to(tl.int32)
     F = tl.load(free + n).to(tl.int32) if any_free else G * 0
-    later = tl.arange(0, B)
-    lane = tl.arange(0, J)
-    tile = tl.arange(0, T)
+    later, lane, tile = tl.arange(0, B), tl.arange(0, J), tl.arange(0, T)
     flats = tl.where(tl.load(xx_n + later, mask=later < batch, other=1.0) == 0, 1.0, 0.0)
     long, need, own = tl.load(facts_n), tl.load(facts_n + 1), tl.load(xx_n)
     rough = long * 0 + rough_of(error, 1.0)
@@ -347,21 +342,15 @@ def visit(e, j, before, first_n, last_n, next_n, batch):
 
 @triton.jit
 def replay(
-    samples, prototypes, mu, visits, outcome, sums, a, v, sizes, pseudo,
+    x, xx, m, m2, unit, mu, first, next_, k, looked, kind, count, sums, a, v, batch, room, size, pseudo,
     top: tl.constexpr, centre: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The steps of a chunk at one neuron, repeated on its vector. sums (nodes, batch, 4) is scratch."""
-    x, xx = samples
-    m, m2, unit = prototypes
-    first, next_ = visits
-    k, looked, kind, count = outcome
-    batch, room, size = sizes
     n = tl.program_id(1).to(tl.int64)
     begin = tl.program_id(0)
     j = tl.where(begin % 2 == 0, tl.load(looked + n * batch + begin // 2), tl.load(k + n * batch + begin // 2))
     x_n, xx_n, sums_n = x + n * batch * size, xx + n * batch, sums + n * batch * 4
-    kind_n, count_n = kind + n * batch, count + n * batch
-    next_n = next_ + 2 * n * batch
+    kind_n, count_n, next_n = kind + n * batch, count + n * batch, next_ + 2 * n * batch
     place = n * room + j
     if j == NONE or tl.load(first + place, mask=j != NONE, other=NONE) != begin:
         return  # no neuron, or one of another program
@@ -440,7 +429,7 @@ def replay(
 
 @triton.jit
 def best(
-    A, squares, samples, xx, m, c, grown, value, k, v, sizes, error,
+    A, squares, samples, xx, m, c, grown, value, k, v, batch, width, room, size, error,
     centre: tl.constexpr, J: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The winner and its similarity for one sample at one node; value (nodes, batch, width) is scratch.
@@ -449,7 +438,6 @@ def best(
     lengths of the neurons' unit vectors there. c is given if there may be free slots.
     """
     x, seen, any_seen = samples
-    batch, width, room, size = sizes
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
     value_t, m_n = value + place * width, m + n * room * size
