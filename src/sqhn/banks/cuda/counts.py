@@ -132,7 +132,7 @@ class Counts:
         if heard is not None:
             single |= (~heard).any(1).any(0).cpu().numpy()
         if self.heard_only:
-            single |= (v.abs() <= TIE).any(1).any(0).cpu().numpy()
+            single |= (v == 0).any(1).any(0).cpu().numpy()
         return single
 
     def hears(self, evidence: Codes) -> Tensor | None:
@@ -147,7 +147,7 @@ class Counts:
         self.large, self.recent = Entries(entries.limits, entries.key[left], entries.count[left]), self.empty
 
     def family_of(self, evidence: Codes) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The children's values and strengths, and whether any value below them was observed (None: of all).
+        """The children's values, strengths (0 up to TIE), and whether any value below was observed (None: of all).
 
         All (nodes, children, batch).
         """
@@ -173,7 +173,7 @@ class Counts:
         squares, partly = self.S[:, None], None
         if heard is not None:
             shared = self.overlaps(k, heard.double(), width)[0].int()
-            loud = torch.where(self.partial_norm(v, heard)[:, None], v.abs() > TIE, heard).double()
+            loud = torch.where(self.partial_norm(v, heard)[:, None], v != 0, heard).double()
             squares = self.squares_of(v, heard, neurons.room)
             partly = squares, self.overlaps(k, loud, width)[0], loud.sum(1), heard.sum(1)
         born = torch.full((self.nodes, neurons.room), NONE.value, dtype=torch.int32, device=self.place)
@@ -261,7 +261,7 @@ class Counts:
 
     def partial_norm(self, v: Tensor, heard: Tensor | None) -> Tensor:
         """For which samples the squares run over only the children that are heard, (nodes, batch)."""
-        silent = (v.abs() <= TIE).any(1)
+        silent = (v == 0).any(1)
         return silent if self.heard_only or heard is None else silent & ~heard.all(1)
 
     def squares_of(self, v: Tensor, heard: Tensor | None, width: int) -> Tensor:
@@ -273,7 +273,7 @@ class Counts:
         n, q, _, j = entries.fields
         squares = torch.zeros((self.nodes, self.family, width), dtype=torch.float64, device=self.place)
         squares.index_put_((n, q, j), entries.count.double().square(), accumulate=True)
-        over_heard = (v.abs() > TIE).double().mT @ squares
+        over_heard = (v != 0).double().mT @ squares
         return torch.where(self.partial_norm(v, heard)[..., None], over_heard, whole)
 
     @staticmethod

@@ -402,21 +402,16 @@ def replay(
         own = tl.load(xx_n + t)
         if e % 2 == 1:
             mean = own * 0 + 1.0
-            sent = own * 0 + 1.0
-            if not top:
-                sent = similarity(own, own, own, centre)
-            tl.store(v + n * batch + t, sent)
+            tl.store(v + n * batch + t, mean if top else similarity(own, own, own, centre))
         else:
             s = similarity(tl.load(sums_n + 4 * t), own, tl.load(sums_n + 4 * t + 1), centre)
             tl.store(a + n * batch + t, s)
             what = tl.load(kind_n + t)
             if what == AVERAGED:
                 mean += (s - mean) / (tl.load(count_n + t) + pseudo)
-            if what < GREW:
-                sent = s
-                if not top:
-                    sent = similarity(tl.load(sums_n + 4 * t + 2), own, tl.load(sums_n + 4 * t + 3), centre)
-                tl.store(v + n * batch + t, sent)
+            if not top:
+                s = similarity(tl.load(sums_n + 4 * t + 2), own, tl.load(sums_n + 4 * t + 3), centre)
+            tl.store(v + n * batch + t, s, mask=what < GREW)
         e = tl.load(next_n + e)
     tl.store(mu + place, mean)
     if wrote == 1:
