@@ -167,9 +167,9 @@ class Counts:
         M = torch.empty((*shape, batch), dtype=torch.float64, device=self.place)
         same = torch.empty((*shape, batch), dtype=torch.int32, device=self.place)
         winner, kind = torch.empty((2, *shape), dtype=torch.int32, device=self.place)
-        length, total, sent, a = torch.empty((4, *shape), dtype=torch.float64, device=self.place)
+        length, sent, a = torch.empty((3, *shape), dtype=torch.float64, device=self.place)
         B, J = power_of_two(batch, 16, 1 << 20), power_of_two(width, 16, LARGEST_BLOCK)
-        kernels.agreements[(batch, self.nodes)](k, v, M, same, length, total, self.family, batch, B=min(B, 1024))
+        kernels.agreements[(batch, self.nodes)](k, v, M, same, length, self.family, batch, B=min(B, 1024))
         squares, partly = self.S[:, None], None
         if heard is not None:
             shared = self.overlaps(k, heard.double(), width)[0].int()
@@ -178,7 +178,7 @@ class Counts:
             partly = squares, self.overlaps(k, loud, width)[0], loud.sum(1), heard.sum(1)
         born = torch.full((self.nodes, neurons.room), NONE.value, dtype=torch.int32, device=self.place)
         kernels.walk[(self.nodes,)](
-            overlap, shared, M, same, (length, total, neurons.thresholds(batch)), self.sides(squares), partly,
+            overlap, shared, M, same, length, neurons.thresholds(batch), self.sides(squares), partly,
             (self.S, neurons.c, neurons.mu, neurons.written, neurons.grown, neurons.free), born,
             (winner, sent, a, kind), (self.family, batch, width, neurons.room), self.rules.capacity,
             self.rules.pseudo, neurons.step + 1, when_full=self.rules.when_full, top=self.rules.top,

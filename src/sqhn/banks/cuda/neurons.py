@@ -32,11 +32,6 @@ class Neurons:
         self.most = 0
 
     @property
-    def c_if_freed(self) -> Tensor | None:
-        """The counts, for kernels that look for free slots only if there may be any."""
-        return self.c if self.any_free else None
-
-    @property
     def room(self) -> int:
         return self.c.shape[1]
 

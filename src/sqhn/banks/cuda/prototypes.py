@@ -215,7 +215,7 @@ class Prototypes:
         A walk reads rows and changes columns. Where the products are too many for the cache, both should be near each
         other in memory, so several samples of a neuron are interleaved.
         """
-        batch, c = y.shape[1], self.neurons.c_if_freed
+        batch, c = y.shape[1], self.neurons.c if self.neurons.any_free else None
         Q = 1 if self.nodes * batch * width <= CACHED_PRODUCTS else SAMPLES_INTERLEAVED
         wide = -(-width // ROW_MULTIPLE) * ROW_MULTIPLE
         A = torch.empty((self.nodes, -(-batch // Q), wide, Q), device=self.place)
@@ -292,7 +292,7 @@ class Prototypes:
             return together([self.best_of(*part, self.neurons.most) for part in split(evidence, rows)])
 
     def best_of(self, x: Tensor, seen: Tensor | None, width: int) -> tuple[Tensor, Tensor]:
-        batch = x.shape[1]
+        batch, c = x.shape[1], self.neurons.c if self.neurons.any_free else None
         k = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.place)
         v = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.place)
         (y, xx), unit = self.measure(x, seen), self.unit[:, :width]
@@ -301,9 +301,9 @@ class Prototypes:
             squares = None if seen is None else torch.bmm(seen.to(unit.dtype), unit.square().mT)
         value = torch.empty(A.shape, dtype=torch.float64, device=self.place)
         kernels.best[(batch, self.nodes)](
-            A, squares, samples(x, seen), xx, self.m, self.neurons.c_if_freed, self.grown, value, k, v,
-            batch, width, self.neurons.room, self.size, self.error if seen is None else self.masked_error,
-            J=power_of_two(width, 16, 1024), num_warps=max(4, self.warps), **self.constants,
+            A, squares, samples(x, seen), xx, self.m, c, self.grown, value, k, v, batch, width, self.neurons.room,
+            self.size, self.error if seen is None else self.masked_error, J=power_of_two(width, 16, 1024),
+            num_warps=max(4, self.warps), **self.constants,
         )  # fmt: skip
         return k, v
 

@@ -108,10 +108,10 @@ def overlaps(keys, counts, where, k, v, overlap, shared, family, batch, width, v
 
 
 @triton.jit
-def agreements(k, v, M, same, length, total, family, batch, B: tl.constexpr):
+def agreements(k, v, M, same, length, family, batch, B: tl.constexpr):
     """The overlaps of sample t with itself and later samples (M by the later one's strengths; same by none).
 
-    Also the length and the sum of its strengths.
+    Also the length of its strengths.
     """
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     for start in range(0, batch, B):
@@ -127,12 +127,10 @@ def agreements(k, v, M, same, length, total, family, batch, B: tl.constexpr):
         tl.store(M + (n * batch + t) * batch + s, weighed, mask=inside)
         tl.store(same + (n * batch + t) * batch + s, many, mask=inside)
     strength = tl.load(v + n * family * batch + t)
-    unweighed, squared = strength, strength * strength
+    squared = strength * strength
     for q in range(1, family):
         strength = tl.load(v + (n * family + q) * batch + t)
-        unweighed += strength
         squared += strength * strength
-    tl.store(total + n * batch + t, unweighed)
     tl.store(length + n * batch + t, tl.sqrt(squared))
 
 
@@ -181,7 +179,7 @@ def best_of(overlap, sides, G, length, J: tl.constexpr):
 
 @triton.jit(do_not_specialize=["step"])
 def walk(
-    overlap, shared, M, same, samples, sides, partly, neurons, born, outcome, sizes, capacity, pseudo, step,
+    overlap, shared, M, same, length, eps, sides, partly, neurons, born, outcome, sizes, capacity, pseudo, step,
     when_full: tl.constexpr, top: tl.constexpr, strengths: tl.constexpr, any_free: tl.constexpr,
     ONE: tl.constexpr, J: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
@@ -195,7 +193,6 @@ def walk(
     A step waits for memory once: the values that the next step needs are loaded together with those of the neuron. If
     ONE, there are at most J neurons, and their overlaps and sides stay in registers.
     """
-    length, total, eps = samples
     if partly is not None:
         heard, heard_shared, hearing, many = partly
     S, c, mu, written, grown, free = neurons
@@ -205,8 +202,7 @@ def walk(
     overlap_n, shared_n = overlap + n * batch * width, shared + n * batch * width
     M_n, same_n = M + n * batch * batch, same + n * batch * batch
     S_n, c_n, mu_n, born_n = S + n * room, c + n * room, mu + n * room, born + n * room
-    sides_n, written_n = sides + n * room, written + n * room
-    length_n, total_n = length + n * batch, total + n * batch
+    sides_n, written_n, length_n = sides + n * room, written + n * room, length + n * batch
     G = tl.load(grown + n).to(tl.int32)
     F = tl.load(free + n).to(tl.int32) if any_free else G * 0
     counted = family if partly is None else tl.load(many + n).to(tl.int32)
@@ -214,7 +210,7 @@ def walk(
     if ONE:
         row = tl.load(overlap_n + lane, mask=lane < width, other=0.0)
         side_of = tl.load(sides_n + lane, mask=lane < G, other=1.0)
-    long, strength, threshold = tl.load(length_n), tl.load(total_n), tl.load(eps) - TIE
+    long, strength, threshold = tl.load(length_n), tl.load(M_n), tl.load(eps) - TIE
     gain = tl.load(M_n + later, mask=later < batch, other=0.0)
     common = tl.load(same_n + later, mask=later < batch, other=0)
     for t in range(batch):
@@ -241,7 +237,7 @@ def walk(
         next_common = tl.load(same_n + soon * batch + later, mask=rest, other=0)
         if ONE:
             row = tl.load(overlap_n + soon * width + lane, mask=lane < width, other=0.0)
-        long_soon, strength_soon = tl.load(length_n + soon), tl.load(total_n + soon)
+        long_soon, strength_soon = tl.load(length_n + soon), tl.load(M_n + soon * batch + soon)
         threshold_soon = tl.load(eps + soon) - TIE
         tl.debug_barrier()  # all values that are written now have been read
         if what != SKIPPED:
