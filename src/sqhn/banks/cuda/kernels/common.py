@@ -73,7 +73,10 @@ def written_to(
 
 @triton.jit
 def first_of(u, width, J: tl.constexpr):
-    """The first of the values u that are the maximum, up to rounding (TIE), and the maximum; J are read at once."""
+    """The first of the values u that are the maximum, up to rounding (TIE), and its value; J are read at once.
+
+    Of no values, 0 and minus infinity.
+    """
     high = tl.full([J], -float("inf"), tl.float64)
     for b in range(0, width, J):
         j = b + tl.arange(0, J)
@@ -84,14 +87,14 @@ def first_of(u, width, J: tl.constexpr):
         j = b + tl.arange(0, J)
         enough = tl.load(u + j, mask=j < width, other=-float("inf")) >= best - TIE
         first = tl.minimum(first, tl.where(enough & (j < width), j, NO_INDEX))
-    return tl.minimum(tl.min(first), tl.maximum(width - 1, 0)).to(tl.int32), best
+    found = tl.minimum(tl.min(first), tl.maximum(width - 1, 0)).to(tl.int32)
+    return found, tl.load(u + found, mask=width > 0, other=-float("inf"))
 
 
 @triton.jit
 def first_best(u, k, value, width, J: tl.constexpr):
     """The `first_of` a row of u and its value; one program for a row."""
     row = tl.program_id(0).to(tl.int64)
-    u += row * width
-    found, _ = first_of(u, width, J)
+    found, best = first_of(u + row * width, width, J)
     tl.store(k + row, found)
-    tl.store(value + row, tl.load(u + found))
+    tl.store(value + row, best)

@@ -95,8 +95,6 @@ def walk(
                 tl.store(value_t + j, s, mask=e < others)
             tl.debug_barrier()
             winner, best = first_of(value_t, G, W)
-            if G > F:
-                best = tl.load(value_t + winner)
             below = best < tl.load(eps + t) - TIE
             to, what = written_to(below, winner, G, F, c_n, written_n, capacity, when_full, True, W)
             used, was = tl.load(c_n + to), tl.load(mu_n + to)
