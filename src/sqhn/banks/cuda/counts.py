@@ -115,25 +115,19 @@ class Counts:
 
     def learn(self, evidence: Codes) -> Learned:
         k, v, heard = self.family_of(evidence)
-        single = self.learned_singly(v, heard)
-        self.holes = self.holes or (heard is not None and not bool(heard.all()))
-        if heard is None and single.any():
-            heard = torch.ones_like(v, dtype=torch.bool)
+        single = np.zeros(v.shape[2], bool)  # which are learned one at a time: their squares miss some children
+        if heard is not None:
+            single = (~heard).any(1).any(0).cpu().numpy()
+            self.holes = self.holes or bool(single.any())
+        if self.heard_only:
+            single |= (v == 0).any(1).any(0).cpu().numpy()
+            heard = torch.ones_like(v, dtype=torch.bool) if heard is None else heard
         done = []
         for begin, end in pairwise(np.flatnonzero(np.r_[True, single[1:] | single[:-1], True])):
             part = slice(begin, end)
             some = heard[..., part].contiguous() if heard is not None and single[begin] else None
             done.append(self.learn_chunk(k[..., part].contiguous(), v[..., part].contiguous(), some))
         return Learned(*together(done))._replace(heard=self.hears(evidence))
-
-    def learned_singly(self, v: Tensor, heard: Tensor | None) -> NDArray[np.bool_]:
-        """Which samples (batch,) are learned one at a time, since their squares run over only some of the children."""
-        single = np.zeros(v.shape[2], bool)
-        if heard is not None:
-            single |= (~heard).any(1).any(0).cpu().numpy()
-        if self.heard_only:
-            single |= (v == 0).any(1).any(0).cpu().numpy()
-        return single
 
     def hears(self, evidence: Codes) -> Tensor | None:
         return None if evidence.heard is None else evidence.heard[self.children].any(1)
