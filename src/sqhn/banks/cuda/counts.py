@@ -152,7 +152,8 @@ class Counts:
     def learn_chunk(self, k: Tensor, v: Tensor, heard: Tensor | None) -> tuple[Tensor, ...]:
         """The first fields of `Learned`.
 
-        heard (nodes, children, 1): which children count, of a single sample; None: all children, of many samples.
+        heard (nodes, children, 1): which children count, of a single sample; None: all children, of many samples. The
+        strengths v of the others are 0.
         """
         batch, neurons = k.shape[2], self.neurons
         width = min(neurons.room, neurons.most + batch)
