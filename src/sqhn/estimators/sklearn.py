@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from sqhn.checks import is_real
 from sqhn.estimators.tables import Floats, RowMemory, Weights, WhenFull, as_rows, check_neighbors
-from sqhn.inputs import LARGEST
+from sqhn.inputs import as_samples
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, OutlierMixin, TransformerMixin
@@ -57,11 +57,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         numbers = [np.float64, np.float32]
         checked = validate_data(self, as_rows(X), y, reset=first, dtype=numbers, ensure_all_finite="allow-nan")
         rows = checked[0] if isinstance(checked, tuple) else checked
-        if (too_large := np.abs(rows) > LARGEST).any():
-            i, j = np.argwhere(too_large)[0].tolist()
-            raise ValueError(
-                f"the value at {i, j} of an array of shape {rows.shape} is {rows[i, j]}: beyond +-{LARGEST:g}"
-            )
+        as_samples(rows, rows.shape[1:], ~np.isnan(rows))  # raises an error if a value is too large
         return checked
 
     def _memory(self, first: bool, holes: bool = True) -> RowMemory:
@@ -318,8 +314,7 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
         """The share of votes for each class, in the order of `classes_`; for an empty row, the shares of all rows."""
         check_is_fitted(self, "rows_")
         self._check()
-        votes = self.rows_.votes(self._rows(X), self.n_neighbors, self.weights, len(self.classes_))
-        votes = np.where(votes.any(axis=1, keepdims=True), votes, self.class_count_)
+        votes = self.rows_.votes(self._rows(X), self.n_neighbors, self.weights, self.class_count_)
         shares: Floats = votes / votes.sum(axis=1, keepdims=True)
         return shares
 

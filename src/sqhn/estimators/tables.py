@@ -184,23 +184,23 @@ class RowMemory:
             out[asking, j] = (weight * stored[knowing[nearest], j]).sum(axis=1) / weight.sum(axis=1)
         return out
 
-    def votes(self, rows: Floats, count: int, weights: Weights, values: int) -> Floats:
-        """(rows, values): how often the nearest neurons learned each value, times their weights; 0 for empty rows.
+    def votes(self, rows: Floats, count: int, weights: Weights, otherwise: NDArray[Any]) -> Floats:
+        """(rows, values): how often the nearest neurons learned each value, times their weights.
 
-        Values are integers below `values`.
+        Values are integers. otherwise (values,): the votes for empty rows, or if nothing was learned.
         """
-        out = np.zeros((len(rows), values))
+        out = np.zeros((len(rows), len(otherwise)))
         some = np.flatnonzero(~np.isnan(rows).all(axis=1))
-        if not len(some) or not len(self.memory):
-            return out
-        index, distance = self.neighbors(rows[some], count)
-        weight = weighted(distance, np.isfinite(distance), weights)
-        used = np.unique(index).tolist()
-        labels = dict(zip(used, self.memory.values(used)))
-        for row, row_weights, neurons in zip(some, weight, index.tolist()):
-            for share, j in zip(row_weights, neurons):
-                for value, times in labels[j]:
-                    out[row, value] += share * times
+        if len(some) and len(self.memory):
+            index, distance = self.neighbors(rows[some], count)
+            weight = weighted(distance, np.isfinite(distance), weights)
+            used = np.unique(index).tolist()
+            labels = dict(zip(used, self.memory.values(used)))
+            for row, row_weights, neurons in zip(some, weight, index.tolist()):
+                for share, j in zip(row_weights, neurons):
+                    for value, times in labels[j]:
+                        out[row, value] += share * times
+        out[~out.any(axis=1)] = otherwise
         return out
 
     def add_columns(self, first: Floats) -> None:

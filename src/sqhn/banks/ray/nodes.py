@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks import devices
-from sqhn.banks.interface import BlockEvidence, Codes, Device, State, Support
-from sqhn.banks.ray.shards import BUILD, Call, Shards
+from sqhn.banks.interface import BlockEvidence, Codes, State, Support
+from sqhn.banks.ray.shards import BUILD, Call
 from sqhn.banks.saved import KINDS, check_counts, check_growth, joined, known_of
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
+
+if TYPE_CHECKING:
+    from sqhn.banks.ray.device import Sharded
 
 LONGEST_CHUNK = 1536
 """The most samples that are learned at once: large chunks, since each level needs one round trip for a chunk."""
@@ -43,9 +46,10 @@ class Nodes:
         self.reserved: tuple[int, ...] = ()
 
     def query(self, method: str, *args: Any) -> Any:
-        """The result of a method of the bank."""
+        """The result of a method of the bank, or of its statistics ("neurons.state")."""
         with self.device.stream():
-            return _each(getattr(self.bank, method)(*(_each(arg, self._to_device) for arg in args)), self._to_numpy)
+            found = attrgetter(method)(self.bank)(*(_each(arg, self._to_device) for arg in args))
+            return _each(found, self._to_numpy)
 
     def write(self, method: str, *args: Any) -> tuple[Any, Status]:
         """The result of a method that changes the bank, and the status after it."""
@@ -64,11 +68,6 @@ class Nodes:
 
     def _to_numpy(self, array: Any) -> Any:
         return self.device.to_user(array, None) if hasattr(array, "shape") else array
-
-    def statistics(self) -> State:
-        """The statistics of all neurons."""
-        with self.device.stream():
-            return dict(self.bank.neurons.state())
 
     def state(self) -> State:
         """All that must be saved."""
@@ -101,7 +100,8 @@ class SplitNeurons:
         return int(self.grown.max())
 
     def state(self) -> State:
-        return self.bank.statistics()
+        found = self.bank.query_each("neurons.state")
+        return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
 
     def restore(self, state: State, step: int) -> None:
         """Check the statistics; `SplitNodes.restore` sends them to the shards, with the prototypes or counts."""
@@ -124,23 +124,21 @@ def written(method: str) -> Any:
     return lambda bank, *args: bank.write_each(method, *args)
 
 
-class SplitNodes(ABC):
+class SplitNodes:
     """A level below the memory node: each shard has some of its nodes.
 
     Arguments are divided by nodes, and results joined. The attributes change with writes only.
     """
 
-    def __init__(
-        self, device: Device, shards: Shards, name: str, nodes: int, level: Level, made: Callable[[slice], Call]
-    ) -> None:
-        """Build the banks of all shards; made: the arguments of `Nodes` for some nodes."""
-        self.device, self.shards, self.name, self.nodes, self.level = device, shards, name, nodes, level
+    def __init__(self, device: Sharded, name: str, nodes: int, level: Level, made: Callable[[slice], Call]) -> None:
+        """Build the banks of all shards; made: the kind of a bank of some nodes and its arguments, as in `Nodes`."""
+        self.device, self.shards, self.name, self.nodes, self.level = device, device.group, name, nodes, level
         self.neurons = SplitNeurons(self)
         self.holes, self.chunk = False, LONGEST_CHUNK
-        bounds = np.linspace(0, nodes, min(len(shards), nodes) + 1).astype(int)
+        bounds = np.linspace(0, nodes, min(len(self.shards), nodes) + 1).astype(int)
         self.parts = [slice(a, b) for a, b in pairwise(bounds.tolist())]  # the nodes of each shard
-        for s, part in enumerate(self.parts):
-            shards.write({s: (BUILD, name, Nodes, *made(part))})
+        build = BUILD, name, Nodes, device.shard_device
+        self.shards.write({s: (*build, *made(part)) for s, part in enumerate(self.parts)})
 
     @property
     def grown(self) -> NDArray[np.int64]:
@@ -188,34 +186,24 @@ class SplitNodes(ABC):
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
-    def statistics(self) -> State:
-        """The statistics of all neurons."""
-        found = self.shards.query(dict.fromkeys(range(len(self.parts)), (self.name, "statistics"))).values()
-        return {name: np.concatenate([one[name] for one in found]) for name in ("grown", *KINDS)}
-
     def states(self) -> Iterator[tuple[slice, State]]:
         """The nodes of every shard, and their state."""
         for s, part in enumerate(self.parts):
             yield part, self.shards.query({s: (self.name, "state")})[s]
 
-    def restore(self, state: State, values: int) -> None:
-        self._check(state, values)
-        first, step = np.concatenate([[0], np.cumsum(self.grown)]), np.array(self.neurons.step)
-        statuses = []
+    def divide(self, state: State, of_nodes: Callable[[slice], State]) -> None:
+        """Load a checked state.
+
+        of_nodes: for some nodes, saved arrays without a row for each neuron, and the arguments of `reserve`
+        (`reserved`).
+        """
+        first, writes = np.concatenate([[0], np.cumsum(self.grown)]), {}
         for s, nodes in enumerate(self.parts):
             own = slice(int(first[nodes.start]), int(first[nodes.stop]))
             some = {name: array[own] for name, array in state.items() if name in (*KINDS, "prototypes", "known")}
-            some |= {"grown": state["grown"][nodes], "step": step, **self._of_nodes(state, values, nodes)}
-            statuses.append(self.shards.write({s: (self.name, "restore", some)})[s])
-        self._update(statuses)
-
-    @abstractmethod
-    def _check(self, state: State, values: int) -> None:
-        """Raise unless a state can be divided; values: as in `restore`."""
-
-    @abstractmethod
-    def _of_nodes(self, state: State, values: int, nodes: slice) -> State:
-        """The arguments of `reserve` for some nodes (`reserved`), and saved arrays without a row for each neuron."""
+            some |= {"grown": state["grown"][nodes], "step": np.array(self.neurons.step), **of_nodes(nodes)}
+            writes[s] = (self.name, "restore", some)
+        self._update(list(self.shards.write(writes).values()))
 
 
 class SplitPatterns(SplitNodes):
@@ -223,17 +211,14 @@ class SplitPatterns(SplitNodes):
 
     top = False
 
-    def __init__(
-        self, device: Device, shards: Shards, shard_device: str, tiling: Tiling, level: Level, options: Options
-    ) -> None:
+    def __init__(self, device: Sharded, tiling: Tiling, level: Level, options: Options) -> None:
         self.tiling = tiling
         side, *rest = tiling.patch
 
         def made(part: slice) -> Call:
-            own = Tiling(((part.stop - part.start) * side, *rest), tiling.kernel)
-            return shard_device, "patterns", own, level, options, False
+            return "patterns", Tiling(((part.stop - part.start) * side, *rest), tiling.kernel), level, options, False
 
-        super().__init__(device, shards, "patterns", tiling.nodes, level, made)
+        super().__init__(device, "patterns", tiling.nodes, level, made)
 
     activity = asked("activity", -np.inf)
     similarity, vectors, known_values = map(asked, ("similarity", "vectors", "known_values"))
@@ -253,35 +238,25 @@ class SplitPatterns(SplitNodes):
     def state(self) -> State:
         return joined(self.shard_states(), int(self.grown.sum()), self.tiling.size, self.holes)
 
-    def _check(self, state: State, values: int) -> None:  # noqa: ARG002
+    def restore(self, state: State, values: int) -> None:  # noqa: ARG002
         if len(state["prototypes"]) != len(state["c"]):
             raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {len(state['c'])} neurons")
-
-    def _of_nodes(self, state: State, values: int, nodes: slice) -> State:  # noqa: ARG002
-        return {"reserved": np.zeros(1, np.int64)}
+        self.divide(state, lambda _: {"reserved": np.zeros(1, np.int64)})
 
 
 class SplitCodes(SplitNodes):
     """The counts of a level above; children (nodes, children each): nodes of the level below."""
 
     def __init__(
-        self,
-        device: Device,
-        shards: Shards,
-        shard_device: str,
-        name: str,
-        children: NDArray[np.int32],
-        level: Level,
-        options: Options,
-        values: int,
+        self, device: Sharded, name: str, children: NDArray[np.int32], level: Level, options: Options, values: int
     ) -> None:
         self.children = children
 
         def made(part: slice) -> Call:
             own = np.arange(children[part].size, dtype=np.int32).reshape(children[part].shape)
-            return shard_device, "codes", own, level, options, False, values
+            return "codes", own, level, options, False, values
 
-        super().__init__(device, shards, name, len(children), level, made)
+        super().__init__(device, name, len(children), level, made)
 
     def _part(self, value: Any, nodes: slice) -> Any:
         if isinstance(value, Below):
@@ -300,8 +275,9 @@ class SplitCodes(SplitNodes):
         found: list[Support] = self.query_each("support", j)  # with children in the order of their parents
         many = np.concatenate([np.diff(one.start) for one in found]).reshape(self.children.size, -1)
         order = np.argsort(self.children.ravel())
-        sizes, first = many.sum(axis=1)[order], (np.cumsum(many.sum(axis=1)) - many.sum(axis=1))[order]
-        at = np.repeat(first - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
+        ends = many.sum(axis=1).cumsum()
+        blocks = np.split(np.arange(ends[-1]), ends[:-1])
+        at = np.concatenate([blocks[child] for child in order])
         _, value, probability = (np.concatenate(part) for part in zip(*found))
         return Support(np.concatenate([[0], np.cumsum(many[order].ravel())]), value[at], probability[at])
 
@@ -328,13 +304,14 @@ class SplitCodes(SplitNodes):
                 known.append(known_of(found, self.children.shape[1]).astype(np.int32))
         return {"counts": np.concatenate(counts), **({"known": np.concatenate(known)} if known else {})}
 
-    def _check(self, state: State, values: int) -> None:
-        check_counts(state, (self.nodes, self.neurons.most, self.children.shape[1], values))
+    def restore(self, state: State, values: int) -> None:
+        rows = check_counts(state, (self.nodes, self.neurons.most, self.children.shape[1], values))
 
-    def _of_nodes(self, state: State, values: int, nodes: slice) -> State:
-        rows = state["counts"]
-        own = rows[(rows[:, 0] >= nodes.start) & (rows[:, 0] < nodes.stop)]
-        return {"counts": own - np.array([nodes.start, 0, 0, 0, 0], np.int32), "reserved": np.array([0, values])}
+        def of_nodes(nodes: slice) -> State:
+            own = rows[(rows[:, 0] >= nodes.start) & (rows[:, 0] < nodes.stop)]
+            return {"counts": own - np.array([nodes.start, 0, 0, 0, 0], np.int32), "reserved": np.array([0, values])}
+
+        self.divide(state, of_nodes)
 
 
 def _rows(value: Any, rows: Any) -> Any:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +26,18 @@ from sqhn.banks.cpu.evidence import Elsewhere
 from sqhn.banks.cpu.kernels.decision import NONE
 from sqhn.banks.cpu.neurons import Neurons
 from sqhn.banks.cpu.prototypes import Prototypes
-from sqhn.banks.interface import Device, Learned, Patches, State
+from sqhn.banks.interface import Learned, Patches, State
 from sqhn.banks.ray.neighbours import NAME, Neighbours
 from sqhn.banks.ray.piece import Indices, Piece, Vectors
-from sqhn.banks.ray.shards import BUILD, Call, Shards, Shared
+from sqhn.banks.ray.shards import BUILD, Call, Shared
 from sqhn.banks.rule import GREW, SKIPPED
 from sqhn.banks.saved import KINDS, check_prototypes, joined
 from sqhn.inputs import batches
 from sqhn.level import REPLACING, TIE, Level, Options
 from sqhn.patches import Tiling
+
+if TYPE_CHECKING:
+    from sqhn.banks.ray.device import Sharded
 
 NOBODY = 2**62
 """In the place of a neuron; larger than any index."""
@@ -75,15 +78,15 @@ class SplitPrototypes:
 
     nodes, top = 1, True
 
-    def __init__(self, device: Device, shards: Shards, tiling: Tiling, level: Level, options: Options) -> None:
-        self.device, self.shards, self.tiling, self.level, self.options = device, shards, tiling, level, options
+    def __init__(self, device: Sharded, tiling: Tiling, level: Level, options: Options) -> None:
+        self.device, self.shards, self.tiling, self.level, self.options = device, device.group, tiling, level, options
         self.neurons = Neurons(1, level)
         self.owner = np.zeros(0, np.int16)  # the shard of every neuron
         self.holes = False
         self.fresh = NO_NEURONS  # written by the last part; shards may not have these yet
         self.replaced: list[tuple[Any, ...]] = []  # old statistics, to undo the parts of a chunk
         self.room = 0  # of every shard
-        shards.write_all(BUILD, NAME, Piece, tiling, level, options)
+        self.shards.write_all(BUILD, NAME, Piece, tiling, level, options)
 
     @property
     def grown(self) -> NDArray[np.int64]:
