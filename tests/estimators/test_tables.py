@@ -148,9 +148,7 @@ def test_new_columns_count_as_missing_in_earlier_rows(seed: int, when_full: str)
     asked = with_holes((4, 4), seed + 2)
     np.testing.assert_allclose(late.impute(asked, 3, "distance"), early.impute(asked, 3, "distance"))
     nothing = np.zeros(8)
-    np.testing.assert_allclose(
-        late.votes(asked, 3, "distance", nothing), early.votes(asked, 3, "distance", nothing)
-    )
+    np.testing.assert_allclose(late.votes(asked, 3, "distance", nothing), early.votes(asked, 3, "distance", nothing))
 
 
 def test_without_holes_missing_values_become_the_mean_so_far() -> None:

@@ -46,6 +46,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
 
     capacity: int
     when_full: WhenFull
+    rows_: RowMemory
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -70,8 +71,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
                 f"the memory was made with capacity={made.capacity} and when_full={made.when_full!r}; for "
                 f"{self.capacity!r} and {self.when_full!r} it must be fitted again"
             )
-        rows: RowMemory = self.rows_
-        return rows
+        return self.rows_
 
     @contextmanager
     def _atomic(self) -> Iterator[None]:
@@ -185,8 +185,7 @@ class SQHNDetector(OutlierMixin, _Unsupervised):  # type: ignore[misc]
     def score_samples(self, X: Any) -> Floats:
         """The match of each row with its nearest neuron: the higher, the more normal."""
         check_is_fitted(self, "rows_")
-        scores: Floats = self.memory_.recognize(self.rows_.with_means(self._some(X))).score
-        return scores
+        return np.asarray(self.memory_.recognize(self.rows_.with_means(self._some(X))).score)
 
     def decision_function(self, X: Any) -> Floats:
         """The score minus the threshold: negative for outliers."""
@@ -315,11 +314,8 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
         check_is_fitted(self, "rows_")
         self._check()
         votes = self.rows_.votes(self._rows(X), self.n_neighbors, self.weights, self.class_count_)
-        shares: Floats = votes / votes.sum(axis=1, keepdims=True)
-        return shares
+        return np.asarray(votes / votes.sum(axis=1, keepdims=True))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the most votes."""
-        shares = self.predict_proba(X)
-        found: NDArray[Any] = self.classes_[shares.argmax(axis=1)]
-        return found
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])

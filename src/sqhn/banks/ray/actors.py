@@ -29,13 +29,9 @@ class Actor(Shard):
         set_num_threads(threads)
         super().__init__()
 
-    def process(self) -> int:
-        """The id of this process."""
-        return os.getpid()
-
-    def seconds(self) -> float:
-        """The processor time of this process."""
-        return time.process_time()
+    def process(self) -> tuple[int, float]:
+        """The id of this process, and its processor time."""
+        return os.getpid(), time.process_time()
 
 
 class Actors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -48,7 +48,7 @@ class Nodes:
     def query(self, method: str, *args: Any) -> Any:
         """The result of a method of the bank, or of its statistics ("neurons.state")."""
         with self.device.stream():
-            found = attrgetter(method)(self.bank)(*(_each(arg, self._to_device) for arg in args))
+            found = attrgetter(method)(self.bank)(*(_each(arg, self.device.asarray) for arg in args))
             return _each(found, self._to_numpy)
 
     def write(self, method: str, *args: Any) -> tuple[Any, Status]:
@@ -63,11 +63,9 @@ class Nodes:
             grown, chunk = self._to_numpy(bank.grown), bank.chunk_size(LONGEST_CHUNK)
             return Status(grown, neurons.room, neurons.step, bank.holes, chunk)
 
-    def _to_device(self, array: Any) -> Any:
-        return self.device.asarray(array) if isinstance(array, np.ndarray) else array
-
-    def _to_numpy(self, array: Any) -> Any:
-        return self.device.to_user(array, None) if hasattr(array, "shape") else array
+    def _to_numpy(self, array: Any) -> NDArray[Any]:
+        found: NDArray[Any] = self.device.to_user(array, None)
+        return found
 
     def state(self) -> State:
         """All that must be saved."""
@@ -171,7 +169,7 @@ class SplitNodes:
     def _part(self, value: Any, nodes: slice) -> Any:
         """The part of an argument that concerns some nodes."""
         if not isinstance(value, Support):
-            return _rows(value, nodes)
+            return _each(value, itemgetter(nodes))
         batch = (len(value.start) - 1) // self.nodes
         start = value.start[nodes.start * batch : nodes.stop * batch + 1]
         return Support(start - start[0], value.value[start[0] : start[-1]], None)  # banks do not need the probabilities
@@ -186,10 +184,13 @@ class SplitNodes:
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
-    def states(self) -> Iterator[tuple[slice, State]]:
-        """The nodes of every shard, and their state."""
+    def states(self, entries: int) -> Iterator[tuple[slice, State]]:
+        """The nodes of every shard and their state; with holes, also how often each of the entries was observed."""
         for s, part in enumerate(self.parts):
-            yield part, self.shards.query({s: (self.name, "state")})[s]
+            found: State = self.shards.query({s: (self.name, "state")})[s]
+            if self.holes:
+                found["known"] = known_of(found, entries).astype(np.int32)
+            yield part, found
 
     def divide(self, state: State, of_nodes: Callable[[slice], State]) -> None:
         """Load a checked state.
@@ -227,13 +228,10 @@ class SplitPatterns(SplitNodes):
 
     def shard_states(self) -> Iterator[State]:
         first = 0
-        for _, found in self.states():
-            last = first + len(found["c"])
-            some = {"number": np.arange(first, last), "prototypes": found["prototypes"]}
-            if self.holes:
-                some["known"] = known_of(found, self.tiling.size).astype(np.int32)
-            yield some
-            first = last
+        for _, found in self.states(self.tiling.size):
+            number = np.arange(first, first + len(found["c"]))
+            yield {"number": number, **{name: found[name] for name in ("prototypes", "known") if name in found}}
+            first += len(number)
 
     def state(self) -> State:
         return joined(self.shard_states(), int(self.grown.sum()), self.tiling.size, self.holes)
@@ -262,7 +260,7 @@ class SplitCodes(SplitNodes):
         if isinstance(value, Below):
             return value.array[self.children[nodes].ravel()]
         if isinstance(value, Codes | BlockEvidence):  # of the level below
-            return _rows(value, self.children[nodes].ravel())
+            return _each(value, itemgetter(self.children[nodes].ravel()))
         return super()._part(value, nodes)
 
     def hears(self, evidence: Codes) -> NDArray[np.bool_] | None:
@@ -297,12 +295,10 @@ class SplitCodes(SplitNodes):
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        counts, known = [], []
-        for part, found in self.states():
-            counts.append(found["counts"] + np.array([part.start, 0, 0, 0, 0], np.int32))
-            if self.holes:
-                known.append(known_of(found, self.children.shape[1]).astype(np.int32))
-        return {"counts": np.concatenate(counts), **({"known": np.concatenate(known)} if known else {})}
+        found = []
+        for part, one in self.states(self.children.shape[1]):
+            found.append(one | {"counts": one["counts"] + np.array([part.start, 0, 0, 0, 0], np.int32)})
+        return {name: np.concatenate([one[name] for one in found]) for name in ("counts", "known") if name in found[0]}
 
     def restore(self, state: State, values: int) -> None:
         rows = check_counts(state, (self.nodes, self.neurons.most, self.children.shape[1], values))
@@ -314,17 +310,12 @@ class SplitCodes(SplitNodes):
         self.divide(state, of_nodes)
 
 
-def _rows(value: Any, rows: Any) -> Any:
-    """Rows of all arrays of a message."""
-    return _each(value, lambda part: part[rows] if isinstance(part, np.ndarray) else part)
-
-
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A message with all its parts changed."""
+    """A message with all its arrays changed."""
     if isinstance(value, tuple):
         parts = [_each(part, change) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return change(value)
+    return change(value) if hasattr(value, "shape") else value
 
 
 def _joined(parts: list[Any], fill: float = 0.0) -> Any:

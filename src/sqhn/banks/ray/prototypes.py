@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,13 +121,13 @@ class SplitPrototypes:
     @quietly()
     def learn(self, evidence: Patches) -> Learned:
         cut, done = _cut(evidence), []
-        asked = deque(Neighbours(self.shards, part, 1) for part in cut[:AHEAD])
+        asking = (Neighbours(self.shards, part, 1) for part in cut)
+        asked = deque(islice(asking, AHEAD))
         try:
             with self.shards.all_or_none():
-                for i, part in enumerate(cut):
+                for part in cut:
                     done.append(self._learn_part(part, asked.popleft()))
-                    if i + AHEAD < len(cut):
-                        asked.append(Neighbours(self.shards, cut[i + AHEAD], 1))
+                    asked.extend(islice(asking, 1))
         except BaseException:
             self._take_back()
             raise
@@ -183,7 +184,7 @@ class SplitPrototypes:
             living = np.flatnonzero(c > 0)
             order = (written[living], c[living]) if self.level.when_full == "overwrite" else (written[living],)
             found.append(living[np.lexsort((living, *order))[:batch]])
-        return np.unique(np.concatenate(found))
+        return np.concatenate(found)
 
     def _rehearsal(self, here: Vectors, batch: int) -> Prototypes:
         """A bank of some neurons alone, in their order, with as much room to grow as there is."""
@@ -258,8 +259,11 @@ class SplitPrototypes:
 
     def _put(self, vectors: Vectors, samples: Shared | None = None, rows: Indices = NO_NEURONS.j) -> None:
         """Write neurons; new ones go to the shards with most room. rows: of which samples they are copies, or NONE."""
-        j = vectors.j
-        owner = np.concatenate([self.owner, _emptiest(self._loads(), int((j >= len(self.owner)).sum()))])
+        j, loads, new = vectors.j, self._loads(), list[int]()
+        for _ in range(int((j >= len(self.owner)).sum())):
+            new.append(int(loads.argmin()))
+            loads[new[-1]] += 1
+        owner = np.concatenate([self.owner, np.array(new, np.int16)])
         told: dict[int, Call] = {}
         for s, own in _by_shard(owner[j]).items():
             if samples is None:
@@ -314,9 +318,8 @@ class SplitPrototypes:
         return self._everywhere(evidence, self.shards.query_all(NAME, "activity", self.shards.share(evidence)))
 
     def similarity(self, evidence: Patches, k: NDArray[np.int32]) -> NDArray[np.float64]:
-        chosen, at = np.unique(k.astype(np.int64), return_inverse=True)
-        local = self._rehearsal(self._fetch(chosen), 0)
-        return local.similarity(evidence, at.reshape(k.shape).astype(np.int32))
+        local = self._rehearsal(self._of(k), 0)
+        return local.similarity(evidence, np.arange(k.size, dtype=np.int32)[None])
 
     def vectors(self, k: NDArray[np.int32]) -> NDArray[np.float32]:
         return self._of(k).m[None]
@@ -376,15 +379,6 @@ class SplitPrototypes:
 def _by_shard(owner: NDArray[np.int16]) -> dict[int, Indices]:
     """Where each of the owners is."""
     return {s: np.flatnonzero(owner == s) for s in np.unique(owner).tolist()}
-
-
-def _emptiest(loads: NDArray[np.int64], new: int) -> NDArray[np.int16]:
-    """Where to put so many new neurons, one after another."""
-    owner = np.empty(new, np.int16)
-    for i in range(new):
-        owner[i] = loads.argmin()
-        loads[owner[i]] += 1
-    return owner
 
 
 def _repeated(best: Indices, samples: NDArray[np.bool_]) -> NDArray[np.bool_]:
