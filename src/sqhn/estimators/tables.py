@@ -38,8 +38,7 @@ LARGE_VALUE = 1e6
 
 def as_rows(x: Any) -> Any:
     """A table with NaN for masked values, and as an array if it is a tensor; anything else unchanged."""
-    dtypes = getattr(x, "dtypes", None)  # of the columns of a frame
-    dtypes = [getattr(x, "dtype", None)] if dtypes is None else list(dtypes)
+    dtypes = getattr(x, "dtypes", [getattr(x, "dtype", None)])  # of the columns of a frame
     if dates := [str(dtype) for dtype in dtypes if str(dtype).lower().startswith(("date", "time", "<m8", "duration"))]:
         raise TypeError(f"dates and times have no scale ({dates[0]}): give numbers, such as days since the first date")
     if isinstance(x, np.ma.MaskedArray):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,14 +24,8 @@ LONGEST_CHUNK = 1536
 """The most samples that are learned at once: large chunks, since each level needs one round trip for a chunk."""
 
 
-class Status(NamedTuple):
-    """How far the nodes of a shard have grown after a write; chunk: how many samples their bank can learn at once."""
-
-    grown: NDArray[np.int64]
-    room: int
-    step: int
-    holes: bool
-    chunk: int
+Status = tuple[NDArray[np.int64], int, int, bool, int]
+"""Of the bank of a shard after a write: grown, room, step, holes, and how many samples it can learn at once."""
 
 
 class Nodes:
@@ -61,7 +55,7 @@ class Nodes:
         bank, neurons = self.bank, self.bank.neurons
         with self.device.stream():
             grown, chunk = self._to_numpy(bank.grown), bank.chunk_size(LONGEST_CHUNK)
-            return Status(grown, neurons.room, neurons.step, bank.holes, chunk)
+            return grown, neurons.room, neurons.step, bank.holes, chunk
 
     def _to_numpy(self, array: Any) -> NDArray[Any]:
         found: NDArray[Any] = self.device.to_user(array, None)
@@ -160,11 +154,11 @@ class SplitNodes:
         self._update(statuses)
         return _joined(list(found))
 
-    def _update(self, statuses: Sequence[Status]) -> None:
+    def _update(self, statuses: Iterable[Status]) -> None:
         """Note the status of all shards after a write."""
-        self.neurons.grown = np.concatenate([one.grown for one in statuses])
-        self.neurons.room, self.neurons.step = max(one.room for one in statuses), statuses[0].step
-        self.holes, self.chunk = any(one.holes for one in statuses), min(one.chunk for one in statuses)
+        grown, room, step, holes, chunk = zip(*statuses)
+        self.neurons.grown, self.neurons.room, self.neurons.step = np.concatenate(grown), max(room), step[0]
+        self.holes, self.chunk = any(holes), min(chunk)
 
     def _part(self, value: Any, nodes: slice) -> Any:
         """The part of an argument that concerns some nodes."""
@@ -204,7 +198,7 @@ class SplitNodes:
             some = {name: array[own] for name, array in state.items() if name in (*KINDS, "prototypes", "known")}
             some |= {"grown": state["grown"][nodes], "step": np.array(self.neurons.step), **of_nodes(nodes)}
             writes[s] = (self.name, "restore", some)
-        self._update(list(self.shards.write(writes).values()))
+        self._update(self.shards.write(writes).values())
 
 
 class SplitPatterns(SplitNodes):

@@ -133,8 +133,7 @@ class SplitPrototypes:
             raise
         finally:
             self.replaced, self.fresh = [], NO_NEURONS
-        sent = Learned(*(np.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
-        return sent._replace(heard=None if evidence.seen is None else evidence.seen.any(axis=2))
+        return Learned(*(np.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
 
     def _learn_part(self, evidence: Patches, everybody: Neighbours) -> Learned:
         everybody.gather(self.fresh.j)
@@ -169,9 +168,7 @@ class SplitPrototypes:
         if int(self.grown[0]) - int(self.neurons.free[0]) + batch > self.level.capacity:
             return np.zeros(batch, bool)
         eps = self.level.threshold(np.arange(self.neurons.step, self.neurons.step + batch))
-        aloof = (everybody.top < eps - 2 * TIE) & ~everybody.open(everybody.top, best).any(axis=0)
-        aloof[everybody.blank] = False
-        return np.asarray(aloof)
+        return np.asarray((everybody.top < eps - 2 * TIE) & ~everybody.open(everybody.top, best).any(axis=0))
 
     def _changeable(self, batch: int) -> Indices:
         """Neurons that steps may change though they do not win: free places, those to be replaced."""
@@ -243,10 +240,7 @@ class SplitPrototypes:
         neurons.grown[0] = grown + len(number) - n
         neurons.steps[0] = local.neurons.step
         self.holes = self.holes or local.holes
-        k = np.append(number, NOBODY)[sent.k[0]]
-        if sent.heard is not None:
-            k[~sent.heard[0]] = 0
-        return sent._replace(k=k.astype(np.int32)[None])
+        return sent._replace(k=number[sent.k].astype(np.int32))
 
     def _take_back(self) -> None:
         """Restore the statistics from before the learned parts of a chunk."""
