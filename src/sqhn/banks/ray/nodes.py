@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks import devices
 from sqhn.banks.interface import BlockEvidence, Codes, State, Support
-from sqhn.banks.ray.shards import BUILD, Call
+from sqhn.banks.ray.shards import BUILD, Call, each_array
 from sqhn.banks.saved import KINDS, check_counts, check_growth, joined, known_of
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
@@ -42,8 +42,8 @@ class Nodes:
     def query(self, method: str, *args: Any) -> Any:
         """The result of a method of the bank, or of its statistics ("neurons.state")."""
         with self.device.stream():
-            found = attrgetter(method)(self.bank)(*(_each(arg, self.device.asarray) for arg in args))
-            return _each(found, self._to_numpy)
+            found = attrgetter(method)(self.bank)(*(each_array(arg, self.device.asarray) for arg in args))
+            return each_array(found, self._to_numpy)
 
     def write(self, method: str, *args: Any) -> tuple[Any, Status]:
         """The result of a method that changes the bank, and the status after it."""
@@ -92,7 +92,7 @@ class SplitNeurons:
         return int(self.grown.max())
 
     def state(self) -> State:
-        found = self.bank.query_each("neurons.state")
+        found = self.bank.queryeach_array("neurons.state")
         return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
 
     def restore(self, state: State, step: int) -> None:
@@ -108,12 +108,12 @@ class Below(NamedTuple):
 
 def asked(method: str, fill: float = 0.0) -> Any:
     """A method that asks all shards; fill: the value that pads arrays where a shard has fewer neurons."""
-    return lambda bank, *args: _joined(bank.query_each(method, *args), fill)
+    return lambda bank, *args: _joined(bank.queryeach_array(method, *args), fill)
 
 
 def written(method: str) -> Any:
     """A method that changes the banks of all shards."""
-    return lambda bank, *args: bank.write_each(method, *args)
+    return lambda bank, *args: bank.writeeach_array(method, *args)
 
 
 class SplitNodes:
@@ -144,11 +144,11 @@ class SplitNodes:
             s: (self.name, how, method, *(self._part(arg, nodes) for arg in args)) for s, nodes in enumerate(self.parts)
         }
 
-    def query_each(self, method: str, *args: Any) -> list[Any]:
+    def queryeach_array(self, method: str, *args: Any) -> list[Any]:
         """The results of all shards."""
         return list(self.shards.query(self._calls("query", method, args)).values())
 
-    def write_each(self, method: str, *args: Any) -> Any:
+    def writeeach_array(self, method: str, *args: Any) -> Any:
         """The joined result of a method that changes the banks."""
         found, statuses = zip(*self.shards.write(self._calls("write", method, args)).values())
         self._update(statuses)
@@ -163,7 +163,7 @@ class SplitNodes:
     def _part(self, value: Any, nodes: slice) -> Any:
         """The part of an argument that concerns some nodes."""
         if not isinstance(value, Support):
-            return _each(value, itemgetter(nodes))
+            return each_array(value, itemgetter(nodes))
         batch = (len(value.start) - 1) // self.nodes
         start = value.start[nodes.start * batch : nodes.stop * batch + 1]
         return Support(start - start[0], value.value[start[0] : start[-1]], None)  # banks do not need the probabilities
@@ -172,7 +172,7 @@ class SplitNodes:
     best, top_k, at = map(asked, ("best", "top_k", "at"))
 
     def block_evidence(self, *args: Any) -> BlockEvidence:
-        found = self.query_each("block_evidence", *args)
+        found = self.queryeach_array("block_evidence", *args)
         rest: BlockEvidence = _joined([one._replace(A=None) for one in found])
         return rest._replace(A=_joined([one.A for one in found], -np.inf))
 
@@ -254,17 +254,17 @@ class SplitCodes(SplitNodes):
         if isinstance(value, Below):
             return value.array[self.children[nodes].ravel()]
         if isinstance(value, Codes | BlockEvidence):  # of the level below
-            return _each(value, itemgetter(self.children[nodes].ravel()))
+            return each_array(value, itemgetter(self.children[nodes].ravel()))
         return super()._part(value, nodes)
 
     def hears(self, evidence: Codes) -> NDArray[np.bool_] | None:
         return None if evidence.heard is None else np.asarray(evidence.heard[self.children].any(axis=1))
 
     def max_sum(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(_joined(self.query_each("max_sum", Below(u)), -np.inf))
+        return np.asarray(_joined(self.queryeach_array("max_sum", Below(u)), -np.inf))
 
     def support(self, j: NDArray[np.int32]) -> Support:
-        found: list[Support] = self.query_each("support", j)  # with children in the order of their parents
+        found: list[Support] = self.queryeach_array("support", j)  # with children in the order of their parents
         many = np.concatenate([np.diff(one.start) for one in found]).reshape(self.children.size, -1)
         order = np.argsort(self.children.ravel())
         ends = many.sum(axis=1).cumsum()
@@ -274,10 +274,10 @@ class SplitCodes(SplitNodes):
         return Support(np.concatenate([[0], np.cumsum(many[order].ravel())]), value[at], probability[at])
 
     def expects(self, j: NDArray[np.int32], known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return self._by_children(self.query_each("expects", j, known))
+        return self._by_children(self.queryeach_array("expects", j, known))
 
     def probability(self, j: NDArray[np.int32], k: NDArray[np.int32]) -> NDArray[np.float64]:
-        return self._by_children(self.query_each("probability", j, Below(k)))
+        return self._by_children(self.queryeach_array("probability", j, Below(k)))
 
     def _by_children(self, found: list[NDArray[Any]]) -> NDArray[Any]:
         """From the order of the parents to that of the children themselves."""
@@ -302,14 +302,6 @@ class SplitCodes(SplitNodes):
             return {"counts": own - np.array([nodes.start, 0, 0, 0, 0], np.int32), "reserved": np.array([0, values])}
 
         self.divide(state, of_nodes)
-
-
-def _each(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A message with all its arrays changed."""
-    if isinstance(value, tuple):
-        parts = [_each(part, change) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return change(value) if hasattr(value, "shape") else value
 
 
 def _joined(parts: list[Any], fill: float = 0.0) -> Any:

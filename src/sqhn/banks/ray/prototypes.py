@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.interface import Learned, Patches, State
 from sqhn.banks.ray.neighbours import NAME, Neighbours
 from sqhn.banks.ray.piece import Indices, Piece, Vectors
-from sqhn.banks.ray.shards import BUILD, Call, Shared
+from sqhn.banks.ray.shards import BUILD, Call, Shared, each_array
 from sqhn.banks.rule import GREW, SKIPPED
 from sqhn.banks.saved import KINDS, check_prototypes, joined
 from sqhn.inputs import batches
@@ -261,9 +262,9 @@ class SplitPrototypes:
         told: dict[int, Call] = {}
         for s, own in _by_shard(owner[j]).items():
             if samples is None:
-                told[s] = (NAME, "put", vectors.some(own))
+                told[s] = NAME, "put", vectors.some(own)
             else:
-                told[s] = (NAME, "put_copies", j[own], vectors.some(own[rows[own] == NONE]), samples, rows[own])
+                told[s] = NAME, "put_copies", j[own], vectors.some(own[rows[own] == NONE]), samples, rows[own]
         self.shards.post(told)
         self.owner = owner
 
@@ -383,5 +384,4 @@ def _repeated(best: Indices, samples: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def _cut(evidence: Patches) -> list[Patches]:
     """Parts of a chunk."""
-    x, seen = evidence
-    return [Patches(x[:, part], None if seen is None else seen[:, part]) for part in batches(x.shape[1], PART)]
+    return [each_array(evidence, itemgetter((slice(None), part))) for part in batches(evidence.x.shape[1], PART)]

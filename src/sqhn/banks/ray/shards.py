@@ -262,6 +262,14 @@ class Shards:
         return self.transport.result(self.transport.call(shard, method, *args))
 
 
+def each_array(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A message with all its arrays changed."""
+    if isinstance(value, tuple):
+        parts = [each_array(part, change) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return change(value) if hasattr(value, "shape") else value
+
+
 def _bytes(value: Any) -> int:
     """The bytes of all arrays in a message."""
     if isinstance(value, np.ndarray):
