@@ -184,7 +184,6 @@ class SQHNDetector(OutlierMixin, _Unsupervised):  # type: ignore[misc]
 
     def score_samples(self, X: Any) -> Floats:
         """The match of each row with its nearest neuron: the higher, the more normal."""
-        check_is_fitted(self, "rows_")
         return np.asarray(self.memory_.recognize(self.rows_.with_means(self._some(X))).score)
 
     def decision_function(self, X: Any) -> Floats:
@@ -212,9 +211,6 @@ class _Neighbors(_Estimator):
         self.weights = weights
         self.when_full = when_full
 
-    def _check(self) -> None:
-        check_neighbors(self.n_neighbors, self.weights)
-
 
 class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Unsupervised, _Neighbors):  # type: ignore[misc]
     """Fills in missing values from the most similar rows that have them; other values stay unchanged.
@@ -235,7 +231,7 @@ class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Unsupervised, _Neighb
     """
 
     def _learn(self, X: Any, first: bool) -> Self:
-        self._check()
+        check_neighbors(self.n_neighbors, self.weights)
         with self._atomic():
             rows = self._rows(X, first=first)
             memory = self._memory(first)
@@ -246,7 +242,7 @@ class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Unsupervised, _Neighb
     def transform(self, X: Any) -> Floats:
         """Fill in missing values."""
         check_is_fitted(self, "rows_")
-        self._check()
+        check_neighbors(self.n_neighbors, self.weights)
         rows = self._rows(X)
         filled = self.rows_.impute(rows, self.n_neighbors, self.weights)
         if (left := np.isnan(filled).any(axis=0)).any():
@@ -289,7 +285,7 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
         return self._learn(X, y, classes, first)
 
     def _learn(self, X: Any, y: Any, classes: Sequence[Any] | NDArray[Any] | None, first: bool) -> Self:
-        self._check()
+        check_neighbors(self.n_neighbors, self.weights)
         with self._atomic():
             rows, y = self._rows(X, first=first, y=y)
             check_classification_targets(y)
@@ -312,10 +308,11 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Floats:
         """The share of votes for each class, in the order of `classes_`; for an empty row, the shares of all rows."""
         check_is_fitted(self, "rows_")
-        self._check()
+        check_neighbors(self.n_neighbors, self.weights)
         votes = self.rows_.votes(self._rows(X), self.n_neighbors, self.weights, self.class_count_)
         return np.asarray(votes / votes.sum(axis=1, keepdims=True))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the most votes."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        shares = self.predict_proba(X)
+        return np.asarray(self.classes_[shares.argmax(axis=1)])

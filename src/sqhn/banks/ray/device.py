@@ -30,7 +30,6 @@ class Sharded(Cpu):
     def __init__(self, name: str, shard_device: str, count: int) -> None:
         self.name, self.shard_device, self.shards = name, shard_device, count
         self.transport = Actors(shard_device, count)
-        self.split_levels = 0  # of code banks
 
     @cached_property
     def group(self) -> Shards:
@@ -40,7 +39,7 @@ class Sharded(Cpu):
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> ShardedBank:  # type: ignore[override]
         if top and self.shard_device != "cpu":
             raise ValueError(f"device={self.name!r} is for trees; use device='ray' for a memory of one level")
-        self.split_levels = 0
+        self.split_levels = 0  # of code banks
         return SplitPrototypes(self, tiling, level, options) if top else SplitPatterns(self, tiling, level, options)
 
     def codes(  # type: ignore[override]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -206,24 +206,20 @@ class Shards:
     def _update_snapshots(self, which: Iterable[int]) -> None:
         """Request snapshots of shards with long logs, without waiting, and store those that have arrived."""
         for s in which:
-            if s in self.requested:
-                writes, call = self.requested[s]
-                if (self.savepoint is None or writes <= self.savepoint[s]) and self.transport.done(call):
-                    self._store_snapshot(s, *self.requested.pop(s))
-            elif self.log_bytes[s] > max(SNAPSHOT_BYTES, self.snapshot_bytes[s]):
-                writes = self._writes(s)
-                self.requested[s] = writes, self.transport.call(self.shards[s], "snapshot", writes)
-
-    def _store_snapshot(self, s: int, writes: int, call: Any) -> None:
-        """Store a snapshot, and drop the writes that it covers from the log."""
-        try:
-            snapshot = self.transport.result(call)
-            self.snapshots[s] = self.transport.share(snapshot)
-        except (LostError, OSError):  # for instance a full disk; the log is kept longer
-            return
-        self.snapshot_bytes[s] = _bytes(snapshot)
-        del self.log[s][: writes - self.covered[s]]
-        self.covered[s], self.log_bytes[s] = writes, sum(map(self._logged_bytes, self.log[s]))
+            if s not in self.requested:
+                if self.log_bytes[s] > max(SNAPSHOT_BYTES, self.snapshot_bytes[s]):
+                    writes = self._writes(s)
+                    self.requested[s] = writes, self.transport.call(self.shards[s], "snapshot", writes)
+                continue
+            writes, call = self.requested[s]
+            if (self.savepoint is None or writes <= self.savepoint[s]) and self.transport.done(call):
+                del self.requested[s]
+                with suppress(LostError, OSError):  # for instance a full disk; the log is kept longer
+                    snapshot = self.transport.result(call)
+                    self.snapshots[s] = self.transport.share(snapshot)
+                    self.snapshot_bytes[s] = _bytes(snapshot)
+                    del self.log[s][: writes - self.covered[s]]  # the snapshot covers them
+                    self.covered[s], self.log_bytes[s] = writes, sum(map(self._logged_bytes, self.log[s]))
 
     # -- lost shards -----------------------------------------------------------------------------------------------
 
@@ -248,18 +244,16 @@ class Shards:
         while True:
             try:
                 self.shards[s] = shard = self.transport.reconnect(self.shards[s])
-                applied = self._wait_for(shard, "applied")
+                call, result = self.transport.call, self.transport.result
+                applied = result(call(shard, "applied"))
                 if applied < self.covered[s]:
-                    self._wait_for(shard, "restore", self.covered[s], self.snapshots[s])
+                    result(call(shard, "restore", self.covered[s], self.snapshots[s]))
                     applied = self.covered[s]
                 for number, write in enumerate(self.log[s][applied - self.covered[s] :], start=applied + 1):
-                    self.transport.result(self._call(s, "write", number, write))
+                    result(self._call(s, "write", number, write))
             except LostError:
                 continue
             return
-
-    def _wait_for(self, shard: Any, method: str, *args: Any) -> Any:
-        return self.transport.result(self.transport.call(shard, method, *args))
 
 
 def each_array(value: Any, change: Callable[[Any], Any]) -> Any:
