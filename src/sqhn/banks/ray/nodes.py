@@ -36,7 +36,7 @@ class Nodes:
 
     def __init__(self, device: str, kind: str, *args: Any) -> None:
         self.device = devices.device_of(device)
-        self.bank = getattr(self.device, kind)(*args)
+        self.bank = getattr(self.device, kind)(*map(_writable, args))
         self.reserved: tuple[int, ...] = ()
 
     def query(self, method: str, *args: Any) -> Any:
@@ -70,6 +70,7 @@ class Nodes:
     def restore(self, state: State) -> Status:
         """Load a state into a new bank, with the room that was reserved: the next write may need it."""
         self.reserved = tuple(state["reserved"].tolist())
+        state = {name: _writable(array) for name, array in state.items()}
         with self.device.stream():
             self.bank.neurons.restore(state, int(state["step"]))
             self.bank.restore(state, self.reserved[-1] if self.reserved else 0)  # the last one: the children's values
@@ -302,6 +303,11 @@ class SplitCodes(SplitNodes):
             return {"counts": own - np.array([nodes.start, 0, 0, 0, 0], np.int32), "reserved": np.array([0, values])}
 
         self.divide(state, of_nodes)
+
+
+def _writable(value: Any) -> Any:
+    """The value, or a copy of an array that is read-only, as those from Ray are: torch warns of them."""
+    return np.require(value, requirements="W") if isinstance(value, np.ndarray) else value
 
 
 def _joined(parts: list[Any], fill: float = 0.0) -> Any:
