@@ -268,9 +268,8 @@ class SplitCodes(SplitNodes):
         found: list[Support] = self.queryeach_array("support", j)  # with children in the order of their parents
         many = np.concatenate([np.diff(one.start) for one in found]).reshape(self.children.size, -1)
         order = np.argsort(self.children.ravel())
-        ends = many.sum(axis=1).cumsum()
-        blocks = np.split(np.arange(ends[-1]), ends[:-1])
-        at = np.concatenate([blocks[child] for child in order])
+        sizes, first = many.sum(axis=1)[order], (np.cumsum(many.sum(axis=1)) - many.sum(axis=1))[order]
+        at = np.repeat(first - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
         _, value, probability = (np.concatenate(part) for part in zip(*found))
         return Support(np.concatenate([[0], np.cumsum(many[order].ravel())]), value[at], probability[at])
 
