@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +21,14 @@ from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Patches, State
 from sqhn.banks.ray.kernels import nearest
+from sqhn.banks.ray.shards import each_array
 from sqhn.inputs import batches
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
 
 Indices = NDArray[np.int64]
+own = partial(each_array, change=Cpu.asarray)
+"""A message as kernels take it: arrays from elsewhere may be read-only."""
 UNLIMITED = 2**31 - 1
 """The capacity of a shard: it grows as far as the driver lets it."""
 QUESTIONS_KEPT, BYTES_KEPT = 6, 1 << 25
@@ -86,10 +91,7 @@ class Piece:
         count: 0 for one that may be the best. question: the number of this question; its products are kept. rows: only
         these of its samples are asked about, again; bar: the similarities that a neuron must reach to matter to them.
         """
-        x, seen = evidence
-        if rows is not None:
-            x, seen = x[:, rows], None if seen is None else seen[:, rows]
-        x, seen = evidence = _own(Patches(x, seen))
+        x, seen = evidence = own(evidence if rows is None else each_array(evidence, itemgetter((slice(None), rows))))
         large, cosines, living = self.bank.large, self.bank.measure[1] is None, self.living
         if large is not None and seen is None and cosines and count <= FEW and count < living:
             return self._nearest(large, x[0], count, question, rows, bar)
@@ -138,7 +140,7 @@ class Piece:
         """The indices of all neurons, and their similarities (batch, neurons)."""
         if not len(self.number):
             return self.number, np.zeros((evidence.x.shape[1], 0))
-        return self.number, self.bank.activity(_own(evidence))[0]
+        return self.number, self.bank.activity(own(evidence))[0]
 
     def weights(self, evidence: Patches, scales: Sequence[Tiling], many: int) -> NDArray[np.float64]:
         """The weight of the neurons here at each look at a block (`Elsewhere`); many: how many there are in all."""
@@ -156,8 +158,7 @@ class Piece:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if not self.living:
             return np.full((evidence.x.shape[1], len(self.number)), -np.inf), np.full_like(elsewhere.others, -np.inf)
-        own = Elsewhere(elsewhere.many, Cpu.asarray(elsewhere.others))
-        A, weights = of_pyramid(self.bank, _own(evidence), scales, own)
+        A, weights = of_pyramid(self.bank, own(evidence), scales, own(elsewhere))
         return A[0, :, : len(self.number)], weights
 
     def fetch(self, j: Indices) -> Vectors:
@@ -206,9 +207,3 @@ class Piece:
     def restore(self, state: State) -> None:
         """Load a state, without any neurons before."""
         self.put(Vectors(state["number"], state["c"], state["prototypes"], state.get("known")))
-
-
-def _own(evidence: Patches) -> Patches:
-    """As kernels take it: what comes from elsewhere may be read-only."""
-    own = Cpu.asarray
-    return Patches(own(evidence.x), None if evidence.seen is None else own(evidence.seen))
