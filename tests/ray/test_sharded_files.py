@@ -18,7 +18,7 @@ from sqhn.banks.devices import device_of
 from sqhn.banks.ray import prototypes
 from sqhn.storage import files, journal, sharded_files
 from sqhn.storage.atomic import write_whole
-from sqhn.storage.files import describe, header_of, save
+from sqhn.storage.files import describe, header_of, write
 from sqhn.storage.sharded_files import folder_of
 from tests.conformance.test_stories import SHAPES, story, tell
 from tests.helpers import fingerprint
@@ -119,6 +119,18 @@ def test_a_failure_while_saving_leaves_the_old_memory(
     assert fingerprint(SQHN.load(saved)) == fingerprint(old)
 
 
+def test_shard_files_stay_if_the_file_that_names_them_cannot_be_read(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For instance, because this process has too many files open."""
+    memory = SQHN.load(saved, "ray")
+    memory.learn(X[50:])
+    monkeypatch.setattr(files, "header_of", lambda _: {})
+    memory.save(saved)
+    monkeypatch.undo()
+    assert fingerprint(SQHN.load(saved)) == fingerprint(memory)
+
+
 def test_damaged_and_missing_shard_files(saved: Path) -> None:
     place = shard_files_of(saved)[1]
     content = place.read_bytes()
@@ -159,7 +171,7 @@ def test_shard_files_that_contradict_each_other(wrong: str, problem: str, saved:
             content["number"] = content["number"][::-1]
         save_file(content, place)
         entries[0]["sha256"] = hashlib.sha256(place.read_bytes()).hexdigest()
-    save(saved, header, tensors)
+    write(saved, header, tensors)
     with pytest.raises(MemoryFileError, match=f"does not hold a consistent memory: .*{problem}"):
         SQHN.load(saved)
 
@@ -228,7 +240,7 @@ def test_shard_files_with_damaged_headers(content: bytes, saved: Path) -> None:
     header, tensors = header_of(saved), load_file(saved)
     shard_files_of(saved)[0].write_bytes(content)
     header["pieces"][0]["sha256"] = hashlib.sha256(content).hexdigest()
-    save(saved, header, tensors)
+    write(saved, header, tensors)
     with pytest.raises(MemoryFileError, match="consistent"):
         SQHN.load(saved)
 
