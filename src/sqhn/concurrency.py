@@ -18,7 +18,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, TypeVar
 
 Answer = TypeVar("Answer")
@@ -63,9 +63,7 @@ class deferred:  # noqa: N801
         for number, handler in self.handlers.items():
             set_handler(number, handler)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._restore()
         except BaseException:  # a handler that was restored already has raised
@@ -229,11 +227,10 @@ def _in_child() -> None:
     _adding = threading.RLock()
     for lock in list(EVERY):
         lock.begin()
-    if fork := _forks.pop(threading.get_ident(), None):
-        signals, held = fork
-        held.pop_all()
+    if fork := _forks.get(threading.get_ident()):
+        signals, _ = fork
         signals.pending.clear()  # they are the parent's
-        signals.__exit__(None, None, None)
+    _after_fork()
     _forks.clear()
 
 
