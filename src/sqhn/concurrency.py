@@ -141,7 +141,12 @@ class ReadWriteLock:
         """Call `action` while nobody reads, after the readers that wait. It must leave a valid state if interrupted."""
         readers = self._readers
         if len(readers) > 1:
-            self._let_in([reader for one in readers if (reader := one()) is not None and reader.waits])
+            waiting = [reader for one in readers if (reader := one()) is not None and reader.waits]
+            last = time.monotonic() + PATIENCE
+            for reader in waiting:
+                while reader.waits and time.monotonic() < last:
+                    time.sleep(POLL)
+                reader.waits = False
         with self._gate:
             return self._hold(self._readers, 0, action, args)
 
@@ -170,15 +175,6 @@ class ReadWriteLock:
                 return action(*args)
             finally:
                 self._in_change = False
-
-    @staticmethod
-    def _let_in(waiting: list[Reader]) -> None:
-        """Wait until these readers have passed the gate."""
-        last = time.monotonic() + PATIENCE
-        for reader in waiting:
-            while reader.waits and time.monotonic() < last:
-                time.sleep(POLL)
-            reader.waits = False
 
     def reading(self) -> bool:
         """Whether the current thread is inside `read`, or `exclusive`."""

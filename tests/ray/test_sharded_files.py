@@ -226,7 +226,7 @@ def test_files_of_others_stay(saved: Path) -> None:
 
 
 def test_missing_folders_and_files(saved: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"nowhere/m\.sqhn cannot be written"):
+    with pytest.raises(FileNotFoundError, match=r"cannot be written: .*nowhere/m\.sqhn"):
         SQHN.load(saved, "ray").save(saved.parent / "nowhere" / "m.sqhn")
     shard_files_of(saved)[0].unlink()
     with pytest.raises(MemoryFileError, match="belongs to it"):

@@ -872,6 +872,7 @@ BAD: dict[str, tuple[Change | bytes, str]] = {
     "name": (raw("__init__", {}), "this version of sqhn does not know '__init__' of version 1"),
     "version": (raw("reset", {}, 2), "this version of sqhn does not know 'reset' of version 2"),
     "no change": (serialize({}, {"x": "y"}), "not a change: 'change'"),
+    "nesting": (serialize({}, {"change": "[" * 10**5 + "]" * 10**5}), "not a change: maximum recursion depth"),
     "nonsense": (b"nonsense", "not a change: "),
 }
 

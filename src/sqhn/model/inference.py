@@ -222,10 +222,7 @@ class Evidence:
 
 KNOWING = Paper(aware=True)
 """The rule by which the levels below the memory node recall while it learns alone."""
-RECOGNITION: dict[str, Inference] = {
-    "argmax": Paper(propagation="argmax", aware=True),
-    "max": Paper(aware=True),
-}
+RECOGNITION: dict[str, Inference] = {"argmax": Paper(propagation="argmax", aware=True), "max": KNOWING}
 INFERENCES: dict[str, Inference] = {
     "paper": Paper(),
     "feedforward": Paper(feedback=False),

@@ -22,12 +22,10 @@ from sqhn.model.calibration import Calibration
 from sqhn.model.labels import check_text
 from sqhn.model.model import Model
 from sqhn.model.tree import PARTS
-from sqhn.storage.headers import read_all
+from sqhn.storage.headers import INCONSISTENT, read_all
 
 CHANGES = ("learn", "hold", "memorize", "forget", "resize", "reset", "set-rho", "calibrate")
 VERSION = 1
-ERRORS = (AttributeError, LookupError, TypeError, ValueError)
-"""Errors of changes that no memory has made."""
 
 
 class Change:
@@ -107,5 +105,5 @@ def decode(content: bytes) -> Change:
         if isinstance(values.get("calibration"), dict):
             values["calibration"] = Calibration(**values["calibration"])
         return Change(head["change"], **arrays, **values)
-    except ERRORS as error:
+    except INCONSISTENT as error:
         raise ValueError(f"not a change: {error}") from error

@@ -31,8 +31,8 @@ from sqhn.level import Level, Options, as_levels
 from sqhn.model.calibration import Calibration
 from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
-from sqhn.storage.atomic import check_writable, regular, write_whole
-from sqhn.storage.headers import read_all, read_header, read_rows
+from sqhn.storage.atomic import regular, write_whole
+from sqhn.storage.headers import INCONSISTENT, read_all, read_header, read_rows
 from sqhn.storage.locks import held
 from sqhn.storage.sharded_files import folder_of, keep_only, open_shard_files, write_shard_files
 
@@ -44,8 +44,6 @@ know how often each of their values was observed. forgotten: neurons of the memo
 pieces: the prototypes of level 1 are in shard files."""
 DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}
 """Options of earlier versions, with their defaults."""
-INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of a file whose digest is right and whose content contradicts itself."""
 Header = dict[str, Any]
 Tensors = dict[str, Any]
 """NumPy arrays, or `Rows` of arrays that are still in shard files."""
@@ -72,10 +70,13 @@ def save(
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
-    """Raise if a memory must not be saved to a file with this name."""
+    """Raise if a memory cannot or must not be saved to a file with this name: before an hour of work, not after."""
     if os.fspath(path).endswith(os.sep):
         raise IsADirectoryError(f"{path} is a folder, not a file")
     place = regular(path)
+    if not os.access(place.parent, os.W_OK):
+        number = errno.EACCES if place.parent.exists() else errno.ENOENT
+        raise OSError(number, "cannot be written: its folder does not exist, or is write-protected", str(path))
     if "journal" in header_of(place):
         raise ValueError(
             f"{path} belongs to the memory that is kept in {place.parent}, with the changes in its journal: save under "
@@ -91,7 +92,6 @@ def write(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> Non
 
 def _save_sharded(path: str | os.PathLike[str], model: Model, entries: Header) -> None:
     """Write a memory on shards, atomically; never more than one shard is in this process."""
-    check_writable(Path(path))
     header, tensors = encode(model, whole=False)
     header["features"].append("pieces")
     header |= {"shards": model.tree.device.shards, **entries}

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors of content that contradicts itself, although its digest is right."""
 DTYPES = {"BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "F16": "<f2", "U32": "<u4", "I32": "<i4"}
 DTYPES |= {"F32": "<f4", "U64": "<u8", "I64": "<i8", "F64": "<f8"}
 

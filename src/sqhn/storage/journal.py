@@ -28,8 +28,9 @@ from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
 from sqhn.storage import files, old_journal
 from sqhn.storage.atomic import make_folder
-from sqhn.storage.changes import ERRORS, Change, decode, encode
+from sqhn.storage.changes import Change, decode, encode
 from sqhn.storage.files import Header, save
+from sqhn.storage.headers import INCONSISTENT
 from sqhn.storage.locks import held
 from sqhn.storage.log import Log
 from sqhn.storage.sharded_files import folder_of
@@ -186,8 +187,8 @@ def open_log(path: Path, header: Header, folder: Path) -> Log:
 def replay(log: Log, model: Model) -> Iterator[str | None]:
     """Make all changes of a journal: None for each, and a sentence for each that is damaged or cannot be made.
 
-    A change that forgets neurons by their numbers cannot be made after a damaged one, and so cannot those that follow
-    it: the numbers may be those of other neurons.
+    A change that forgets neurons by their numbers cannot be made after a damaged one, and neither can those that
+    follow it: the numbers may be those of other neurons.
     """
     lost = False
     for number, found in log.records():
@@ -202,7 +203,7 @@ def replay(log: Log, model: Model) -> Iterator[str | None]:
                 return
             change.check(model)
             change.apply(model)
-        except ERRORS as error:
+        except INCONSISTENT as error:
             problem = f"change {number:,} cannot be made: {error}"
             if not log.unconfirmed(number):
                 yield problem

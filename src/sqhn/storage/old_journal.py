@@ -20,8 +20,8 @@ from typing import Any
 from sqhn.model.calibration import Calibration
 from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
-from sqhn.storage.changes import CHANGES, ERRORS, Change
-from sqhn.storage.headers import read_all
+from sqhn.storage.changes import CHANGES, Change
+from sqhn.storage.headers import INCONSISTENT, read_all
 
 NAME = "journal-[0-9a-f]{16}"
 HEAD = 16
@@ -38,7 +38,7 @@ def replay(folder: Path, name: str, model: Model) -> None:
             change = _change(content, model)
             change.check(model)
             change.apply(model)
-        except ERRORS as error:
+        except INCONSISTENT as error:
             if end < size:
                 raise MemoryFileError(f"{path}: the change at byte {done:,} cannot be made: {error}") from error
             break  # the process ended before it could remove a change that had failed
