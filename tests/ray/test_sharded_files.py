@@ -123,12 +123,20 @@ def test_shard_files_stay_if_the_file_that_names_them_cannot_be_read(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For instance, because this process has too many files open."""
-    memory = SQHN.load(saved, "ray")
+    memory, before = SQHN.load(saved, "ray"), fingerprint(SQHN.load(saved))
     memory.learn(X[50:])
-    monkeypatch.setattr(files, "header_of", lambda _: {})
-    memory.save(saved)
-    monkeypatch.undo()
-    assert fingerprint(SQHN.load(saved)) == fingerprint(memory)
+
+    def fail(path: Path, content: bytes) -> None:
+        raise OSError(errno.EMFILE, "too many", str(path))
+
+    with monkeypatch.context() as context:
+        context.setattr(files, "header_of", lambda _: {})
+        memory.save(saved.with_name("other"))
+        context.setattr(files, "write_whole", fail)
+        with pytest.raises(OSError, match="too many"):
+            memory.save(saved)
+    assert fingerprint(SQHN.load(saved)) == before
+    assert fingerprint(SQHN.load(saved.with_name("other"))) == fingerprint(memory)
 
 
 def test_damaged_and_missing_shard_files(saved: Path) -> None:
