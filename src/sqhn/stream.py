@@ -12,7 +12,7 @@ import numpy as np
 
 from sqhn.checks import check_number
 from sqhn.inputs import as_batch, as_numpy, batches, is_tensor
-from sqhn.storage.atomic import check_writable
+from sqhn.storage.files import check_place
 
 if TYPE_CHECKING:
     from sqhn.memory import SQHN
@@ -67,7 +67,7 @@ def _checked(checkpoint: Checkpoint | None) -> tuple[Path | None, float]:
     if not isinstance(checkpoint, tuple) or len(checkpoint) != 2 or not isinstance(checkpoint[0], (str, os.PathLike)):
         raise TypeError(f"checkpoint must be a file and a number of seconds, ('m.sqhn', 60); got {checkpoint!r}")
     path, seconds = Path(checkpoint[0]), check_number("the seconds of a checkpoint", checkpoint[1], zero=True)
-    check_writable(path)
+    check_place(path)
     return path, seconds
 
 

@@ -102,10 +102,10 @@ def print_results(document: dict[str, Any], lines: list[str], as_json: bool) -> 
 
 def check_memory(path: Path) -> Path:
     """The path of a memory; raises unless it is a file, or a folder that keeps a memory."""
-    from sqhn.storage.journal import Journal
+    from sqhn.storage.journal import MEMORY
 
     if path.is_dir():
-        if Journal.exists(path):
+        if (path / MEMORY).exists():
             return path
         raise IsADirectoryError(f"{path} is a folder, not a memory")
     if not path.exists():

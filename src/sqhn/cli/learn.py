@@ -15,7 +15,6 @@ from sqhn.cli.common import EXPECTED_ERRORS, check_memory, failing, map_chunks, 
 from sqhn.cli.options import AsJson, MemoryFile, Resize, SkipBad, Sources
 from sqhn.cli.resume import Run, Stop, stoppable
 from sqhn.cli.settings import Settings, parse_settings
-from sqhn.storage.atomic import check_writable
 
 if TYPE_CHECKING:
     from sqhn.cli.options import Size
@@ -105,7 +104,6 @@ def _learn(
     if folder:
         check_memory(memory)
     else:
-        check_writable(memory)
         check_place(memory)
     with nullcontext() if folder else held(memory, say):  # a folder has a lock of its own
         if memory.exists():
