@@ -29,7 +29,7 @@ from sqhn.model.model import Model
 from sqhn.model.tree import Part
 from sqhn.protocol import EmptyMemoryError, Recalled, Recognized, Score, Written
 from sqhn.storage import files
-from sqhn.storage.changes import Change
+from sqhn.storage.changes import Calibrate, Change, Forget, Hold, Learn, Memorize, Reset, Resize, SetRho
 from sqhn.storage.journal import Journal, load
 from sqhn.stream import Streamed, learn_stream
 
@@ -127,7 +127,7 @@ class SQHN:
 
     @rho.setter
     def rho(self, rho: float | None) -> None:
-        self._write(self._apply, Change("set-rho", rho=Options(rho=rho).rho))
+        self._write(self._apply, SetRho(Options(rho=rho).rho))
 
     @property
     def calibration(self) -> Calibration | None:
@@ -223,7 +223,7 @@ class SQHN:
         if texts is not None or (self._model.labels and part != "below"):  # samples without labels replace others' too
             texts = (texts or [None]) * (len(samples) if hold or texts is None else 1)
         if hold:
-            return self._apply(Change("hold", samples=samples, observed=mask, texts=texts)), first
+            return self._apply(Hold(samples, mask, texts)), first
         atomic = tree.device.atomic and len(self.levels) == 1 and texts is None and self._journal is None
         done: list[Learned] = []
         start = 0
@@ -233,8 +233,7 @@ class SQHN:
             start += len(chunk)
             if observed is not None and observed.all():
                 observed = None
-            last, labels = start >= len(samples), texts and texts[now]
-            change = Change("learn", samples=chunk, observed=observed, part=part, last=last, texts=labels)
+            change = Learn(chunk, observed, part, start >= len(samples), texts and texts[now])
             done.append(self._lock.exclusive(change.apply, self._model) if atomic else self._apply(change))
         if len(done) == 1:
             return done[0], first
@@ -264,11 +263,11 @@ class SQHN:
         samples, single, _ = self._samples(x, holes=False)
         if single:
             raise ValueError(f"memorize needs a batch of shape {batch_of(self.input_shape)}; got {self.input_shape}")
-        self._write(self._apply, Change("memorize", samples=samples))
+        self._write(self._apply, Memorize(samples))
 
     def resize(self, capacity: int) -> None:
         """Let the memory node grow up to `capacity` neurons, more than before; stored neurons do not change."""
-        self._write(self._apply, Change("resize", capacity=check_count("capacity", capacity)))
+        self._write(self._apply, Resize(check_count("capacity", capacity)))
 
     def forget(self, index: int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]]) -> int:
         """Forget one or several neurons of the memory node; their slots are free, and the lowest is filled first.
@@ -278,12 +277,12 @@ class SQHN:
 
         Returns the step at which it took effect; with the steps that `learn` returns, the history can be replayed.
         """
-        step: int = self._write(self._apply, Change("forget", index=as_indices(index)))
+        step: int = self._write(self._apply, Forget(as_indices(index)))
         return step
 
     def reset(self) -> None:
         """Forget everything; a calibrated rho returns to what it was before."""
-        self._write(self._apply, Change("reset"))
+        self._write(self._apply, Reset())
 
     # -- recall and recognition ----------------------------------------------------------------------------------
 
@@ -378,7 +377,7 @@ class SQHN:
 
         def calibrate() -> float:
             threshold, made = self._model.calibrated(samples, mask, kind, error, by_evidence)
-            self._apply(Change("calibrate", calibration=made, rho=None if by_evidence else threshold))
+            self._apply(Calibrate(made, None if by_evidence else threshold))
             return threshold
 
         return self._write(calibrate)

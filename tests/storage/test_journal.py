@@ -27,7 +27,7 @@ from sqhn.banks.devices import device_of
 from sqhn.level import Options
 from sqhn.model.model import Model
 from sqhn.storage import atomic, files, journal, log
-from sqhn.storage.changes import Change, encode
+from sqhn.storage.changes import Change, Forget, Hold, Learn, Memorize, Reset, Resize, SetRho, encode
 from sqhn.storage.files import header_of
 from sqhn.storage.journal import JOURNAL, MEMORY, Journal
 from sqhn.storage.log import Log
@@ -238,7 +238,7 @@ def test_a_crash_before_a_failed_change_is_removed(tmp_path: Path) -> None:
     memory.learn(X[:5])
     before = state(memory)
     del memory
-    append(tmp_path, encode(Change("forget", index=[7])), confirm=False)
+    append(tmp_path, encode(Forget(index=[7])), confirm=False)
     with pytest.warns(UserWarning, match=r"change 2 cannot be made: .*not one of 5.* never confirmed, and is left out"):
         memory = SQHN.load(tmp_path)
     assert state(memory) == before
@@ -266,14 +266,14 @@ def test_a_full_disk(tmp_path: Path) -> None:
     """Nothing is learned that cannot be kept, and the memory goes on when there is room."""
     model = Model(SHAPE, [Level(capacity=9)], Options(), device_of("cpu"))
     keeper = Journal.create(tmp_path / "k", model)
-    keeper.apply(Change("learn", samples=X[:5]), model)
+    keeper.apply(Learn(samples=X[:5]), model)
     ((pages,),) = keeper.log.connection.execute("PRAGMA page_count")
     keeper.log.connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(OSError, match=JOURNAL) as caught:
-        keeper.apply(Change("learn", samples=np.concatenate([X] * 9)), model)
+        keeper.apply(Learn(samples=np.concatenate([X] * 9)), model)
     assert (caught.value.errno, model.tree.step) == (errno.ENOSPC, 5)
     keeper.log.connection.execute("PRAGMA max_page_count = 1000000")
-    keeper.apply(Change("learn", samples=X[5:8]), model)
+    keeper.apply(Learn(samples=X[5:8]), model)
     assert crashed(tmp_path / "k").step == model.tree.step == 8
 
 
@@ -844,31 +844,31 @@ def raw(name: str, values: dict[str, Any], version: int = 1) -> bytes:
 
 
 BAD: dict[str, tuple[Change | bytes, str]] = {
-    "NaN": (Change("learn", samples=np.full((2, *SHAPE), np.nan, np.float32)), "nan"),
-    "shape": (Change("learn", samples=np.zeros((2, 5), np.float32)), r"expected .* \(6, 6\).*; got shape \(2, 5\)"),
-    "one sample": (Change("learn", samples=X[0]), r"a change has a batch of samples; got one, of shape \(6, 6\)"),
-    "mask": (Change("learn", samples=X[:2], observed=np.ones((2, 5), bool)), r"observed.*\(2, 5\)"),
-    "no samples": (Change("learn", samples=None), "samples must be floats"),
-    "part": (Change("learn", samples=X[:2], part="root"), "part='root' in a memory of 1 levels"),
-    "last": (Change("learn", samples=X[:2], last=None), "last=None is neither true nor false"),
-    "label": (Change("learn", samples=X[:2], texts=["{", None]), "Expecting property name"),
-    "label that is no text": (Change("learn", samples=X[:2], texts=[3, None]), "'int' object has no attribute 'count'"),
-    "labels": (Change("hold", samples=X[:2], texts=["3"]), r"a batch of 2 samples needs as many labels; got \['3'\]"),
-    "memorize": (Change("memorize", samples=np.zeros((2, 5), np.float32)), r"expected .* got shape \(2, 5\)"),
-    "memorize too many": (Change("memorize", samples=X), "level 1 has room for 10 more neurons; got 60 samples"),
-    "forget twice": (Change("forget", index=[0, 0]), r"index has a neuron twice: \[0, 0\]"),
-    "forget what is not there": (Change("forget", index=[99]), "neuron 99 is not one of 20"),
-    "forget a word": (Change("forget", index=["all"]), "index must be a list of neurons"),
-    "resize": (Change("resize", capacity=3), "resize can only enlarge: the capacity is 30; got 3"),
-    "resize by a half": (Change("resize", capacity=40.5), "capacity must be an int of at least 1; got 40.5"),
-    "rho": (Change("set-rho", rho=-1.0), "rho must be a number of at least 0, or None; got -1.0"),
+    "NaN": (Learn(samples=np.full((2, *SHAPE), np.nan, np.float32)), "nan"),
+    "shape": (Learn(samples=np.zeros((2, 5), np.float32)), r"expected .* \(6, 6\).*; got shape \(2, 5\)"),
+    "one sample": (Learn(samples=X[0]), r"a change has a batch of samples; got one, of shape \(6, 6\)"),
+    "mask": (Learn(samples=X[:2], observed=np.ones((2, 5), bool)), r"observed.*\(2, 5\)"),
+    "no samples": (Learn(samples=None), "samples must be floats"),
+    "part": (Learn(samples=X[:2], part="root"), "part='root' in a memory of 1 levels"),
+    "last": (Learn(samples=X[:2], last=None), "last=None is neither true nor false"),  # type: ignore[arg-type]
+    "label": (Learn(samples=X[:2], texts=["{", None]), "Expecting property name"),
+    "label that is no text": (Learn(samples=X[:2], texts=[3, None]), "'int' object has no attribute 'count'"),  # type: ignore[list-item]
+    "labels": (Hold(samples=X[:2], texts=["3"]), r"a batch of 2 samples needs as many labels; got \['3'\]"),
+    "memorize": (Memorize(samples=np.zeros((2, 5), np.float32)), r"expected .* got shape \(2, 5\)"),
+    "memorize too many": (Memorize(samples=X), "level 1 has room for 10 more neurons; got 60 samples"),
+    "forget twice": (Forget(index=[0, 0]), r"index has a neuron twice: \[0, 0\]"),
+    "forget what is not there": (Forget(index=[99]), "neuron 99 is not one of 20"),
+    "forget a word": (Forget(index=["all"]), "index must be a list of neurons"),  # type: ignore[list-item]
+    "resize": (Resize(capacity=3), "resize can only enlarge: the capacity is 30; got 3"),
+    "resize by a half": (Resize(capacity=40.5), "capacity must be an int of at least 1; got 40.5"),  # type: ignore[arg-type]
+    "rho": (SetRho(rho=-1.0), "rho must be a number of at least 0, or None; got -1.0"),
     "calibration": (raw("calibrate", {"calibration": 5}), "calibration must be that of new or old samples; got 5"),
     "calibration of nothing": (
         raw("calibrate", {"calibration": {"kind": "new", "error": 0.1, "samples": 3, "step": 5}}),
         "either rho or a threshold of evidence; got None and None",
     ),
     "more fields": (raw("reset", {"when": "now"}), "got an unexpected keyword argument 'when'"),
-    "fewer fields": (raw("forget", {}), "missing a required argument: 'index'"),
+    "fewer fields": (raw("forget", {}), "missing 1 required positional argument: 'index'"),
     "name": (raw("__init__", {}), "this version of sqhn does not know '__init__' of version 1"),
     "version": (raw("reset", {}, 2), "this version of sqhn does not know 'reset' of version 2"),
     "no change": (serialize({}, {"x": "y"}), "not a change: 'change'"),
@@ -884,7 +884,7 @@ def test_changes_that_no_memory_has_made(name: str, tmp_path: Path) -> None:
     memory.memorize(X[:20])
     del memory
     bad, problem = BAD[name]
-    append(tmp_path, bad if isinstance(bad, bytes) else encode(bad), encode(Change("reset")))
+    append(tmp_path, bad if isinstance(bad, bytes) else encode(bad), encode(Reset()))
     with pytest.raises(MemoryFileError, match=f"{JOURNAL}: change 2 cannot be made: .*{problem}"):
         SQHN.load(tmp_path)
     assert len(records(tmp_path)) == 3

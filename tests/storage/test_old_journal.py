@@ -146,7 +146,7 @@ CHANGES: dict[str, tuple[bytes, str]] = {
     "memorize": (record("_memorize", X[:2, :2]), "expected one sample of shape"),
     "forget": (record("_forget", [0, 0]), "index has a neuron twice"),
     "resize": (record("_resize", 2), "resize can only enlarge"),
-    "reset": (record("_reset", 1), "too many positional arguments"),
+    "reset": (record("_reset", 1), "takes 1 positional argument but 2 were given"),
     "options": (record("_set_options", {"options": OPTIONS | {"blend": 0.25, "rho": 0.1}}), "other options than those"),
     "rho": (record("_set_options", {"options": OPTIONS | {"rho": -1}}), "rho must be a number of at least 0"),
     "calibration": (record("_set_shown", 5), "calibration must be that of new or old samples; got 5"),

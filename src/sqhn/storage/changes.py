@@ -1,97 +1,191 @@
-"""Changes as data: calls of the methods of `Model` that change it, which can be made, checked and stored.
+"""Changes as data: everything that can happen to a memory, as values that can be applied, checked and stored.
 
-Made in the same order with equal memories, changes give equal memories. A change is made whole or not at all. Its
-encoded form is part of the file format: an argument that is added later needs a new VERSION.
+Applied in the same order to equal memories, changes give equal memories. A change is applied whole or not at all. Its
+encoded form is part of the file format: a field that is added later needs a new `version`.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from inspect import signature
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
+from sqhn.banks.interface import Array, Learned
 from sqhn.checks import check_count, is_real, is_whole
 from sqhn.inputs import as_numpy, as_samples
 from sqhn.level import Options
 from sqhn.model.calibration import Calibration
-from sqhn.model.labels import check_text
+from sqhn.model.labels import Texts, check_text
 from sqhn.model.model import Model
-from sqhn.model.tree import PARTS
+from sqhn.model.tree import PARTS, Part
 from sqhn.storage.headers import INCONSISTENT, read_all
 
-CHANGES = ("learn", "hold", "memorize", "forget", "resize", "reset", "set-rho", "calibrate")
-VERSION = 1
 
-
+@dataclass(frozen=True)
 class Change:
-    """A change: one of CHANGES, and the arguments of the method by name: JSON values, arrays or a calibration."""
+    """One change of a memory; its fields are JSON values or arrays."""
 
-    def __init__(self, name: str, **values: Any) -> None:
-        self.name, self.values = name, values
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
 
     def apply(self, model: Model) -> Any:
         """Make the change."""
-        return getattr(model, self.name.replace("-", "_"))(**self.values)
+        raise NotImplementedError
 
     def check(self, model: Model) -> None:
         """Raise unless this is a change that a memory like this one can have made."""
-        bound = signature(getattr(model, self.name.replace("-", "_"))).bind(**self.values)
-        bound.apply_defaults()
-        match bound.arguments:
-            case {"samples": samples, **more}:
-                _check_samples(model, samples, **more)
-            case {"index": index}:
-                if not isinstance(index, list) or not all(map(is_whole, index)):
-                    raise TypeError(f"index must be a list of neurons; got {index!r}")
-                if len(set(index)) < len(index):
-                    raise ValueError(f"index has a neuron twice: {index!r}")
-            case {"capacity": capacity}:
-                check_count("capacity", capacity)
-            case {"calibration": made, "rho": rho}:
-                if not isinstance(made, Calibration) or made.kind not in ("new", "old"):
-                    raise TypeError(f"calibration must be that of new or old samples; got {made!r}")
-                if is_real(rho) == is_real(made.threshold):
-                    raise ValueError(f"either rho or a threshold of evidence; got {rho!r} and {made.threshold!r}")
-            case {"rho": rho}:
-                Options(rho=rho)
 
 
-def _check_samples(
-    model: Model, samples: Any, observed: Any = None, part: Any = "all", last: Any = True, texts: Any = None
-) -> None:
-    """Raise unless samples are a batch for the memory, with a mask of the same shape and a label, or None, for each."""
-    batch, single, _ = as_samples(samples, model.tree.input_shape, observed)
-    if single:
-        raise ValueError(f"a change has a batch of samples; got one, of shape {batch.shape[1:]}")
-    if observed is not None and observed.shape != batch.shape:
-        raise ValueError(f"observed must have the shape of the samples, {batch.shape}; got {observed.shape}")
-    if part not in PARTS or (part != "all" and len(model.tree.levels) == 1):
-        raise ValueError(f"part={part!r} in a memory of {len(model.tree.levels)} levels")
-    if not isinstance(last, bool):
-        raise TypeError(f"last={last!r} is neither true nor false")
-    if texts is not None and (not isinstance(texts, list) or len(texts) != len(batch)):
-        raise ValueError(f"a batch of {len(batch)} samples needs as many labels; got {texts!r}")
-    for text in texts or ():
-        if text is not None:
-            check_text(text)
+@dataclass(frozen=True)
+class Learn(Change):
+    """Learn a chunk of samples. last: the last chunk of a call. texts: labels as JSON, None where there is none."""
+
+    name = "learn"
+    samples: Array
+    observed: Array = None
+    part: Part = "all"
+    last: bool = True
+    texts: Texts | None = None
+
+    def apply(self, model: Model) -> Learned:
+        return model.learn(self.samples, self.observed, self.part, self.last, self.texts)
+
+    def check(self, model: Model) -> None:
+        _check_samples(model, self.samples, self.observed)
+        _check_texts(self.texts, len(self.samples))
+        if self.part not in PARTS or (self.part != "all" and len(model.tree.levels) == 1):
+            raise ValueError(f"part={self.part!r} in a memory of {len(model.tree.levels)} levels")
+        if not isinstance(self.last, bool):
+            raise TypeError(f"last={self.last!r} is neither true nor false")
+
+
+@dataclass(frozen=True)
+class Hold(Change):
+    """Learn samples of one thing: the first, and the others averaged into what it wrote."""
+
+    name = "hold"
+    samples: Array
+    observed: Array = None
+    texts: Texts | None = None
+
+    def apply(self, model: Model) -> Learned:
+        return model.hold(self.samples, self.observed, self.texts)
+
+    def check(self, model: Model) -> None:
+        _check_samples(model, self.samples, self.observed)
+        _check_texts(self.texts, len(self.samples))
+
+
+@dataclass(frozen=True)
+class Memorize(Change):
+    """Make every sample a new neuron in every node."""
+
+    name = "memorize"
+    samples: Array
+
+    def apply(self, model: Model) -> None:
+        model.memorize(self.samples)
+
+    def check(self, model: Model) -> None:
+        _check_samples(model, self.samples, None)
+
+
+@dataclass(frozen=True)
+class Forget(Change):
+    """Forget neurons of the memory node; returns the step at which it took effect."""
+
+    name = "forget"
+    index: list[int]
+
+    def apply(self, model: Model) -> int:
+        return model.forget(self.index)
+
+    def check(self, model: Model) -> None:  # noqa: ARG002
+        if not isinstance(self.index, list) or not all(map(is_whole, self.index)):
+            raise TypeError(f"index must be a list of neurons; got {self.index!r}")
+        if len(set(self.index)) < len(self.index):
+            raise ValueError(f"index has a neuron twice: {self.index!r}")
+
+
+@dataclass(frozen=True)
+class Resize(Change):
+    """Let the memory node grow up to `capacity` neurons."""
+
+    name = "resize"
+    capacity: int
+
+    def apply(self, model: Model) -> None:
+        model.resize(self.capacity)
+
+    def check(self, model: Model) -> None:  # noqa: ARG002
+        check_count("capacity", self.capacity)
+
+
+@dataclass(frozen=True)
+class Reset(Change):
+    """Forget everything."""
+
+    name = "reset"
+
+    def apply(self, model: Model) -> None:
+        model.reset()
+
+
+@dataclass(frozen=True)
+class SetRho(Change):
+    """Set the tolerance of recognition; None: the default."""
+
+    name = "set-rho"
+    rho: float | None
+
+    def apply(self, model: Model) -> None:
+        model.set_rho(self.rho)
+
+    def check(self, model: Model) -> None:  # noqa: ARG002
+        Options(rho=self.rho)  # checks it
+
+
+@dataclass(frozen=True)
+class Calibrate(Change):
+    """Set a calibrated threshold: rho, or that of recognition by evidence, which `calibration` then holds."""
+
+    name = "calibrate"
+    calibration: Calibration
+    rho: float | None = None
+
+    def apply(self, model: Model) -> None:
+        model.calibrate(self.calibration, self.rho)
+
+    def check(self, model: Model) -> None:  # noqa: ARG002
+        made = self.calibration
+        if not isinstance(made, Calibration) or made.kind not in ("new", "old"):
+            raise TypeError(f"calibration must be that of new or old samples; got {made!r}")
+        if is_real(self.rho) == is_real(made.threshold):
+            raise ValueError(f"either rho or a threshold of evidence; got {self.rho!r} and {made.threshold!r}")
+
+
+CHANGES: dict[str, type[Change]] = {
+    change.name: change for change in (Learn, Hold, Memorize, Forget, Resize, Reset, SetRho, Calibrate)
+}
 
 
 def encode(change: Change) -> bytes:
     """A change as bytes: a safetensors document whose metadata holds everything but arrays."""
     arrays: dict[str, NDArray[Any]] = {}
     values: dict[str, Any] = {}
-    for name, value in change.values.items():
+    for field in fields(change):
+        value = getattr(change, field.name)
         if hasattr(value, "shape"):
             array = as_numpy(value)
-            arrays[name] = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+            arrays[field.name] = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
         else:
-            values[name] = value._asdict() if isinstance(value, Calibration) else value
-    return save(arrays, {"change": json.dumps({"change": change.name, "version": VERSION, "values": values})})
+            values[field.name] = value._asdict() if isinstance(value, Calibration) else value
+    return save(arrays, {"change": json.dumps({"change": change.name, "version": change.version, "values": values})})
 
 
 def decode(content: bytes) -> Change:
@@ -99,11 +193,31 @@ def decode(content: bytes) -> Change:
     try:
         metadata, arrays = read_all(io.BytesIO(content))
         head = json.loads(metadata["change"])
-        if head["change"] not in CHANGES or head["version"] != VERSION:
+        kind, values = CHANGES.get(head["change"]), head["values"]
+        if kind is None or head["version"] != kind.version:
             raise ValueError(f"this version of sqhn does not know {head['change']!r} of version {head['version']!r}")
-        values = head["values"]
         if isinstance(values.get("calibration"), dict):
             values["calibration"] = Calibration(**values["calibration"])
-        return Change(head["change"], **arrays, **values)
+        return kind(**arrays, **values)
     except INCONSISTENT as error:
         raise ValueError(f"not a change: {error}") from error
+
+
+def _check_samples(model: Model, samples: Any, observed: Any) -> None:
+    """Raise unless samples are a batch for the memory, and `observed` is a mask of the same shape."""
+    batch, single, _ = as_samples(samples, model.tree.input_shape, observed)
+    if single:
+        raise ValueError(f"a change has a batch of samples; got one, of shape {batch.shape[1:]}")
+    if observed is not None and observed.shape != batch.shape:
+        raise ValueError(f"observed must have the shape of the samples, {batch.shape}; got {observed.shape}")
+
+
+def _check_texts(texts: Any, samples: int) -> None:
+    """Raise unless there is a label, or None, for every sample."""
+    if texts is None:
+        return
+    if not isinstance(texts, list) or len(texts) != samples:
+        raise ValueError(f"a batch of {samples} samples needs as many labels; got {texts!r}")
+    for text in texts:
+        if text is not None:
+            check_text(text)

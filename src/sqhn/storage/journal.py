@@ -28,7 +28,7 @@ from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
 from sqhn.storage import files, old_journal
 from sqhn.storage.atomic import make_folder
-from sqhn.storage.changes import Change, decode, encode
+from sqhn.storage.changes import Change, Forget, decode, encode
 from sqhn.storage.files import Header, save
 from sqhn.storage.headers import INCONSISTENT
 from sqhn.storage.locks import held
@@ -198,8 +198,8 @@ def replay(log: Log, model: Model) -> Iterator[str | None]:
             continue
         try:
             change = decode(found)
-            if lost and change.name == "forget":
-                yield f"neurons {change.values['index']} were forgotten then, which may be others now: left out"
+            if lost and isinstance(change, Forget):
+                yield f"neurons {change.index} were forgotten then, which may be others now: left out"
                 return
             change.check(model)
             change.apply(model)

@@ -13,14 +13,13 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from sqhn.model.calibration import Calibration
 from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
-from sqhn.storage.changes import CHANGES, Change
+from sqhn.storage.changes import CHANGES, Calibrate, Change, Hold, SetRho
 from sqhn.storage.headers import INCONSISTENT, read_all
 
 NAME = "journal-[0-9a-f]{16}"
@@ -72,19 +71,16 @@ def _change(content: bytes, model: Model) -> Change:
     args = [_value(value, arrays) for value in values]
     if name == "_learn_held":
         samples, observed, texts = args
-        texts = (texts or [None]) * len(samples) if texts or model.labels else None
-        return Change("hold", samples=samples, observed=observed, texts=texts)
+        return Hold(samples, observed, (texts or [None]) * len(samples) if texts or model.labels else None)
     if name == "_set_options":
         options, calibration = args if len(args) == 2 else (*args, None)
         if options | {"rho": model.rho} != asdict(model.options):
             raise ValueError(f"other options than those of the memory: {options}")
-        if calibration is None:
-            return Change("set-rho", rho=options["rho"])
-        return Change("calibrate", calibration=calibration, rho=options["rho"])
-    method = {"_learn_chunk": "learn", "_set_shown": "calibrate"}.get(name, name.removeprefix("_"))
-    if method not in CHANGES:
+        return Calibrate(calibration, options["rho"]) if calibration else SetRho(options["rho"])
+    kind = CHANGES.get({"_learn_chunk": "learn", "_set_shown": "calibrate"}.get(name, name.removeprefix("_")))
+    if kind is None:
         raise ValueError(f"an unknown change {name!r}")
-    return Change(method, **signature(getattr(model, method)).bind(*args).arguments)
+    return kind(*args)
 
 
 def _value(value: Any, arrays: dict[str, Any]) -> Any:
