@@ -42,13 +42,14 @@ class SQHN:
     """An associative memory for arrays of shape `input_shape`.
 
     With `capacity` it has one level, the memory node; with `levels` it is a tree from the input up to the memory node.
-    `Options` describes the other arguments; their defaults are the paper's model.
+    `alpha`, `gamma` and `when_full` are settings of the only level, as in `Level`. `Options` describes the other
+    arguments; their defaults are the paper's model.
 
     device: "cpu", or "cuda" for a GPU (extra `torch`; see `to`). Decisions and files do not depend on it. Samples may
         be NumPy arrays or torch tensors on any device; results have the form of the input.
     shards: with device "ray" (extra `ray`): the number of processes that hold the memory, on one machine or several.
     folder: keep the memory there durably: once a call returns, its changes survive any crash, and `load(folder)`
-        continues. The folder must not hold a memory yet.
+        continues. The folder must not hold a memory yet; `open` continues one that is there.
 
     Cost of learn and recall: O(capacity * values) per sample at each node. Memory use grows with what is stored.
 
@@ -74,6 +75,9 @@ class SQHN:
         levels: Sequence[Level] | None = None,
         *,
         capacity: int | None = None,
+        alpha: float | None = None,
+        gamma: float | None = None,
+        when_full: Literal["average", "overwrite", "oldest", "freeze"] | None = None,
         similarity: Literal["shifted_cosine", "cosine", "euclidean"] = "shifted_cosine",
         blend: float = 0.5,
         rho: float | None = None,
@@ -84,7 +88,8 @@ class SQHN:
         shards: int | None = None,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        shape, checked = as_shape(input_shape), as_levels(levels, capacity)
+        shape = as_shape(input_shape)
+        checked = as_levels(levels, capacity, alpha=alpha, gamma=gamma, when_full=when_full)
         options = Options(similarity, blend, rho, propagation, mu, norm)
         model = Model(shape, checked, options, devices.device_of(device, shards))
         self._begin(model, None if folder is None else Journal.create(Path(folder), model))
@@ -269,16 +274,32 @@ class SQHN:
         """Let the memory node grow up to `capacity` neurons, more than before; stored neurons do not change."""
         self._write(self._apply, Resize(check_count("capacity", capacity)))
 
-    def forget(self, index: int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]]) -> int:
+    def forget(
+        self,
+        index: int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]] | None = None,
+        *,
+        where: Callable[[Any], bool] | None = None,
+    ) -> int:
         """Forget one or several neurons of the memory node; their slots are free, and the lowest is filled first.
 
         index: as returned by `recall` and `learn`. Its labels are deleted too. A sample that was averaged with
             others stays in their mean, and in a tree the levels below keep the patches that they learned.
+        where: instead, forget the neurons of whose labels it is true, that is, of the latest label of each neuron. If
+            samples are learned with `value=time.time()`, `where=lambda t: t < time.time() - 86400` forgets all that
+            was not seen for a day. It is called while nothing else can change the memory, and must not use it.
 
         Returns the step at which it took effect; with the steps that `learn` returns, the history can be replayed.
         """
-        step: int = self._write(self._apply, Forget(as_indices(index)))
-        return step
+        if (index is None) == (where is None):
+            raise TypeError("forget takes either the neurons, or where=, a function of a label")
+        which = None if index is None else as_indices(index)
+
+        def forget() -> int:
+            chosen = [j for j, label in self._model.labels.latest() if where(label)] if which is None else which
+            step: int = self._apply(Forget(chosen))
+            return step
+
+        return self._write(forget)
 
     def reset(self) -> None:
         """Forget everything; a calibrated rho returns to what it was before."""
@@ -444,6 +465,29 @@ class SQHN:
         memory = cls.__new__(cls)
         memory._begin(*load(path, device, shards, read_only))
         return memory
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | os.PathLike[str],
+        input_shape: Sequence[int],
+        levels: Sequence[Level] | None = None,
+        **more: Any,
+    ) -> Self:
+        """Continue the memory that is kept in a folder, or begin one there.
+
+        The arguments are those of `SQHN`. A memory that is there must have been made with the same, but for its rho,
+        which it keeps, and its capacity, which may have been enlarged.
+        """
+        memory = cls(input_shape, levels, **more)
+        if not Journal.exists(Path(folder)):
+            memory._journal = Journal.create(Path(folder), memory._model)
+            return memory
+        kept = cls.load(folder, memory.device, memory.shards)
+        if differences := kept._model.differences(memory._model):
+            del kept  # the folder is free again
+            raise ValueError(f"{folder} has another kind of memory: {differences}")
+        return kept
 
     def to(self, device: str, shards: int | None = None) -> Self:
         """The same memory on a device ("cpu", "cuda", "ray"): a copy, or the memory itself if it is there already."""

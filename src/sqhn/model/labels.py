@@ -55,6 +55,10 @@ class Labels(dict[int, dict[str, int]]):
         """The same for a neuron, or for nested lists of neurons."""
         return [self.of_all(one) for one in index] if isinstance(index, list) else self.of(index)
 
+    def latest(self) -> list[tuple[int, Any]]:
+        """The neurons that have labels, each with the label that was counted last."""
+        return [(j, _decoded(next(reversed(own)))) for j, own in sorted(self.items()) if own]
+
     def state(self) -> NDArray[np.uint8]:
         """All labels, as JSON in bytes."""
         rows = [[j, list(own.items())] for j, own in sorted(self.items())]

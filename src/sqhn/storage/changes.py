@@ -166,6 +166,7 @@ class Calibrate(Change):
     """Set a calibrated threshold: rho, or that of recognition by evidence, which `calibration` then holds."""
 
     name = "calibrate"
+    version = 2  # 1: without ratios
     calibration: Calibration
     rho: float | None = None
 
@@ -179,6 +180,8 @@ class Calibrate(Change):
         made = self.calibration
         if not isinstance(made, Calibration) or made.kind not in ("new", "old"):
             raise TypeError(f"calibration must be that of new or old samples; got {made!r}")
+        if made.ratios is not None and not all(map(is_real, made.ratios)):
+            raise TypeError(f"ratios must be numbers; got {made.ratios!r}")
         if is_real(self.rho) == is_real(made.threshold):
             raise ValueError(f"either rho or a threshold of evidence; got {self.rho!r} and {made.threshold!r}")
 
@@ -210,7 +213,7 @@ def decode(content: bytes) -> Change:
         arrays: dict[str, NDArray[Any]] = load(content)
         head = json.loads(read_header(io.BytesIO(content))[0]["change"])
         kind, values = CHANGES.get(head["change"]), head["values"]
-        if kind is None or head["version"] != kind.version:
+        if kind is None or not 1 <= head["version"] <= kind.version:
             raise ValueError(
                 f"a change {head['change']!r} of version {head['version']!r}, which this version of sqhn does not know"
             )
