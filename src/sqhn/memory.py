@@ -284,22 +284,19 @@ class SQHN:
 
         index: as returned by `recall` and `learn`. Its labels are deleted too. A sample that was averaged with
             others stays in their mean, and in a tree the levels below keep the patches that they learned.
-        where: instead, forget the neurons of whose labels it is true, that is, of the latest label of each neuron. If
-            samples are learned with `value=time.time()`, `where=lambda t: t < time.time() - 86400` forgets all that
-            was not seen for a day. It is called while nothing else can change the memory, and must not use it.
+        where: instead, a function: forget the neurons for whose latest label it returns True. If samples are learned
+            with `value=time.time()`, `where=lambda t: t < time.time() - 86400` forgets all that was not seen for a
+            day. The function must not use the memory.
 
         Returns the step at which it took effect; with the steps that `learn` returns, the history can be replayed.
         """
         if (index is None) == (where is None):
             raise TypeError("forget takes either the neurons, or where=, a function of a label")
-        which = None if index is None else as_indices(index)
-
-        def forget() -> int:
-            chosen = [j for j, label in self._model.labels.latest() if where(label)] if which is None else which
-            step: int = self._apply(Forget(chosen))
-            return step
-
-        return self._write(forget)
+        if where is None:
+            step: int = self._write(self._apply, Forget(as_indices(index)))
+        else:
+            step = self._write(lambda: self._apply(Forget(self._model.labels.where(where))))
+        return step
 
     def reset(self) -> None:
         """Forget everything; a calibrated rho returns to what it was before."""
@@ -318,8 +315,8 @@ class SQHN:
     ) -> Recalled:
         """Recall the stored sample that matches x best, with missing and corrupted values filled in.
 
-        observed: True where a value was observed; of x's shape, or of one sample's shape for all samples. Other values,
-            and masked values of a masked array, are ignored, whatever they are.
+        observed: True where a value was observed; it is broadcast to x. Other values, and masked values of a masked
+            array, are ignored, whatever they are.
         k: return the k best neurons, best first; results get one more axis, before the axes of a sample. In a tree
             these are the best of the memory node, each with its own sweep down.
         keep: return observed values as given, and only the others from memory.

@@ -121,6 +121,7 @@ class Model:
         tree, to_user = self.tree, self.tree.device.to_user
         score, mean = (to_user(field, None) for field in tree.familiarity(samples, observed, by_evidence))
         found, ratios = tolerance(score, mean, kind, error), np.sort(score / mean).tolist()
-        before = self.calibration.before if self.calibration else self.rho
-        own = (None, found) if by_evidence else (before, None)
-        return found, Calibration(kind, float(error), len(samples), tree.step, *own, ratios)
+        made = Calibration(kind, float(error), len(samples), tree.step, ratios=ratios)
+        if by_evidence:
+            return found, made._replace(threshold=found)
+        return found, made._replace(before=self.calibration.before if self.calibration else self.rho)
