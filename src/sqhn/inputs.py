@@ -71,7 +71,7 @@ def as_samples(
         )
     if len(batch) == 0:
         raise ValueError(f"the batch is empty: got shape {tuple(array.shape)}")
-    mask = None if observed is None else _mask(observed, tuple(array.shape), tuple(batch.shape))
+    mask = None if observed is None else _mask(observed, tuple(array.shape)).reshape(batch.shape)
     if isinstance(x, np.ma.MaskedArray) and (masked := np.ma.getmaskarray(x)).any():
         if not holes:
             raise ValueError(
@@ -151,17 +151,17 @@ def _kind(array: Any) -> tuple[bool, bool]:
     return str(array.dtype) == "torch.uint8", array.is_floating_point()
 
 
-def _mask(observed: ArrayLike, given: tuple[int, ...], batch: tuple[int, ...]) -> NDArray[np.bool_]:
-    """A checked mask, of the shape of the batch; `observed` may have the shape of one sample, for all samples."""
+def _mask(observed: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """A checked mask, broadcast to the shape of the samples as NumPy does."""
     if isinstance(observed, np.ma.MaskedArray):
         raise TypeError("observed must be a plain boolean array, True where a value was observed; got a masked array")
     mask = as_numpy(observed)
     if mask.dtype != np.bool_:
         raise TypeError(f"observed must be boolean, True where a value was observed; got dtype {mask.dtype}")
-    if mask.shape not in (given, batch[1:]):
-        choices = " or ".join(dict.fromkeys(str(shape) for shape in (given, batch[1:])))
-        raise ValueError(f"observed must have shape {choices}; got {mask.shape}")
-    return np.broadcast_to(mask, batch)
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise ValueError(f"observed must have the shape of x, {shape}, or broadcast to it; got {mask.shape}") from None
 
 
 def _checked_values(batch: NDArray[Any], single: bool, mask: NDArray[np.bool_] | None) -> NDArray[Any]:

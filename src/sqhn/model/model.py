@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from sqhn.banks.interface import Array, Device, Learned
 from sqhn.checks import is_whole
 from sqhn.level import TIE, Level, Options
@@ -41,6 +43,19 @@ class Model:
         if self.rho is not None:
             return self.rho
         return 0.99999 if len(self.tree.levels) == 1 else 0.999
+
+    def differences(self, other: Model) -> str:
+        """The settings in which another model differs, but for rho, and for a capacity that is smaller than here."""
+        tree, wanted = self.tree, other.tree
+        levels = wanted.levels
+        if len(levels) == len(tree.levels) and levels[-1].capacity <= tree.levels[-1].capacity:
+            levels = (*levels[:-1], replace(levels[-1], capacity=tree.levels[-1].capacity))
+        pairs = {
+            "input_shape": (tree.input_shape, wanted.input_shape),
+            "levels": (tree.levels, levels),
+            "options": (replace(tree.options, rho=None), replace(wanted.options, rho=None)),
+        }
+        return "; ".join(f"{name} {here}, not {there}" for name, (here, there) in pairs.items() if here != there)
 
     # -- changes, which `sqhn.storage.changes` can store -------------------------------------------------------------
 
@@ -80,12 +95,13 @@ class Model:
         """Set the tolerance of recognition; None: the default."""
         self.rho, self.calibration = rho, None
 
-    def calibrate(self, calibration: Calibration, rho: float | None = None) -> None:
-        """Set a calibrated threshold: rho, or that of recognition by evidence, which `calibration` then holds."""
+    def calibrate(self, calibration: Calibration, rho: float | None = None) -> float | None:
+        """Set and return a calibrated threshold: rho, or that of recognition by evidence, which `calibration` holds."""
         if calibration.threshold is None:
             self.rho, self.calibration = rho, calibration
         else:
             self.evidence_calibration = calibration
+        return rho if calibration.threshold is None else calibration.threshold
 
     def _note(self, learned: Learned, texts: Texts | None) -> Learned:
         """Attach the labels of samples, if there are any, to the neurons that the samples ended in."""
@@ -118,9 +134,10 @@ class Model:
             raise IndexError(f"neuron {given} is not one of {grown}")
         return self.labels.of(int(given))
 
-    def recognize(self, samples: Array, observed: Array, by_evidence: bool) -> tuple[Array, Array, Array]:
-        """Old or new, the score and the threshold; by evidence, both are in nats."""
-        made, tree, factor = self.evidence_calibration, self.tree, self.tolerance
+    def recognize(self, samples: Array, observed: Array, by_evidence: bool) -> tuple[Array, ...]:
+        """Old or new, the score, the threshold and, once calibrated, p-values; scores by evidence are in nats."""
+        tree, factor = self.tree, self.tolerance
+        made = self.evidence_calibration if by_evidence else self.calibration
         if by_evidence:
             if made is None or made.threshold is None:
                 raise ValueError(
@@ -134,16 +151,19 @@ class Model:
         else:
             score, mean = (tree.full((len(samples),), value) for value in (-math.inf, 1.0))
         threshold = factor * mean
-        return score >= threshold - TIE, score, threshold
+        found = score >= threshold - TIE, score, threshold
+        if made is None or made.ratios is None:
+            return found
+        return *found, made.p(score / mean.clip(min=TIE), tree.device.xp)
 
     def calibrated(
         self, samples: Array, observed: Array, kind: Kind, error: float, by_evidence: bool
-    ) -> tuple[float, Calibration]:
-        """The threshold of recognition that guarantees an error rate on samples like these, and how it was found."""
+    ) -> tuple[Calibration, float | None]:
+        """The arguments of `calibrate` for a threshold that guarantees an error rate on samples like these."""
         tree, to_user = self.tree, self.tree.device.to_user
         score, mean = (to_user(field, None) for field in tree.familiarity(samples, observed, by_evidence))
-        found = tolerance(score, mean, kind, error)
+        found, ratios = tolerance(score, mean, kind, error), np.sort(score / mean).tolist()
+        made = Calibration(kind, float(error), len(samples), tree.step, ratios=ratios)
         if by_evidence:
-            return found, Calibration(kind, float(error), len(samples), tree.step, threshold=found)
-        before = self.calibration.before if self.calibration else self.rho
-        return found, Calibration(kind, float(error), len(samples), tree.step, before)
+            return made._replace(threshold=found), None
+        return made._replace(before=self.calibration.before if self.calibration else self.rho), found

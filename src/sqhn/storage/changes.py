@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -62,6 +63,17 @@ class Learn(Change):
             raise ValueError(f"part={self.part!r} in a memory of {len(model.tree.levels)} levels")
         if not isinstance(self.last, bool):
             raise TypeError(f"last={self.last!r} is neither true nor false")
+
+
+def chunks(model: Model, samples: Array, observed: Array, part: Part, texts: Texts | None) -> Iterator[Learn]:
+    """The changes that learn a batch; how many samples one takes is decided after the one before is made."""
+    start = 0
+    while start < len(samples):
+        now = slice(start, start + model.tree.chunk_size())
+        chunk, mask = samples[now], None if observed is None else observed[now]
+        start += len(chunk)
+        mask = None if mask is None or mask.all() else mask
+        yield Learn(chunk, mask, part, start >= len(samples), texts and texts[now])
 
 
 @dataclass(frozen=True)
@@ -155,16 +167,19 @@ class Calibrate(Change):
     """Set a calibrated threshold: rho, or that of recognition by evidence, which `calibration` then holds."""
 
     name = "calibrate"
+    version = 2  # 1: without ratios
     calibration: Calibration
     rho: float | None = None
 
-    def apply(self, model: Model) -> None:
-        model.calibrate(self.calibration, self.rho)
+    def apply(self, model: Model) -> float | None:
+        return model.calibrate(self.calibration, self.rho)
 
     def check(self, model: Model) -> None:  # noqa: ARG002
         made = self.calibration
         if not isinstance(made, Calibration) or made.kind not in ("new", "old"):
             raise TypeError(f"calibration must be that of new or old samples; got {made!r}")
+        if made.ratios is not None and not all(map(is_real, made.ratios)):
+            raise TypeError(f"ratios must be numbers; got {made.ratios!r}")
         if is_real(self.rho) == is_real(made.threshold):
             raise ValueError(f"either rho or a threshold of evidence; got {self.rho!r} and {made.threshold!r}")
 
@@ -194,7 +209,7 @@ def decode(content: bytes) -> Change:
         metadata, arrays = read_all(io.BytesIO(content))
         head = json.loads(metadata["change"])
         kind, values = CHANGES.get(head["change"]), head["values"]
-        if kind is None or head["version"] != kind.version:
+        if kind is None or not 1 <= head["version"] <= kind.version:
             raise ValueError(f"this version of sqhn does not know {head['change']!r} of version {head['version']!r}")
         if isinstance(values.get("calibration"), dict):
             values["calibration"] = Calibration(**values["calibration"])

@@ -38,10 +38,10 @@ from sqhn.storage.sharded_files import folder_of, keep_only, open_shard_files, w
 
 FORMAT = 2
 FORMAT_1 = 1  # without features, and without the steps of last writes, which count as 0
-FEATURES = frozenset({"values", "holes", "forgotten", "pieces"})
+FEATURES = frozenset({"values", "holes", "forgotten", "pieces", "ratios"})
 """The features that this version knows. values: labels. holes: samples with missing values were learned, so neurons
 know how often each of their values was observed. forgotten: neurons of the memory node are forgotten: their count is 0.
-pieces: the prototypes of level 1 are in shard files."""
+pieces: the prototypes of level 1 are in shard files. ratios: calibrations keep those of their samples."""
 DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}
 """Options of earlier versions, with their defaults."""
 Header = dict[str, Any]
@@ -119,10 +119,17 @@ def _shard_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
     """A memory as a header and copies of its arrays; whole: with the arrays that are on shards."""
     tree, labels = model.tree, model.labels
+    pairs = (("calibration", model.calibration), ("evidence", model.evidence_calibration))
+    calibrations = {
+        name: {field: value for field, value in made._asdict().items() if value is not None}
+        for name, made in pairs
+        if made
+    }
     features = {
         "values": bool(labels),
         "holes": any(bank.holes for bank in tree.banks),
         "forgotten": len(tree) < int(tree.root.grown[0]),
+        "ratios": any("ratios" in made for made in calibrations.values()),
     }
     header: Header = {
         "format": FORMAT,
@@ -134,6 +141,7 @@ def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
         ],
         "options": asdict(model.options),
         "steps": [bank.neurons.step for bank in tree.banks],
+        **calibrations,
     }
     tensors: Tensors = {}
     for number, bank in enumerate(tree.banks, start=1):
@@ -141,8 +149,6 @@ def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
         tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in state.items()}
     if labels:
         tensors["values"] = labels.state()
-    calibrations = {"calibration": model.calibration, "evidence": model.evidence_calibration}
-    header |= {name: made._asdict() for name, made in calibrations.items() if made}
     return header, tensors
 
 

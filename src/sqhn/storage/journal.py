@@ -275,3 +275,14 @@ def load(
     if "journal" in header:
         warnings.warn(f"{path} is a checkpoint, without the latest changes: load its folder instead", stacklevel=3)
     return model, None
+
+
+def begin_or_continue(folder: Path, model: Model) -> tuple[Model, Journal]:
+    """The memory in a folder, which must be of the same kind as this one; or this one, kept there from now on."""
+    if not (folder / MEMORY).exists():
+        return model, Journal.create(folder, model)
+    kept, journal = Journal.open(folder, model.tree.device.name, model.tree.device.shards)
+    if differences := kept.differences(model):
+        journal.close()
+        raise ValueError(f"{folder} has another kind of memory: {differences}")
+    return kept, journal
