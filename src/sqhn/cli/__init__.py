@@ -8,6 +8,7 @@ import typer
 
 from sqhn import __version__
 from sqhn.cli import bench, data, learn, manage, query, reproduction
+from sqhn.cli.common import EXPECTED_ERRORS, failing, say
 
 __all__ = ["app"]
 
@@ -37,9 +38,6 @@ def options(
 app.command()(bench.bench)
 app.command(cls=reproduction.NamesExperiments)(reproduction.reproduce)
 app.command()(reproduction.report)
-app.command()(learn.learn)
-app.command()(query.recall)
-app.command()(query.recognize)
-for command in (manage.info, manage.show, manage.repair, manage.forget, manage.calibrate):
-    app.command()(command)
+for command in (learn.learn, query.recall, query.recognize, *manage.COMMANDS):
+    app.command()(failing(*EXPECTED_ERRORS, tell=say)(command))
 app.add_typer(data.app, name="data")

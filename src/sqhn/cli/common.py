@@ -46,6 +46,8 @@ def failing(*kinds: type[Exception], tell: Callable[[str], None] = show) -> Iter
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: say(f"{message}")
             yield
+    except BrokenPipeError:  # the reader of the results has stopped
+        raise
     except kinds as error:
         tell(_message(error))
         raise typer.Exit(1) from error
@@ -123,20 +125,33 @@ def load(path: Path) -> SQHN:
 
 
 @contextmanager
-def changing(path: Path) -> Iterator[SQHN]:
-    """A memory to change: a file is saved at the end, and locked until then; a folder keeps every change at once."""
-    from sqhn.memory import SQHN
+def reserved(path: Path) -> Iterator[None]:
+    """A block that may write a memory there: a file is locked until it ends; a folder has a lock of its own."""
+    from sqhn.storage.atomic import check_writable
     from sqhn.storage.files import check_place
     from sqhn.storage.locks import held
 
-    if check_memory(path).is_dir():
-        yield SQHN.load(path)
+    if path.is_dir():
+        check_memory(path)
+        yield
         return
+    check_writable(path)
     check_place(path)
     with held(path, say):
+        yield
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[SQHN]:
+    """A memory to change: a file is saved at the end; a folder keeps every change at once."""
+    from sqhn.memory import SQHN
+
+    check_memory(path)
+    with reserved(path):
         network = SQHN.load(path)
         yield network
-        network.save(path.resolve())
+        if network.folder is None:
+            network.save(path.resolve())
 
 
 def open_samples(sources: Sequence[str], resize: Size | None, skip_bad: bool, shape: tuple[int, ...] | None) -> Samples:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from sqhn.cli.common import EXPECTED_ERRORS, changing, check_memory, failing, load, open_samples, print_results, say
+from sqhn.cli.common import changing, check_memory, failing, load, open_samples, print_results, say
 from sqhn.cli.options import AsJson, Judging, MemoryArgument, MemoryFile, Resize, SkipBad, Sources
 from sqhn.cli.settings import spell_kernel
 
@@ -18,8 +17,7 @@ def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
     from sqhn.model.calibration import Calibration
     from sqhn.storage.files import describe
 
-    with failing(*EXPECTED_ERRORS, tell=say):
-        about = describe_folder(memory) if check_memory(memory).is_dir() else describe(memory)
+    about = describe_folder(memory) if check_memory(memory).is_dir() else describe(memory)
     lines = [
         f"{memory}: {about['bytes']:,} bytes, format {about['format']}",
         f"samples of shape {about['input_shape']}; {about['step']:,} learned",
@@ -61,15 +59,14 @@ def show(
 ) -> None:
     """Draw the stored images on one sheet, each with its neuron and how many samples it was learned from."""
     from sqhn.display import sheet
-    from sqhn.storage.atomic import write_whole
+    from sqhn.storage.atomic import written_whole
 
-    with failing(*EXPECTED_ERRORS, tell=say):
-        if out.suffix.lower() != ".png":
-            raise ValueError(f"{out} should be a .png file")
-        network, file = load(memory), io.BytesIO()
-        image, shown = sheet(network, most)
+    if out.suffix.lower() != ".png":
+        raise ValueError(f"{out} should be a .png file")
+    network = load(memory)
+    image, shown = sheet(network, most)
+    with written_whole(out) as file:
         image.save(file, "PNG")
-        write_whole(out, file.getvalue())
     line = f"{out} shows {shown:,} of {len(network):,} neurons"
     print_results({"memory": str(memory), "out": str(out), "shown": shown, "neurons": len(network)}, [line], as_json)
 
@@ -85,13 +82,8 @@ def repair(
     """
     from sqhn.storage.repair import repair, salvage
 
-    original: Path | None = None
-    with failing(*EXPECTED_ERRORS, tell=say):
-        check_memory(folder)
-        if yes:
-            found, original = repair(folder)
-        else:
-            found = salvage(folder)
+    check_memory(folder)
+    found, original = repair(folder) if yes else (salvage(folder), None)
     kept = f"{found.changes:,} changes since the last checkpoint, and {found.model.tree.step:,} samples in all"
     if not found.problems:
         lines = [f"{folder} is whole: {kept}"]
@@ -117,7 +109,7 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Forget neurons: they are never recalled again, and new samples take their slots."""
-    with failing(*EXPECTED_ERRORS, IndexError, tell=say), changing(memory) as network:
+    with failing(IndexError, tell=say), changing(memory) as network:
         network.forget(index)
     forgotten = sorted(set(index))
     neurons = f"{len(forgotten):,} neuron{'' if len(forgotten) == 1 else 's'}"
@@ -141,7 +133,7 @@ def calibrate(
     """Set the tolerance of `recognize` from samples, with a guaranteed error rate for others like them."""
     import numpy as np
 
-    with failing(*EXPECTED_ERRORS, tell=say), changing(memory) as network:
+    with changing(memory) as network:
         samples = open_samples(sources, resize, skip_bad, network.input_shape)
         x = np.concatenate(list(samples.chunks()))
         given = {"new": x} if kind == "new" else {"old": x}
@@ -153,3 +145,6 @@ def calibrate(
     )
     document = {"memory": str(memory), name: threshold, "kind": kind, "error": error, "samples": len(x)}
     print_results({**document, "skipped": [*samples.skipped]}, [line], as_json)
+
+
+COMMANDS = (info, show, repair, forget, calibrate)

@@ -13,14 +13,15 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqhn.cli.common import say
+from sqhn.cli.common import map_chunks, say
+from sqhn.concurrency import deferred
 from sqhn.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -34,24 +35,30 @@ if TYPE_CHECKING:
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
-@dataclass
 class Stop:
-    """A signal handler: while it is armed, the first signal raises KeyboardInterrupt; others are only recorded."""
+    """A block that Ctrl-C, SIGTERM and a closed terminal interrupt alike; ignored signals stay ignored.
 
-    number: int | None = None
-    armed: bool = False
+    The first signal raises KeyboardInterrupt; later ones change nothing.
+    """
 
-    def __call__(self, number: int, frame: FrameType | None = None) -> None:  # noqa: ARG002
-        self.number = self.number or number
-        if self.armed:
-            self.armed = False
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():  # other threads are never interrupted
+            for number in STOP_SIGNALS:
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    self.before[number] = signal.signal(number, self)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.number is None:
+            self.number = number
             raise KeyboardInterrupt
-
-    def arm(self) -> None:
-        """Let a signal interrupt from now on; raise at once if there was one already."""
-        self.armed = True
-        if self.number is not None:
-            self(self.number)
 
     @property
     def requested(self) -> bool:
@@ -64,24 +71,7 @@ class Stop:
         return 128 + (self.number or signal.SIGINT)
 
 
-@contextmanager
-def stoppable() -> Iterator[Stop]:
-    """Handle Ctrl-C, SIGTERM and a closed terminal alike within a block; ignored signals stay ignored."""
-    stop = Stop()
-    before: dict[int, Any] = {}
-    try:
-        if threading.current_thread() is threading.main_thread():  # other threads are never interrupted
-            for number in STOP_SIGNALS:
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                    before[number] = signal.signal(number, stop)
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@dataclass(frozen=True)
-class Save:
+class Save(NamedTuple):
     """A saved memory: its step, how many of the samples it has learned, and a digest of their files."""
 
     step: int
@@ -119,8 +109,7 @@ class Run:
         self.memory, self.network, self.samples = memory, network, samples
         self.file = Path(os.path.realpath(memory))
         self.note = self.file.with_name(f"{self.file.name}.progress")
-        self.first_step = network.step
-        self.grown = self.replaced = 0
+        self.first_step, self.first_neurons, self.replaced = network.step, len(network), 0
         self.digest = FileDigest()
         self.start = self._find_start() if samples.repeatable and self.file.exists() and self.note.exists() else 0
         self.saved = self._after(0)
@@ -135,7 +124,33 @@ class Run:
         """How many samples are learned, with those of earlier runs."""
         return self.start + self.learned
 
-    def learn(self, chunk: NDArray[Any]) -> Written:
+    @property
+    def grown(self) -> int:
+        """How many neurons this run has grown, with those in place of others."""
+        return len(self.network) - self.first_neurons + self.replaced
+
+    def learn(self, stop: Stop, checkpoint: float) -> None:
+        """Learn all samples, or until it is interrupted, and save; checkpoint: the seconds between two saves."""
+        last = time.monotonic()
+        try:
+            for written in map_chunks(self.samples, "learning", self._learn_chunk, self.start):
+                self.replaced += int(written.replaced.sum())
+                if stop.requested:  # Python drops a KeyboardInterrupt that is raised while an object is deleted
+                    break
+                if time.monotonic() - last >= checkpoint:
+                    self.save()
+                    last = time.monotonic()
+            self.save()
+        except KeyboardInterrupt:
+            stop.number = stop.number or signal.SIGINT
+            if self.network.step > self.saved.step:
+                self.save()
+        except Exception:
+            if self.saved.step > self.first_step:
+                say(f"{self.saved.samples:,} of {len(self.samples):,} samples are saved in {self.memory}")
+            raise
+
+    def _learn_chunk(self, chunk: NDArray[Any]) -> Written:
         """Learn samples; a folder saves them at once, so the note is written first."""
         if self.network.folder is not None:
             self.saved = self._after(0)
@@ -143,23 +158,24 @@ class Run:
         return self.network.learn(chunk)
 
     def save(self) -> None:
-        """Save the memory and the note; the note is removed once all samples are learned."""
-        if self.network.folder is None:
-            now = self._after(0)
-            try:
-                self._write_note(now)
-                self.network.save(self.file)
-            except BaseException:
-                if self.samples.repeatable and not self.saved.samples:
-                    self.note.unlink(missing_ok=True)
-                raise
-            self.saved = now
-        if self.reached == len(self.samples):
-            self.note.unlink(missing_ok=True)
+        """Save the memory and the note, which is removed once all samples are learned; signals wait until then."""
+        with deferred():
+            if self.network.folder is None:
+                now = self._after(0)
+                try:
+                    self._write_note(now)
+                    self.network.save(self.file)
+                except BaseException:
+                    if self.samples.repeatable and not self.saved.samples:
+                        self.note.unlink(missing_ok=True)
+                    raise
+                self.saved = now
+            if self.reached == len(self.samples):
+                self.note.unlink(missing_ok=True)
 
     def _write_note(self, after: Save) -> None:
         if self.samples.repeatable:
-            write_whole(self.note, json.dumps([asdict(self.saved), asdict(after)]).encode())
+            write_whole(self.note, json.dumps([self.saved._asdict(), after._asdict()]).encode())
 
     def _after(self, more: int) -> Save:
         """The memory as it will be saved after so many more samples."""
@@ -182,7 +198,7 @@ class Run:
         known = (before.step, after.step) if self.network.folder is None else range(before.step, after.step + 1)
         if step not in known:
             done, reason = save.samples, f"{self.memory} has changed since"
-        elif not self._starts_with(save):
+        elif save.samples > len(self.samples) or save.files != FileDigest().update(self.samples.files_of(save.samples)):
             reason = "their files are not the first ones now, or have changed"
         else:
             if done:
@@ -192,8 +208,3 @@ class Run:
         count = f"{done:,} samples"
         say(f"an interrupted run had learned {count}, but {reason}: learning all samples from the first")
         return 0
-
-    def _starts_with(self, save: Save) -> bool:
-        """Whether the first samples are those that were learned then."""
-        files = self.samples.files_of(save.samples)
-        return save.samples <= len(self.samples) and save.files == FileDigest().update(files)
