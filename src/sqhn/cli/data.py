@@ -53,7 +53,7 @@ def data_get(names: Annotated[list[str], typer.Argument(help="Data sets; `sqhn d
         if found := location(name):
             print(f"{name} is already here: {found}")
             continue
-        with failing(ImportError), progress_bars(name) as report, failing(FetchError, OSError):
+        with failing(ImportError, FetchError, OSError), progress_bars(name) as report:
             source = get(name, report)
         print(f"{name}: stored, from {source}")
 
