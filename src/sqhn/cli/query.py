@@ -59,7 +59,7 @@ def recall(
         rows.extend(zip(found.index.tolist(), found.score.tolist(), found.value))
         return found.x
 
-    samples.write(out, map_chunks(samples, "recalling", recall_chunk), best)
+    samples.write(out, map_chunks(samples, "recalling", recall_chunk))
     results = [
         {"name": name, "index": index, "score": score, "value": value}
         for name, (index, score, value) in zip(samples.names, rows)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.cli.samples.files import STDIN, Required, SampleError, check_file, chunk_length
+from sqhn.cli.samples.files import STDIN, Required, check_file, chunk_length
 from sqhn.inputs import batch_of
 from sqhn.storage.atomic import written_whole
 
@@ -29,7 +29,6 @@ class Arrays:
     files: Sequence[str]
     open: Callable[[], NDArray[Any]]
     whole: tuple[int, ...]
-    itemsize: int
     single: bool
 
     suffix: ClassVar[str] = ".npy"
@@ -50,21 +49,17 @@ class Arrays:
         """The samples from index `start`, as chunks (n, *shape)."""
         array = self.open()
         if array.shape != self.whole:
-            raise SampleError(f"{self.files[0]} has changed while it was read")
+            raise ValueError(f"{self.files[0]} has changed while it was read")
         batch = array[None] if self.single else array
-        length = chunk_length(self.shape, self.itemsize)
+        length = chunk_length(self.shape, array.itemsize)
         for first in range(start, len(self), length):
             yield batch[first : first + length]
 
-    def write(self, places: Sequence[Path], chunks: Iterable[NDArray[np.float32]], best: int | None = None) -> None:
-        """Write chunks to one .npy file, float32, which appears once it is complete.
-
-        best: how many are recalled for each sample, along an axis of their own.
-        """
-        count = () if self.single else (len(self),)
-        shape = self.whole if best is None else (*count, best, *self.shape)
+    def write(self, places: Sequence[Path], shape: tuple[int, ...], chunks: Iterable[NDArray[np.float32]]) -> None:
+        """Write chunks (n, *shape) to one .npy file, float32, which appears once it is complete."""
+        whole = shape if self.single else (len(self), *shape)
         with written_whole(places[0]) as file:
-            np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+            np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": whole})
             for values in chunks:
                 file.write(np.ascontiguousarray(values, "<f4").data)
 
@@ -75,15 +70,15 @@ def check_array(file: str, required: Required | None) -> Arrays:
     again = (lambda: array) if file == STDIN else partial(open_array, Path(file))
     if array.dtype != np.uint8 and not np.issubdtype(array.dtype, np.floating):
         hint = "; convert it with `.astype(np.float32)`" if array.dtype.kind in "iub" else ""
-        raise SampleError(
+        raise ValueError(
             f"{file} has dtype {array.dtype}: samples must be floats, used as they are, or uint8, divided by 255{hint}"
         )
     single = required is not None and array.shape == required.shape
     if array.size == 0 or array.ndim + single < 2:
-        raise SampleError(f"{file} has shape {array.shape}: it must be a batch of samples, along the first axis")
-    found = Arrays([file], again, array.shape, array.itemsize, single)
+        raise ValueError(f"{file} has shape {array.shape}: it must be a batch of samples, along the first axis")
+    found = Arrays([file], again, array.shape, single)
     if required is not None and found.shape != required.shape:
-        raise SampleError(
+        raise ValueError(
             f"{file} has shape {array.shape}, but {required.reason} samples of shape {required.shape}: "
             f"give one, or a batch of shape {batch_of(required.shape)}"
         )
@@ -98,11 +93,11 @@ def open_array(path: Path) -> NDArray[Any]:
 
 def _read_stdin() -> NDArray[Any]:
     if sys.stdin.isatty():
-        raise SampleError(f"{STDIN} is standard input, which is a terminal: pipe a .npy file into it")
+        raise ValueError(f"{STDIN} is standard input, which is a terminal: pipe a .npy file into it")
     stream = BytesIO(sys.stdin.buffer.read())
     array = _parse("standard input", lambda: np.lib.format.read_array(stream, allow_pickle=False))
     if stream.read(1):
-        raise SampleError("standard input continues after an array: give exactly one array")
+        raise ValueError("standard input continues after an array: give exactly one array")
     return array
 
 
@@ -113,4 +108,4 @@ def _parse(name: str, read: Callable[[], NDArray[Any]]) -> NDArray[Any]:
     except OSError:
         raise
     except Exception as error:  # damaged headers raise errors of any kind
-        raise SampleError(f"{name} cannot be read as a .npy file: {error}") from error
+        raise ValueError(f"{name} cannot be read as a .npy file: {error}") from error
