@@ -95,7 +95,7 @@ def learn(
 
 
 def _report(run: Run, stop: Stop, as_json: bool) -> None:
-    """Print what was learned; after a signal, say what was saved."""
+    """Print what was learned; after a signal, say what was saved, and how to continue."""
     network = run.network
     document = {
         "memory": str(run.memory),
@@ -115,17 +115,14 @@ def _report(run: Run, stop: Stop, as_json: bool) -> None:
         f"{run.memory} has {len(network):,} of {network.capacity:,} neurons after {network.step:,} samples"
     )
     print_results(document, [line] if run.learned or not stop.requested else [], as_json)
-    if stop.requested:
-        say(f"stopped: {run.reached:,} of {len(run.samples):,} samples {_saved(run)}")
-
-
-def _saved(run: Run) -> str:
-    """Where the learned samples are, and how to continue."""
+    if not stop.requested:
+        return
     if not run.learned:
-        return f"were learned: {run.memory} is unchanged" if run.start else "were learned: nothing is saved"
-    saved = f"are saved in {run.memory}"
-    if run.reached == len(run.samples):
-        return saved
-    if run.samples.repeatable:
-        return f"{saved}; the same command continues after them"
-    return f"{saved}; the same command starts from the first, since standard input cannot be read again"
+        where = "were learned: " + (f"{run.memory} is unchanged" if run.start else "nothing is saved")
+    else:
+        where = f"are saved in {run.memory}"
+        if run.reached < len(run.samples) and run.samples.repeatable:
+            where += "; the same command continues after them"
+        elif run.reached < len(run.samples):
+            where += "; the same command starts from the first, since standard input cannot be read again"
+    say(f"stopped: {run.reached:,} of {len(run.samples):,} samples {where}")

@@ -14,7 +14,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -79,24 +78,14 @@ class Save(NamedTuple):
     files: str
 
 
-class FileDigest:
-    """A digest of a growing list of files."""
-
-    def __init__(self) -> None:
-        self.hash = hashlib.sha256()
-        self.count = 0
-
-    def update(self, files: Sequence[str]) -> str:
-        """The digest of these files, which start with those of the last call."""
-        for file in files[self.count :]:
-            path = Path(file).absolute()
-            about: list[str | int] = [str(path)]
-            with suppress(OSError):  # a file that is gone cannot be the same later
-                found = path.stat()
-                about += [found.st_size, found.st_mtime_ns]
-            self.hash.update(json.dumps(about).encode() + b"\n")
-        self.count = len(files)
-        return self.hash.hexdigest()
+def identity(file: str) -> bytes:
+    """A file as digests count it: its path, size and modification time."""
+    path = Path(file).absolute()
+    about: list[str | int] = [str(path)]
+    with suppress(OSError):  # a file that is gone cannot be the same later
+        found = path.stat()
+        about += [found.st_size, found.st_mtime_ns]
+    return json.dumps(about).encode() + b"\n"
 
 
 class Run:
@@ -110,7 +99,7 @@ class Run:
         self.file = Path(os.path.realpath(memory))
         self.note = self.file.with_name(f"{self.file.name}.progress")
         self.first_step, self.first_neurons, self.replaced = network.step, len(network), 0
-        self.digest = FileDigest()
+        self.digest, self.digested = hashlib.sha256(), 0  # of how many files
         self.start = self._find_start() if samples.repeatable and self.file.exists() and self.note.exists() else 0
         self.saved = self._after(0)
 
@@ -180,7 +169,10 @@ class Run:
     def _after(self, more: int) -> Save:
         """The memory as it will be saved after so many more samples."""
         files = self.samples.files_of(self.reached + more)
-        return Save(self.network.step + more, self.reached + more, self.digest.update(files))
+        for file in files[self.digested :]:
+            self.digest.update(identity(file))
+        self.digested = len(files)
+        return Save(self.network.step + more, self.reached + more, self.digest.hexdigest())
 
     def _find_start(self) -> int:
         """How many samples earlier runs have learned according to the note, or 0 if it does not apply."""
@@ -196,15 +188,15 @@ class Run:
         save = before if step <= before.step else after
         done = save.samples - (save.step - step)
         known = (before.step, after.step) if self.network.folder is None else range(before.step, after.step + 1)
+        digest = hashlib.sha256(b"".join(map(identity, self.samples.files_of(save.samples)))).hexdigest()
         if step not in known:
             done, reason = save.samples, f"{self.memory} has changed since"
-        elif save.samples > len(self.samples) or save.files != FileDigest().update(self.samples.files_of(save.samples)):
+        elif save.samples > len(self.samples) or save.files != digest:
             reason = "their files are not the first ones now, or have changed"
         else:
             if done:
                 count = f"{done:,} of {len(self.samples):,} samples"
                 say(f"continuing after {count}, which an interrupted run has learned (see {self.note})")
             return done
-        count = f"{done:,} samples"
-        say(f"an interrupted run had learned {count}, but {reason}: learning all samples from the first")
+        say(f"an interrupted run had learned {done:,} samples, but {reason}: learning all samples from the first")
         return 0
