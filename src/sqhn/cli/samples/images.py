@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -68,15 +69,13 @@ class Images:
 
     def _decoded(self, start: int) -> Iterator[tuple[NDArray[np.uint8], Unusable]]:
         """Chunk after chunk, decoded slightly ahead, each with its damaged files."""
+        length = chunk_length(self.shape, 1)
         pool = ThreadPoolExecutor(self.threads)
-        waiting: deque[Future[tuple[NDArray[np.uint8], Unusable]]] = deque()
+        futures = (pool.submit(self._decode, self.files[n : n + length]) for n in range(start, len(self), length))
+        waiting = deque(islice(futures, self.threads + 1))
         try:
-            length = chunk_length(self.shape, 1)
-            for first in range(start, len(self), length):
-                waiting.append(pool.submit(self._decode, self.files[first : first + length]))
-                if len(waiting) > self.threads + 1:
-                    yield waiting.popleft().result()
             while waiting:
+                waiting.extend(islice(futures, 1))
                 yield waiting.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
