@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from sqhn.cli.common import check_memory, open_samples, print_results, reserved, say
+from sqhn.cli.common import check_memory, print_results, reserved, say
 from sqhn.cli.options import AsJson, MemoryFile, Resize, SkipBad, Sources
 from sqhn.cli.resume import Run, Stop
+from sqhn.cli.samples import read
 from sqhn.cli.settings import parse_settings
 
 
@@ -79,10 +80,10 @@ def learn(
         if memory.exists():
             network = SQHN.load(check_memory(memory))
             settings.apply(memory, network)
-            samples = open_samples(sources, resize, skip_bad, network.input_shape)
+            samples = read(sources, network.input_shape, resize, skip_bad)
         else:
             settings.check_new(memory)
-            samples = open_samples(sources, resize, skip_bad, None)
+            samples = read(sources, None, resize, skip_bad)
             network = settings.make(samples.shape)
         run = Run(memory, network, samples)
         run.learn(stop, math.inf if checkpoint is None else checkpoint)

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sqhn.cli.common import changing, check_memory, failing, load, open_samples, print_results, say
+from sqhn.cli.common import changing, check_memory, failing, load, print_results, say
 from sqhn.cli.options import AsJson, Judging, MemoryArgument, MemoryFile, Resize, SkipBad, Sources
+from sqhn.cli.samples import read
 from sqhn.cli.settings import spell_kernel
 
 
@@ -134,7 +135,7 @@ def calibrate(
     import numpy as np
 
     with changing(memory) as network:
-        samples = open_samples(sources, resize, skip_bad, network.input_shape)
+        samples = read(sources, network.input_shape, resize, skip_bad)
         x = np.concatenate(list(samples.chunks()))
         given = {"new": x} if kind == "new" else {"old": x}
         threshold = network.calibrate(**given, error=error, inference=inference)

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sqhn.cli.common import as_json_text, load, map_chunks, open_samples, print_results
+from sqhn.cli.common import as_json_text, load, map_chunks, print_results
 from sqhn.cli.options import AsJson, Judging, MemoryFile, Resize, SkipBad, Sources
+from sqhn.cli.samples import read, read_mask
 
 
 def recall(
@@ -45,11 +46,9 @@ def recall(
 
     Files keep their places below the folder that all sources share.
     """
-    from sqhn.cli.samples import read_mask
-
     rows: list[tuple[Any, Any, Any]] = []
     network = load(memory)
-    samples = open_samples(sources, resize, skip_bad, network.input_shape)
+    samples = read(sources, network.input_shape, resize, skip_bad)
     mask = None if observed is None else read_mask(observed, network.input_shape, resize)
     if best is not None and 0 < len(network) < best:
         raise ValueError(f"-k {best}, but {memory} has only {len(network):,} neurons")
@@ -88,7 +87,7 @@ def recognize(
     """Tell for each sample whether the memory has learned it before: old or new."""
     rows: list[tuple[bool, float, float]] = []
     network = load(memory)
-    samples = open_samples(sources, resize, skip_bad, network.input_shape)
+    samples = read(sources, network.input_shape, resize, skip_bad)
     for found in map_chunks(samples, "recognizing", lambda x: network.recognize(x, inference=inference)):
         rows += zip(found.old.tolist(), found.score.tolist(), found.threshold.tolist())
     results = [

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.cli.common import say
 from sqhn.cli.options import Size
 from sqhn.cli.samples.arrays import Arrays, check_array, open_array
 from sqhn.cli.samples.files import (
@@ -138,16 +139,34 @@ def read(
 
     shape: of the samples of an existing memory; None for a new one.
     resize: the size for all images.
-    skip_bad: leave out unusable files; all images are decoded once to find them. Otherwise they are an error.
+    skip_bad: leave out unusable files, and name them on stderr; all images are decoded once to find them. Otherwise
+        they are an error.
     """
     files, folder = find(sources)
+    required = None if shape is None else Required(shape)
     unusable: Unusable = {}
-    arrays, images = _check(files, None if shape is None else Required(shape), resize, unusable)
+    arrays: dict[str, Arrays] = {}
+    image_files = []
+    for file in files:
+        if Path(file).suffix.lower() in IMAGE_SUFFIXES:
+            image_files.append(file)
+            continue
+        try:
+            arrays[file] = check_array(file, required)
+        except (OSError, ValueError) as error:
+            unusable[file] = f"{error}"
+        else:
+            required = required or Required(arrays[file].shape, f"{file} holds")
+    if resize is not None and not image_files and arrays:
+        raise ValueError(f"--resize is for images; {next(iter(arrays))} holds an array")
+    images = check_images(image_files, required, resize, unusable) if image_files else None
     if skip_bad and images:
         unusable |= images.damaged()
     good = [file for file in files if file not in unusable]
     if unusable and not (skip_bad and good):
         raise ValueError(summary(unusable))
+    for reason in unusable.values():
+        say(f"skipped: {reason}")
     parts: list[Images | Arrays] = []
     for array, group in groupby(good, lambda file: file in arrays):
         if array or images is None:
@@ -155,30 +174,6 @@ def read(
         else:
             parts.append(replace(images, files=list(group)))
     return Samples(parts, folder, unusable)
-
-
-def _check(
-    files: list[str], required: Required | None, resize: Size | None, unusable: Unusable
-) -> tuple[dict[str, Arrays], Images | None]:
-    """The arrays and all images among the files; others are added to `unusable`."""
-    arrays: dict[str, Arrays] = {}
-    images = []
-    for file in files:
-        suffix = Path(file).suffix.lower()
-        if suffix in IMAGE_SUFFIXES:
-            images.append(file)
-        elif suffix != ".npy" and file != STDIN:
-            unusable[file] = f"{file} is neither a folder, nor an image ({', '.join(IMAGE_SUFFIXES)}), nor a .npy file"
-        else:
-            try:
-                arrays[file] = check_array(file, required)
-            except (OSError, ValueError) as error:
-                unusable[file] = f"{error}"
-                continue
-            required = required or Required(arrays[file].shape, f"{file} holds")
-    if resize is not None and not images and arrays:
-        raise ValueError(f"--resize is for images; {next(iter(arrays))} holds an array")
-    return arrays, check_images(images, required, resize, unusable) if images else None
 
 
 def read_mask(path: Path, shape: tuple[int, ...], resize: Size | None = None) -> NDArray[np.bool_]:

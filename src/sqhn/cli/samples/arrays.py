@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.cli.samples.files import STDIN, Required, check_file, chunk_length
+from sqhn.cli.samples.files import IMAGE_SUFFIXES, STDIN, Required, check_file, chunk_length
 from sqhn.inputs import batch_of
 from sqhn.storage.atomic import written_whole
 
@@ -66,6 +66,8 @@ class Arrays:
 
 def check_array(file: str, required: Required | None) -> Arrays:
     """The samples of a .npy file; required: the shape of other samples."""
+    if file != STDIN and Path(file).suffix.lower() != ".npy":
+        raise ValueError(f"{file} is neither a folder, nor an image ({', '.join(IMAGE_SUFFIXES)}), nor a .npy file")
     array = _read_stdin() if file == STDIN else open_array(Path(file))
     again = (lambda: array) if file == STDIN else partial(open_array, Path(file))
     if array.dtype != np.uint8 and not np.issubdtype(array.dtype, np.floating):
