@@ -64,12 +64,8 @@ def learn(
     the file is unchanged since the last save. While another process learns into the same file, this one waits. Into a
     folder that keeps a memory, every chunk of samples is saved as it is learned.
     """
-    settings = parse_settings(
-        levels,
-        capacity,
-        {"when_full": when_full, "alpha": alpha, "gamma": gamma},
-        {"similarity": similarity, "rho": rho},
-    )
+    shared = {"when_full": when_full, "alpha": alpha, "gamma": gamma}
+    settings = parse_settings(levels, capacity, shared, {"similarity": similarity, "rho": rho})
     if checkpoint is not None and not 0 <= checkpoint < math.inf:
         raise typer.BadParameter(f"{checkpoint} is not a number of seconds", param_hint="--checkpoint")
     run: Run | None = None
@@ -81,8 +77,9 @@ def learn(
             network = SQHN.load(check_memory(memory))
             settings.apply(memory, network)
             samples = read(sources, network.input_shape, resize, skip_bad)
+        elif not settings.levels:
+            raise typer.BadParameter(f"there is no {memory} yet: give --capacity, or --levels with capacities")
         else:
-            settings.check_new(memory)
             samples = read(sources, None, resize, skip_bad)
             network = settings.make(samples.shape)
         run = Run(memory, network, samples)
@@ -91,7 +88,7 @@ def learn(
         say(f"stopped before anything was learned: {memory} is unchanged")
     else:
         _report(run, stop, as_json)
-    if run is None or stop.requested:
+    if stop.status:
         raise typer.Exit(stop.status)
 
 
@@ -106,7 +103,7 @@ def _report(run: Run, stop: Stop, as_json: bool) -> None:
         "neurons": len(network),
         "capacity": network.capacity,
         "step": network.step,
-        "interrupted": stop.requested,
+        "interrupted": bool(stop.status),
         "continued_after": run.start,
         "skipped": [*run.samples.skipped],
     }
@@ -115,8 +112,8 @@ def _report(run: Run, stop: Stop, as_json: bool) -> None:
         f"{f' ({run.replaced:,} in place of others)' if run.replaced else ''}; "
         f"{run.memory} has {len(network):,} of {network.capacity:,} neurons after {network.step:,} samples"
     )
-    print_results(document, [line] if run.learned or not stop.requested else [], as_json)
-    if not stop.requested:
+    print_results(document, [line] if run.learned or not stop.status else [], as_json)
+    if not stop.status:
         return
     if not run.learned:
         where = "were learned: " + (f"{run.memory} is unchanged" if run.start else "nothing is saved")

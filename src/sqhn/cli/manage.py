@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,9 +16,14 @@ from sqhn.cli.settings import spell_kernel
 def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
     """Describe a memory; of a file only the header is read."""
     from sqhn.model.calibration import Calibration
-    from sqhn.storage.files import describe
+    from sqhn.storage.files import describe, encode, outline
 
-    about = describe_folder(memory) if check_memory(memory).is_dir() else describe(memory)
+    if check_memory(memory).is_dir():  # with the changes in its journal
+        header, tensors = load(memory).inspect(encode)
+        size = sum(file.stat().st_size for file in memory.rglob("*") if file.is_file())
+        about = {"memory": str(memory), "bytes": size, **outline(header, tensors.__getitem__)}
+    else:
+        about = describe(memory)
     lines = [
         f"{memory}: {about['bytes']:,} bytes, format {about['format']}",
         f"samples of shape {about['input_shape']}; {about['step']:,} learned",
@@ -41,15 +46,6 @@ def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
         lines.append("some neurons have labels")
     lines.append("options: " + ", ".join(f"{name} {value}" for name, value in about["options"].items()))
     print_results(about, lines, as_json)
-
-
-def describe_folder(folder: Path) -> dict[str, Any]:
-    """The memory in a folder, with the changes in its journal."""
-    from sqhn.storage.files import encode, outline
-
-    header, tensors = load(folder).inspect(encode)
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return {"memory": str(folder), "bytes": size, **outline(header, tensors.__getitem__)}
 
 
 def show(

@@ -38,10 +38,11 @@ class Stop:
     """A block that Ctrl-C, SIGTERM and a closed terminal interrupt alike; ignored signals stay ignored.
 
     The first signal raises KeyboardInterrupt; later ones change nothing.
+    status: the exit status after a signal, as shells define it; 0 if there was none.
     """
 
     def __init__(self) -> None:
-        self.number: int | None = None
+        self.status = 0
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> None:
@@ -50,24 +51,16 @@ class Stop:
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
                     self.before[number] = signal.signal(number, self)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
+        if kind is KeyboardInterrupt and not self.status:
+            self.status = 128 + signal.SIGINT
 
     def __call__(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        if self.number is None:
-            self.number = number
+        if not self.status:
+            self.status = 128 + number
             raise KeyboardInterrupt
-
-    @property
-    def requested(self) -> bool:
-        """Whether there was a signal."""
-        return self.number is not None
-
-    @property
-    def status(self) -> int:
-        """The exit status of a command that was ended by a signal, as shells define it."""
-        return 128 + (self.number or signal.SIGINT)
 
 
 class Save(NamedTuple):
@@ -124,16 +117,16 @@ class Run:
         try:
             for written in map_chunks(self.samples, "learning", self._learn_chunk, self.start):
                 self.replaced += int(written.replaced.sum())
-                if stop.requested:  # Python drops a KeyboardInterrupt that is raised while an object is deleted
+                if stop.status:  # Python drops a KeyboardInterrupt that is raised while an object is deleted
                     break
                 if time.monotonic() - last >= checkpoint:
                     self.save()
                     last = time.monotonic()
             self.save()
         except KeyboardInterrupt:
-            stop.number = stop.number or signal.SIGINT
             if self.network.step > self.saved.step:
                 self.save()
+            raise
         except Exception:
             if self.saved.step > self.first_step:
                 say(f"{self.saved.samples:,} of {len(self.samples):,} samples are saved in {self.memory}")

@@ -28,11 +28,6 @@ class Settings:
     shared: dict[str, Any]
     network: dict[str, Any]
 
-    def check_new(self, memory: Path) -> None:
-        """Raise unless the options are enough for a new memory."""
-        if not self.levels:
-            raise typer.BadParameter(f"there is no {memory} yet: give --capacity, or --levels with capacities")
-
     def make(self, shape: tuple[int, ...]) -> SQHN:
         """A new memory; only its memory node can replace neurons."""
         from sqhn.memory import SQHN

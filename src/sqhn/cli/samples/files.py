@@ -53,15 +53,14 @@ def _below(folder: Path) -> list[str]:
     def fail(error: OSError) -> None:
         raise error
 
-    names = []
+    images: list[str] = []
     for at, folders, files in os.walk(folder, onerror=fail):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        here = Path(at).relative_to(folder).as_posix()
         found = (name for name in files if not name.startswith(".") and name.lower().endswith(IMAGE_SUFFIXES))
-        names += [f"{here}/{name}".removeprefix("./") for name in found]
-    if not names:
+        images += [str(Path(at, name)) for name in found]
+    if not images:
         raise ValueError(f"{folder} holds no images ({', '.join(IMAGE_SUFFIXES)})")
-    return [str(folder / name) for name in sorted(names)]
+    return sorted(images, key=lambda image: image.replace(os.sep, "/"))
 
 
 def _matching(pattern: str) -> list[str]:
