@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sqhn import __version__
-from sqhn.cli import bench, data, learn, manage, query, reproduction
+from sqhn.cli import data, learn, manage, query, reproduction
 from sqhn.cli.common import EXPECTED_ERRORS, failing, say
 
 __all__ = ["app"]
@@ -35,7 +35,7 @@ def options(
     """Options before the name of a command."""
 
 
-app.command()(bench.bench)
+app.command()(reproduction.bench)
 app.command(cls=reproduction.NamesExperiments)(reproduction.reproduce)
 app.command()(reproduction.report)
 for command in (learn.learn, query.recall, query.recognize, *manage.COMMANDS):

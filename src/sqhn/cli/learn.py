@@ -12,7 +12,7 @@ from sqhn.cli.common import check_memory, print_results, reserved, say
 from sqhn.cli.options import AsJson, MemoryFile, Resize, SkipBad, Sources
 from sqhn.cli.resume import Run, Stop
 from sqhn.cli.samples import read
-from sqhn.cli.settings import parse_settings
+from sqhn.cli.settings import Settings
 
 
 def learn(
@@ -65,7 +65,7 @@ def learn(
     folder that keeps a memory, every chunk of samples is saved as it is learned.
     """
     shared = {"when_full": when_full, "alpha": alpha, "gamma": gamma}
-    settings = parse_settings(levels, capacity, shared, {"similarity": similarity, "rho": rho})
+    settings = Settings(levels, capacity, shared, {"similarity": similarity, "rho": rho})
     if checkpoint is not None and not 0 <= checkpoint < math.inf:
         raise typer.BadParameter(f"{checkpoint} is not a number of seconds", param_hint="--checkpoint")
     run: Run | None = None

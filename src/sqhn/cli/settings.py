@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 LEVEL = r"([0-9]+(?:x[0-9]+)*)(?::([0-9]+))?"
 
 
-@dataclass(frozen=True)
 class Settings:
-    """The given options: the levels, the options shared by all levels, and those of the network."""
+    """The given options, checked; None means not given.
 
-    levels: list[Level]
-    shared: dict[str, Any]
-    network: dict[str, Any]
+    levels, capacity: see `parse_levels`. shared: the options shared by all levels. network: those of the network.
+    """
+
+    def __init__(
+        self, levels: str | None, capacity: int | None, shared: dict[str, Any], network: dict[str, Any]
+    ) -> None:
+        self.levels = parse_levels(levels, capacity)
+        self.shared = _check(partial(Level, capacity=1), shared)
+        self.network = _check(Options, network)
 
     def make(self, shape: tuple[int, ...]) -> SQHN:
         """A new memory; only its memory node can replace neurons."""
@@ -54,14 +59,6 @@ class Settings:
                 )
         if "rho" in self.network:
             network.rho = self.network["rho"]
-
-
-def parse_settings(
-    levels: str | None, capacity: int | None, shared: dict[str, Any], network: dict[str, Any]
-) -> Settings:
-    """Check the options; None means not given."""
-    checked = _check(partial(Level, capacity=1), shared), _check(Options, network)
-    return Settings(parse_levels(levels, capacity), *checked)
 
 
 def _check(constructor: Callable[..., object], options: dict[str, Any]) -> dict[str, Any]:
