@@ -64,7 +64,7 @@ def as_samples(
         )
     single = tuple(array.shape) == shape
     batch = array[None] if single else array
-    if batch.ndim != len(shape) + 1 or tuple(batch.shape[1:]) != shape:
+    if tuple(batch.shape[1:]) != shape:
         raise ValueError(
             f"expected one sample of shape {shape} or a batch of shape {batch_of(shape)}; "
             f"got shape {tuple(array.shape)}"

@@ -79,8 +79,7 @@ class Tiling:
     def children(self) -> NDArray[np.int32]:
         """`(nodes, size)`: which entries of the flattened shape each node sees."""
         ids = np.arange(math.prod(self.shape), dtype=np.int32).reshape(1, *self.shape)
-        children: NDArray[np.int32] = self.split(ids)[:, 0, :]
-        return children
+        return np.asarray(self.split(ids)[:, 0])
 
     def within(self, coarser: Tiling) -> NDArray[np.int32]:
         """`(coarser nodes, parts)`: the nodes of this tiling that make up each node of a coarser one.
@@ -108,9 +107,8 @@ def plan(input_shape: Sequence[int], levels: Sequence[Level]) -> tuple[Tiling, .
     tilings: list[Tiling] = []
     shape = tuple(input_shape)
     for number, level in enumerate(levels, start=1):
-        tiling = Tiling(shape, _sides(level, shape, number, len(levels)))
-        tilings.append(tiling)
-        shape = tiling.grid
+        tilings.append(Tiling(shape, _sides(level, shape, number, len(levels))))
+        shape = tilings[-1].grid
     if math.prod(shape) != 1:
         raise ValueError(
             f"level {len(levels)} has {math.prod(shape)} nodes in a grid of {shape}, but the last level must have one: "

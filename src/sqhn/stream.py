@@ -96,7 +96,7 @@ def _items(samples: Any, shape: tuple[int, ...]) -> tuple[Items, int | None]:
     """The items of an iterable, and their number if it is known."""
     array = samples.to_numpy() if hasattr(samples, "to_numpy") else samples  # a DataFrame of any kind
     if isinstance(array, np.ndarray) or is_tensor(array):
-        if tuple(array.shape[1:]) != shape or array.ndim != len(shape) + 1:
+        if tuple(array.shape[1:]) != shape:
             raise ValueError(f"a stream needs a batch of samples of shape {shape}; got shape {tuple(array.shape)}")
         return ((batch.start, array[batch]) for batch in batches(len(array), BATCH)), -(-len(array) // BATCH)
     total = len(array) if hasattr(array, "__len__") else None

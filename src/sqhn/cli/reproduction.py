@@ -57,11 +57,13 @@ def reproduce(
     from sqhn.data import DataFileError
 
     with failing(ImportError, OSError, DataFileError):
+        from sqhn.paper.baselines.training import load_torch
         from sqhn.paper.experiments.case import READINGS, jobs_of
         from sqhn.paper.experiments.catalogue import EXPERIMENTS
         from sqhn.paper.experiments.runner import other_runs, run
 
-        _check_device(device)
+        if device != "cpu" and not (device.startswith("cuda") and load_torch().cuda.is_available()):
+            raise typer.BadParameter(f"{device!r} is not available: use cpu, or cuda where torch finds a GPU")
         wanted = list(EXPERIMENTS) if not ids or ids == ["all"] else ids
         for name in wanted:
             if name not in EXPERIMENTS:
@@ -93,15 +95,6 @@ def reproduce(
         report(out)
     if outcome.failed:
         raise typer.Exit(1)
-
-
-def _check_device(device: str) -> None:
-    if device == "cpu":
-        return
-    from sqhn.paper.baselines.training import load_torch
-
-    if not device.startswith("cuda") or not load_torch().cuda.is_available():
-        raise typer.BadParameter(f"{device!r} is not available: use cpu, or cuda where torch finds a GPU")
 
 
 @failing(ImportError, OSError)

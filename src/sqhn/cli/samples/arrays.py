@@ -22,42 +22,37 @@ from sqhn.storage.atomic import written_whole
 class Arrays:
     """The samples of a .npy file, which is open only while it is read.
 
-    files: this file.
-    whole: the shape of the array, which is one sample if `single`, and a batch otherwise.
+    files: this file. count: how many samples it has; None if the array is itself a sample.
     """
 
     files: Sequence[str]
     open: Callable[[], NDArray[Any]]
-    whole: tuple[int, ...]
-    single: bool
+    shape: tuple[int, ...]
+    count: int | None
 
     suffix: ClassVar[str] = ".npy"
 
     def __len__(self) -> int:
-        return 1 if self.single else self.whole[0]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.whole if self.single else self.whole[1:]
+        return 1 if self.count is None else self.count
 
     @property
     def places(self) -> Sequence[str]:
         """The place of each sample in the file."""
-        return [""] if self.single else [f"[{n}]" for n in range(len(self))]
+        return [""] if self.count is None else [f"[{n}]" for n in range(self.count)]
 
     def chunks(self, start: int = 0) -> Iterator[NDArray[Any]]:
         """The samples from index `start`, as chunks (n, *shape)."""
         array = self.open()
-        if array.shape != self.whole:
+        batch = array[None] if self.count is None else array
+        if batch.shape != (len(self), *self.shape):
             raise ValueError(f"{self.files[0]} has changed while it was read")
-        batch = array[None] if self.single else array
         length = chunk_length(self.shape, array.itemsize)
         for first in range(start, len(self), length):
             yield batch[first : first + length]
 
     def write(self, places: Sequence[Path], shape: tuple[int, ...], chunks: Iterable[NDArray[np.float32]]) -> None:
         """Write chunks (n, *shape) to one .npy file, float32, which appears once it is complete."""
-        whole = shape if self.single else (len(self), *shape)
+        whole = shape if self.count is None else (self.count, *shape)
         with written_whole(places[0]) as file:
             np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": whole})
             for values in chunks:
@@ -78,13 +73,13 @@ def check_array(file: str, required: Required | None) -> Arrays:
     single = required is not None and array.shape == required.shape
     if array.size == 0 or array.ndim + single < 2:
         raise ValueError(f"{file} has shape {array.shape}: it must be a batch of samples, along the first axis")
-    found = Arrays([file], again, array.shape, single)
-    if required is not None and found.shape != required.shape:
+    shape, count = (array.shape, None) if single else (array.shape[1:], len(array))
+    if required is not None and shape != required.shape:
         raise ValueError(
             f"{file} has shape {array.shape}, but {required.reason} samples of shape {required.shape}: "
             f"give one, or a batch of shape {batch_of(required.shape)}"
         )
-    return found
+    return Arrays([file], again, shape, count)
 
 
 def open_array(path: Path) -> NDArray[Any]:
