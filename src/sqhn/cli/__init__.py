@@ -8,7 +8,7 @@ import typer
 
 from sqhn import __version__
 from sqhn.cli import data, learn, manage, query, reproduction
-from sqhn.cli.common import EXPECTED_ERRORS, failing, say
+from sqhn.cli.common import failing, say
 
 __all__ = ["app"]
 
@@ -39,5 +39,5 @@ app.command()(reproduction.bench)
 app.command(cls=reproduction.NamesExperiments)(reproduction.reproduce)
 app.command()(reproduction.report)
 for command in (learn.learn, query.recall, query.recognize, *manage.COMMANDS):
-    app.command()(failing(*EXPECTED_ERRORS, tell=say)(command))
+    app.command()(failing(OSError, ValueError, MemoryError, tell=say)(command))
 app.add_typer(data.app, name="data")

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from sqhn.memory import SQHN
 
 Answer = TypeVar("Answer")
-EXPECTED_ERRORS = (OSError, ValueError, MemoryError)
-"""Errors of files, of samples, and of a machine with too little memory."""
-
 progress = Console(stderr=True)
 PACKAGES = {"skimage": "scikit-image", "sklearn": "scikit-learn"}  # module: package, if the names differ
 EXTRAS = {"torch": "torch", "ray": "ray", "distributed": "dask"}  # all other packages are in `experiments`
@@ -144,7 +141,7 @@ def changing(path: Path) -> Iterator[SQHN]:
         network = SQHN.load(path)
         yield network
         if network.folder is None:
-            network.save(path.resolve())
+            network.save(path)
 
 
 def map_chunks(

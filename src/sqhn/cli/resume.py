@@ -89,11 +89,10 @@ class Run:
 
     def __init__(self, memory: Path, network: SQHN, samples: Samples) -> None:
         self.memory, self.network, self.samples = memory, network, samples
-        self.file = Path(os.path.realpath(memory))
-        self.note = self.file.with_name(f"{self.file.name}.progress")
+        self.note = Path(f"{os.path.realpath(memory)}.progress")
         self.first_step, self.first_neurons, self.replaced = network.step, len(network), 0
         self.digest, self.digested = hashlib.sha256(), 0  # of how many files
-        self.start = self._find_start() if samples.repeatable and self.file.exists() and self.note.exists() else 0
+        self.start = self._find_start() if samples.repeatable and memory.exists() and self.note.exists() else 0
         self.saved = self._after(0)
 
     @property
@@ -146,7 +145,7 @@ class Run:
                 now = self._after(0)
                 try:
                     self._write_note(now)
-                    self.network.save(self.file)
+                    self.network.save(self.memory)
                 except BaseException:
                     if self.samples.repeatable and not self.saved.samples:
                         self.note.unlink(missing_ok=True)
