@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -98,11 +98,9 @@ class Images:
         """Write chunks (n, *shape) as .png files; with another axis, the images along it side by side."""
         from PIL import Image
 
-        left = iter(places)
-        for values in chunks:
-            for pixels in np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8):
-                row = pixels if shape == self.shape else np.concatenate(pixels, axis=1)
-                Image.fromarray(row).save(next(left))
+        for place, values in zip(places, chain.from_iterable(chunks)):
+            row = values if shape == self.shape else np.concatenate(values, axis=1)
+            Image.fromarray(np.rint(np.clip(row, 0, 1) * 255).astype(np.uint8)).save(place)
 
 
 def check_images(files: Sequence[str], required: Required | None, resize: Size | None, unusable: Unusable) -> Images:
