@@ -14,16 +14,7 @@ from numpy.typing import NDArray
 from sqhn.cli.common import say
 from sqhn.cli.options import Size
 from sqhn.cli.samples.arrays import Arrays, check_array, open_array
-from sqhn.cli.samples.files import (
-    IMAGE_SUFFIXES,
-    STDIN,
-    Required,
-    Unusable,
-    check_file,
-    find,
-    name_below,
-    summary,
-)
+from sqhn.cli.samples.files import IMAGE_SUFFIXES, STDIN, Required, Unusable, check_file, find, name_below, summary
 from sqhn.cli.samples.images import Images, check_images, decode
 
 __all__ = ["Samples", "read", "read_mask"]
