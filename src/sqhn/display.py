@@ -39,10 +39,7 @@ def html(memory: SQHN) -> str:
 
     text = f"<code>{escaping.escape(repr(memory))}</code>"
     figures = []
-    for j, x, count in memory.inspect(lambda model: _stored(model, NOTEBOOK_IMAGES)):
-        image = pixels(x)
-        if image is None:
-            return text
+    for j, image, count in memory.inspect(lambda model: _images(model, NOTEBOOK_IMAGES)):
         file, small = io.BytesIO(), Image.fromarray(image)
         small.thumbnail((4 * HEIGHT, 2 * HEIGHT))
         small.save(file, "PNG")
@@ -53,26 +50,27 @@ def html(memory: SQHN) -> str:
             f'src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}">'
             f'<figcaption style="font-size:10px">{j} ({count})</figcaption></figure>'
         )
+    if not figures:
+        return text
     more = f"<br>and {len(memory) - NOTEBOOK_IMAGES:,} more" if len(memory) > NOTEBOOK_IMAGES else ""
     return f"{text}<br>{''.join(figures)}{more}"
 
 
-def _stored(model: Model, most: int) -> list[tuple[int, NDArray[np.float32], int]]:
-    """The index, prototype and count of the first neurons that are not forgotten."""
+def _images(model: Model, most: int) -> list[tuple[int, NDArray[np.uint8], int]]:
+    """The index, image and count of the first neurons that are not forgotten; none if samples are not images."""
     counts = model.tree.neurons("c")
     living = np.flatnonzero(counts)[:most]
     prototypes = model.tree.prototypes(int(living.max(initial=0)) + 1)[0]
-    return [(int(j), prototypes[j], int(counts[j])) for j in living]
+    return [(int(j), image, int(counts[j])) for j in living if (image := pixels(prototypes[j])) is not None]
 
 
 def sheet(memory: SQHN, most: int) -> tuple[Image, int]:
     """The first neurons in rows, each above its index and count; and how many there are."""
     from PIL import Image, ImageDraw
 
-    stored = memory.inspect(lambda model: _stored(model, most))
-    images = [(j, image, count) for j, x, count in stored if (image := pixels(x)) is not None]
+    images = memory.inspect(lambda model: _images(model, most))
     if not images:
-        reason = f"samples of shape {memory.input_shape} are not images" if stored else "nothing is stored"
+        reason = f"samples of shape {memory.input_shape} are not images" if len(memory) else "nothing is stored"
         raise ValueError(f"there is nothing to show: {reason}")
     height, width = images[0][1].shape[:2]
     scale = max(1, -(-HEIGHT // max(height, width)))
