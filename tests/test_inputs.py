@@ -79,7 +79,7 @@ def test_bad_masks(observed: Any, error: type[Exception], message: str) -> None:
 @pytest.mark.parametrize("shape", [(6,), (1, 6), (4, 1), (5, 1, 1), (5, 4, 6), ()])
 def test_masks_broadcast(shape: tuple[int, ...]) -> None:
     memory = SQHN((4, 6), capacity=5)
-    mask = np.random.default_rng(0).random(shape) < 0.7
+    mask: Any = np.random.default_rng(0).random(shape) < 0.7
     mask = mask | ~mask.any(axis=-1, keepdims=True) if shape else np.True_
     memory.learn(GOOD, observed=mask)
     other = SQHN((4, 6), capacity=5)

@@ -64,7 +64,7 @@ def as_samples(
         )
     single = tuple(array.shape) == shape
     batch = array[None] if single else array
-    if batch.ndim != len(shape) + 1 or tuple(batch.shape[1:]) != shape:
+    if tuple(batch.shape[1:]) != shape:
         raise ValueError(
             f"expected one sample of shape {shape} or a batch of shape {batch_of(shape)}; "
             f"got shape {tuple(array.shape)}"
@@ -118,10 +118,10 @@ def as_answers(
 
 def _single_or_double(batch: Any) -> Any:
     """Floats of 4 or 8 bytes: half precision cannot represent LARGEST, and kernels have no other types."""
-    if not isinstance(batch, np.ndarray):
-        return batch if batch.dtype.itemsize >= 4 else batch.float()
     if 4 <= batch.dtype.itemsize <= 8:
         return batch
+    if is_tensor(batch):
+        return batch.float()
     with np.errstate(over="ignore"):  # values beyond float64 become infinite, and are refused as such
         return batch.astype(np.float32 if batch.dtype.itemsize < 4 else np.float64)
 

@@ -87,7 +87,7 @@ def test_the_calibration_is_reported_and_saved(tmp_path: Path) -> None:
     assert memory.calibration is None
     other.reset()
     assert (other.calibration, other.options.rho) == (None, None)
-    memory.calibrate(new=x[300:500], error=np.float32(0.05))  # type: ignore[arg-type]
+    memory.calibrate(new=x[300:500], error=np.float32(0.05))
     memory.save(tmp_path / "m")
     assert SQHN.load(tmp_path / "m").calibration == memory.calibration
 

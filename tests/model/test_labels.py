@@ -257,9 +257,9 @@ def test_neurons_are_forgotten_by_their_latest_label() -> None:
     assert memory.counts.tolist() == [2, 0, 0, 1]
     assert memory.values([0, 1, 2, 3]) == [[(40, 1), (10, 1)], [], [], []]
     assert memory.forget(where=lambda time: False) == 5
-    for wrong in ({}, {"index": 0, "where": bool}):
+    for index, where in ((None, None), (0, bool)):
         with pytest.raises(TypeError, match="either the neurons, or where="):
-            memory.forget(**wrong)
+            memory.forget(index, where=where)
     with pytest.raises(ZeroDivisionError):
         memory.forget(where=lambda time: time < 1 / 0)
     assert len(memory) == 2

@@ -1,10 +1,10 @@
-"""The commands `sqhn reproduce` and `sqhn report`."""
+"""The commands `sqhn reproduce`, `sqhn report` and `sqhn bench`."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -12,10 +12,6 @@ from rich.markup import escape
 from typer.core import TyperArgument, TyperCommand
 
 from sqhn.cli.common import failing, progress, show
-
-if TYPE_CHECKING:
-    from sqhn.paper.experiments.runner import Outcome
-
 
 Data = Literal["builtin", "paper"]
 Reading = Literal["both", "default", "code"]
@@ -61,11 +57,13 @@ def reproduce(
     from sqhn.data import DataFileError
 
     with failing(ImportError, OSError, DataFileError):
+        from sqhn.paper.baselines.training import load_torch
         from sqhn.paper.experiments.case import READINGS, jobs_of
         from sqhn.paper.experiments.catalogue import EXPERIMENTS
-        from sqhn.paper.experiments.runner import run
+        from sqhn.paper.experiments.runner import other_runs, run
 
-        _check_device(device)
+        if device != "cpu" and not (device.startswith("cuda") and load_torch().cuda.is_available()):
+            raise typer.BadParameter(f"{device!r} is not available: use cpu, or cuda where torch finds a GPU")
         wanted = list(EXPERIMENTS) if not ids or ids == ["all"] else ids
         for name in wanted:
             if name not in EXPERIMENTS:
@@ -75,64 +73,35 @@ def reproduce(
         named = reading or ("default" if quick else "both")
         readings = READINGS if named == "both" else (named,)
         sized: dict[str, Any] = {"seeds": seeds or (2 if quick else None), "builtin": data == "builtin", "quick": quick}
-        _check_folder(out, sized)
+        declared = {name: list(jobs_of(one, heavy=True, **sized)) for name, one in EXPERIMENTS.items()}
+        if other := other_runs(out, declared):
+            show(
+                f"{out} has records of {other} with other settings (a quick run, an older version or other data?): "
+                "a report covers one kind of run, so choose another --out"
+            )
+            raise typer.Exit(1)
         todo = [job for name in wanted for job in jobs_of(EXPERIMENTS[name], readings, heavy=heavy, **sized)]
         out.mkdir(parents=True, exist_ok=True)
         outcome = run(todo, out, jobs or os.cpu_count() or 1, backend, progress, device, quick)
-        _show_problems(outcome, out)
+        if outcome.failed:
+            failures = out / "failures.txt"
+            failures.write_text("\n".join(f"{label}\n{text}" for label, text in outcome.failed.items()))
+            show(f"{len(outcome.failed)} jobs failed; their errors are in {failures}")
+        for remedy, experiments in outcome.missing.items():
+            show(f"{', '.join(experiments)}: {remedy}")
         if outcome.interrupted:
+            show("stopped; finished jobs are kept, and the same command continues from here")
             raise typer.Exit(130)
-        _report(out)
+        report(out)
     if outcome.failed:
         raise typer.Exit(1)
 
 
-def _check_device(device: str) -> None:
-    if device == "cpu":
-        return
-    from sqhn.paper.baselines.training import load_torch
-
-    if not device.startswith("cuda") or not load_torch().cuda.is_available():
-        raise typer.BadParameter(f"{device!r} is not available: use cpu, or cuda where torch finds a GPU")
-
-
-def _check_folder(out: Path, sized: dict[str, Any]) -> None:
-    """Exit if the folder has records of another kind of run."""
-    from sqhn.paper.experiments.case import jobs_of
-    from sqhn.paper.experiments.catalogue import EXPERIMENTS
-    from sqhn.paper.experiments.runner import other_runs
-
-    declared = {name: list(jobs_of(one, heavy=True, **sized)) for name, one in EXPERIMENTS.items()}
-    if other := other_runs(out, declared):
-        show(
-            f"{out} has records of {other} with other settings (a quick run, an older version or other data?): "
-            "a report covers one kind of run, so choose another --out"
-        )
-        raise typer.Exit(1)
-
-
-def _show_problems(outcome: Outcome, out: Path) -> None:
-    if outcome.failed:
-        failures = out / "failures.txt"
-        failures.write_text("\n".join(f"{label}\n{text}" for label, text in outcome.failed.items()))
-        show(f"{len(outcome.failed)} jobs failed; their errors are in {failures}")
-    for remedy, experiments in outcome.missing.items():
-        show(f"{', '.join(experiments)}: {remedy}")
-    if outcome.interrupted:
-        show("stopped; finished jobs are kept, and the same command continues from here")
-
-
+@failing(ImportError, OSError)
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder with the records, --out of `sqhn reproduce`.")],
 ) -> None:
     """Judge every claim from the records of a folder; write the page, the figures and a summary there."""
-    from sqhn.data import DataFileError
-
-    with failing(ImportError, OSError, DataFileError):
-        _report(folder)
-
-
-def _report(folder: Path) -> None:
     from rich import box
     from rich.table import Table
 
@@ -168,3 +137,21 @@ def _report(folder: Path) -> None:
 def _styled(verdict: str) -> str:
     style = {"PASS": "green", "FAIL": "bold red", "ERROR": "bold red"}.get(verdict, "dim")
     return f"[{style}]{verdict}[/]"
+
+
+@failing(ImportError)
+def bench(
+    cases: Annotated[list[str] | None, typer.Argument(help="Cases to run; all by default.")] = None,
+    device: Annotated[str, typer.Option(help="Where to measure: cpu, cuda or ray.")] = "cpu",
+) -> None:
+    """Measure speed and size against comparators in the same run; prints JSON."""
+    from sqhn import bench
+
+    try:
+        known = bench.cases(device)
+    except (RuntimeError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error
+    for name in cases or []:
+        if name not in known:
+            raise typer.BadParameter(f"unknown case {name!r}; the cases are {', '.join(known)}")
+    print(bench.run(cases or list(known), progress.print, device))
