@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sqhn import __version__
-from sqhn.cli import bench, data, learn, manage, query, reproduction
+from sqhn.cli import bench, data, duplicates, learn, manage, query, reproduction
 
 __all__ = ["app"]
 
@@ -40,6 +40,7 @@ app.command()(reproduction.report)
 app.command()(learn.learn)
 app.command()(query.recall)
 app.command()(query.recognize)
+app.command()(duplicates.duplicates)
 for command in (manage.info, manage.show, manage.repair, manage.forget, manage.calibrate):
     app.command()(command)
 app.add_typer(data.app, name="data")
