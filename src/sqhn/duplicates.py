@@ -100,6 +100,6 @@ def find_duplicates(images: NDArray[np.uint8], error: float | None = None) -> Du
 
 
 def _threshold(scores: NDArray[np.float64], error: float) -> float:
-    """Just above the k-th largest of n scores: another one of the same distribution is k / (n + 1) likely to reach it."""
+    """Just above the k-th largest of n scores; another one like them reaches it with a probability of k / (n + 1)."""
     k = math.floor(error * (len(scores) + 1) * (1 + 1e-12))
     return math.nextafter(float(np.sort(scores)[-k]), math.inf)

@@ -7,7 +7,7 @@ import html
 import io
 from collections import defaultdict
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
@@ -102,7 +102,8 @@ def _line(one: Member) -> str:
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 STYLE = """
-body { font: 15px/1.4 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color-scheme: light dark }
+:root { color-scheme: light dark }
+body { font: 15px/1.4 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem }
 section { border-top: 1px solid #8886; padding: 1rem 0; display: flex; flex-wrap: wrap; gap: 1rem }
 figure { margin: 0; width: 12rem } img { max-width: 12rem; max-height: 12rem; display: block }
 figcaption { font-size: .8rem; overflow-wrap: anywhere } small { opacity: .7 }
@@ -116,8 +117,8 @@ def _page(groups: list[list[Member]], count: int, error: float) -> str:
     rows = "\n".join(f"<section>{''.join(map(_figure, group))}</section>" for group in groups)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Near-duplicates</title><style>{STYLE}</style>'
-        f"<h1>Near-duplicates</h1><p>{count:,} images: {len(groups):,} groups with {copies:,} copies. An image without a "
-        f"duplicate finds one with a probability of at most {error:.2g}. The largest image of each group is first; "
+        f"<h1>Near-duplicates</h1><p>{count:,} images: {len(groups):,} groups with {copies:,} copies. An image without "
+        f"a duplicate finds one with a probability of at most {error:.2g}. The largest image of each group is first; "
         f"scores are evidence in nats.</p>{rows}</html>\n"
     )
 
