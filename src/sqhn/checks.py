@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+StrPath = str | os.PathLike[str]
 
 
 def is_whole(value: object) -> bool:

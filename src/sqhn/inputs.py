@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sqhn.checks import is_whole
 
+Indices = int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]]
 LARGEST = 1e15
 """Values beyond this are refused: their float32 products overflow."""
 

@@ -5,7 +5,6 @@ The mathematics is in `sqhn.model`. Every verb checks its arguments first, then 
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -17,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from sqhn.banks import devices
 from sqhn.banks.interface import Array, Bank, Learned
 from sqhn.banks.rule import GREW, REPLACED
-from sqhn.checks import as_shape, check_count, check_word
+from sqhn.checks import StrPath, as_shape, check_count, check_word
 from sqhn.concurrency import ReadWriteLock
 from sqhn.display import html
-from sqhn.inputs import as_answers, as_indices, as_samples, batch_of, check_observed, unobserved
+from sqhn.inputs import Indices, as_answers, as_indices, as_samples, batch_of, check_observed, unobserved
 from sqhn.level import Level, Options, as_levels
 from sqhn.model.calibration import Calibration, Kind
 from sqhn.model.inference import Inference, by_name
@@ -52,7 +51,6 @@ class SQHN:
         continues. The folder must not hold a memory yet; `open` continues one that is there.
 
     Cost of learn and recall: O(capacity * values) per sample at each node. Memory use grows with what is stored.
-
     Threads may share a memory: see docs/guarantees.md.
 
     >>> import numpy as np
@@ -86,12 +84,11 @@ class SQHN:
         norm: Literal["all", "heard"] = "all",
         device: str = "cpu",
         shards: int | None = None,
-        folder: str | os.PathLike[str] | None = None,
+        folder: StrPath | None = None,
     ) -> None:
-        shape = as_shape(input_shape)
         checked = as_levels(levels, capacity, alpha=alpha, gamma=gamma, when_full=when_full)
         options = Options(similarity, blend, rho, propagation, mu, norm)
-        model = Model(shape, checked, options, devices.device_of(device, shards))
+        model = Model(as_shape(input_shape), checked, options, devices.device_of(device, shards))
         self._begin(model, None if folder is None else Journal.create(Path(folder), model))
 
     def _begin(self, model: Model, journal: Journal | None = None) -> None:
@@ -239,11 +236,7 @@ class SQHN:
         return Learned(*(tree.device.xp.concat(field, 1) for field in zip(*(one.fields for one in done)))), first
 
     def learn_stream(
-        self,
-        samples: Iterable[Any],
-        *,
-        progress: bool = True,
-        checkpoint: tuple[str | os.PathLike[str], float] | None = None,
+        self, samples: Iterable[Any], *, progress: bool = True, checkpoint: tuple[StrPath, float] | None = None
     ) -> Streamed:
         """Learn samples or batches from an iterable as they come; other threads may use the memory in between.
 
@@ -268,12 +261,7 @@ class SQHN:
         """Let the memory node grow up to `capacity` neurons, more than before; stored neurons do not change."""
         self._write(self._apply, Resize(check_count("capacity", capacity)))
 
-    def forget(
-        self,
-        index: int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]] | None = None,
-        *,
-        where: Callable[[Any], bool] | None = None,
-    ) -> int:
+    def forget(self, index: Indices | None = None, *, where: Callable[[Any], bool] | None = None) -> int:
         """Forget one or several neurons of the memory node; their slots are free, and the lowest is filled first.
 
         index: as returned by `recall` and `learn`. Its labels are deleted too. A sample that was averaged with
@@ -313,8 +301,7 @@ class SQHN:
         keep: return observed values as given, and only the others from memory.
         inference: "paper", the paper's rule; the score is the activity of the memory node's winner.
             "evidence", our rule for damaged samples (docs/evidence.md); the score is in nats.
-            "feedforward", the paper's rule without the sweep down.
-            "exact", the true maximum of the energy; the score is that energy.
+            "feedforward", the paper's rule without the sweep down. "exact", the maximum of the energy, and its score.
 
         Where samples with missing values were learned, `known` of the result marks values that were ever observed.
         """
@@ -347,11 +334,10 @@ class SQHN:
         """
         check_word("inference", inference, ("paper", "evidence"))
         samples, single, mask = self._samples(x, observed)
-        model, by_evidence = self._model, inference == "evidence"
-        made = model.evidence_calibration if by_evidence else model.calibration
-        if made and made.outdated(self.step):
-            warnings.warn(f"{made}, but {self.step:,} samples have been learned by now: calibrate again", stacklevel=2)
-        return Recognized(*self._answers(x, single, *self._read(model.recognize, samples, mask, by_evidence)))
+        by_evidence = inference == "evidence"
+        if outdated := self._model.outdated(by_evidence):
+            warnings.warn(outdated, stacklevel=2)
+        return Recognized(*self._answers(x, single, *self._read(self._model.recognize, samples, mask, by_evidence)))
 
     def calibrate(
         self,
@@ -419,7 +405,7 @@ class SQHN:
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: StrPath) -> None:
         """Write the memory to a file, atomically: if it fails, an existing file is unchanged.
 
         On shards, the file `path` lists one file for each shard, in the folder `path`.pieces; nothing is learned while
@@ -429,9 +415,7 @@ class SQHN:
         files.save(path, self._model, self._read)
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], device: str = "cpu", shards: int | None = None, *, read_only: bool = False
-    ) -> Self:
+    def load(cls, path: StrPath, device: str = "cpu", shards: int | None = None, *, read_only: bool = False) -> Self:
         """Read a memory saved from any device; it continues exactly where the saved one stopped.
 
         path: a file, or the folder of a memory that is kept durably (see `folder`), which then continues there.
@@ -446,7 +430,7 @@ class SQHN:
     @classmethod
     def open(
         cls,
-        folder: str | os.PathLike[str],
+        folder: StrPath,
         input_shape: Sequence[int],
         levels: Sequence[Level] | None = None,
         **more: Any,

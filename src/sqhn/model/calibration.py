@@ -49,10 +49,6 @@ class Calibration(NamedTuple):
             f"called {wrong}, for the memory"
         )
 
-    def outdated(self, step: int) -> bool:
-        """Whether the memory has learned at least as many samples since the calibration as before."""
-        return step >= 2 * self.step
-
     def p(self, ratio: Any, xp: Any) -> Any:
         """The p-values of samples with these ratios, of being like the samples of the calibration; xp: their namespace.
 

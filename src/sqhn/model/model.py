@@ -134,6 +134,13 @@ class Model:
             raise IndexError(f"neuron {given} is not one of {grown}")
         return self.labels.of(int(given))
 
+    def outdated(self, by_evidence: bool) -> str | None:
+        """A message if the memory has learned at least as many samples since the calibration in use as before."""
+        made, step = self.evidence_calibration if by_evidence else self.calibration, self.tree.step
+        if made is None or step < 2 * made.step:
+            return None
+        return f"{made}, but {step:,} samples have been learned by now: calibrate again"
+
     def recognize(self, samples: Array, observed: Array, by_evidence: bool) -> tuple[Array, ...]:
         """Old or new, the score, the threshold and, once calibrated, p-values; scores by evidence are in nats."""
         tree, factor = self.tree, self.tolerance
