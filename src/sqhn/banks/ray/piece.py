@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.device import Cpu
-from sqhn.banks.cpu.evidence import Elsewhere, of_pyramid
+from sqhn.banks.cpu.evidence import of_pyramid
 from sqhn.banks.cpu.kernels.decision import NONE
 from sqhn.banks.cpu.kernels.large import Products
 from sqhn.banks.cpu.large import LargeNodes, samples_at_once
@@ -141,24 +141,18 @@ class Piece:
         return self.number, self.bank.activity(_own(evidence))[0]
 
     def weights(self, evidence: Patches, scales: Sequence[Tiling], many: int) -> NDArray[np.float64]:
-        """The weight of the neurons here at each look at a block (`Elsewhere`); many: how many there are in all."""
-        looks = evidence.x.shape[1], sum(one.nodes for one in scales), 2
-        return self._shown(evidence, scales, Elsewhere(many, np.full(looks, -np.inf)))[1]
+        """The weights of the neurons here (`of_pyramid`); many: how many there are in all."""
+        if not self.living:
+            return np.full((evidence.x.shape[1], sum(one.nodes for one in scales), 2), -np.inf)
+        return of_pyramid(self.bank, _own(evidence), scales, many)[1]
 
     def block_evidence(
-        self, evidence: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere
+        self, evidence: Patches, scales: Sequence[Tiling], many: int, others: NDArray[np.float64]
     ) -> tuple[Indices, NDArray[np.float64]]:
-        """The indices of all neurons, and the evidence for them (batch, neurons)."""
-        return self.number, self._shown(evidence, scales, elsewhere)[0]
-
-    def _shown(
-        self, evidence: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The indices of all neurons, and the evidence for them (batch, neurons); others: weights of other shards."""
         if not self.living:
-            return np.full((evidence.x.shape[1], len(self.number)), -np.inf), np.full_like(elsewhere.others, -np.inf)
-        own = Elsewhere(elsewhere.many, Cpu.asarray(elsewhere.others))
-        A, weights = of_pyramid(self.bank, _own(evidence), scales, own)
-        return A[0, :, : len(self.number)], weights
+            return self.number, np.full((evidence.x.shape[1], len(self.number)), -np.inf)
+        return self.number, of_pyramid(self.bank, _own(evidence), scales, many, others)[0][0, :, : len(self.number)]
 
     def fetch(self, j: Indices) -> Vectors:
         at = self._places(j)
