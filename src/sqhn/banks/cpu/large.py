@@ -147,8 +147,8 @@ class LargeNodes:
             )  # fmt: skip
 
         if seen is None:
-            accurate = bool(self.blind) or k.shape[2] > 1  # several neurons are near each other
-            self.in_turns(bank, node, x, self.products(bank, node, x, accurate), ask)
+            whole = bool(self.blind) or k.shape[2] > 1  # where several are asked for, products must be accurate
+            self.in_turns(bank, node, x, self.products(bank, node, x, whole), ask)
         else:
             nothing = np.empty((*x.shape[:2], 0), np.float32)
             observed = observed_products(bank, node, x, seen, np.ones(x.shape[:2], bool))

@@ -222,7 +222,7 @@ def decide(n, G, heard, lists, c, scratch, stamp):
                 many += 1
     if many == 0:
         return 0, 0.0
-    winner = G
+    winner = G - 1  # a neuron even if all strengths are NaN
     for i in range(many):
         if overlap[touched[i]] >= best - TIE:
             winner = min(winner, touched[i])
