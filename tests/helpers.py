@@ -121,7 +121,7 @@ def assert_same_ranking(
 def without_projection(memory: SQHN, chunks: float = np.inf) -> None:
     """Let a memory of large nodes compare whole vectors, for some chunks."""
     large: Any = memory.banks[0].large  # type: ignore[attr-defined]
-    large.projected.blind = chunks
+    large.blind = chunks
 
 
 def stored_prototypes(memory: SQHN) -> NDArray[np.float32]:

@@ -372,8 +372,9 @@ class Counts:
 
     def state(self) -> State:
         counts = torch.stack(self.entries.rows(), 1).to(torch.int32).cpu().numpy()
-        known = {"known": heard_of(counts, self.grown.cpu().numpy(), self.family)} if self.holes else {}
-        return {"counts": counts, **known}
+        if not self.holes:
+            return {"counts": counts}
+        return {"counts": counts, "known": heard_of(counts, self.grown.cpu().numpy(), self.family).astype(np.int32)}
 
     def restore(self, state: State, values: int) -> None:
         rows = check_counts(state, (self.nodes, self.neurons.room, self.family, values))

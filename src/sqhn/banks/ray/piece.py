@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.device import Cpu
-from sqhn.banks.cpu.evidence import Elsewhere, of_pyramid
+from sqhn.banks.cpu.evidence import of_pyramid
 from sqhn.banks.cpu.kernels.decision import NONE
 from sqhn.banks.cpu.kernels.large import Products
-from sqhn.banks.cpu.large import LargeNodes, samples_at_once
+from sqhn.banks.cpu.large import FirstLook, LargeNodes, samples_at_once
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Patches, State
@@ -36,6 +36,8 @@ QUESTIONS_KEPT, BYTES_KEPT = 6, 1 << 25
 FEW = 8
 """Neurons that are looked for one after another; more are ranked with products of their own."""
 NO_BAR = np.empty(0)
+ONLY = slice(1)
+"""The only node."""
 
 
 class Vectors(NamedTuple):
@@ -117,21 +119,18 @@ class Piece:
         kept = None if asked is None else dict(self.products).get(question)
         for part in batches(len(x), samples_at_once(self.bank, self.bank.neurons.most)):
 
-            def ask(rows: slice, products: Products, now: slice = part) -> NDArray[np.int64]:
-                evaluated = np.zeros(products.P.shape[:2], np.int64)
-                first_look = large.first_look(0, products, evaluated)
-                found = (array[now][rows] for array in (bar, k, v, rest))
+            def ask(rows: slice, first_look: FirstLook, now: slice = part) -> None:
+                own, *found = (array[now][rows] for array in (x, bar, k, v, rest))
                 split_range(
-                    nearest, products.P.shape[1], float(products.P.size) + x.size, x[now][rows], first_look,
+                    nearest, len(own), float(len(own)) * (len(self.number) + self.bank.size), own, first_look,
                     self.bank.of_nodes(), self.bank.measure, *found,
                 )  # fmt: skip
-                return evaluated
 
             if kept is None or asked is None:
-                products = large.products(self.bank, 0, x[part], bool(large.projected.blind))
+                products = large.products(self.bank, ONLY, x[None, part], bool(large.blind))
             else:
                 products = kept.rows(asked[part])
-            large.in_turns(self.bank, 0, x[part], products, ask)
+            large.in_turns(self.bank, ONLY, x[None, part], products, ask)
             if asked is None and len(x[part]) == len(x) and products.P.nbytes <= BYTES_KEPT:
                 self.products.append((question, products))
         return Candidates(np.where(k == NONE, NONE, self.number[k]), v, rest)
@@ -143,23 +142,18 @@ class Piece:
         return self.number, self.bank.activity(own(evidence))[0]
 
     def weights(self, evidence: Patches, scales: Sequence[Tiling], many: int) -> NDArray[np.float64]:
-        """The weight of the neurons here at each look at a block (`Elsewhere`); many: how many there are in all."""
-        looks = evidence.x.shape[1], sum(one.nodes for one in scales), 2
-        return self._shown(evidence, scales, Elsewhere(many, np.full(looks, -np.inf)))[1]
+        """The weights of the neurons here (`of_pyramid`); many: how many there are in all."""
+        if not self.living:
+            return np.full((evidence.x.shape[1], sum(one.nodes for one in scales), 2), -np.inf)
+        return of_pyramid(self.bank, own(evidence), scales, many)[1]
 
     def block_evidence(
-        self, evidence: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere
+        self, evidence: Patches, scales: Sequence[Tiling], many: int, others: NDArray[np.float64]
     ) -> tuple[Indices, NDArray[np.float64]]:
-        """The indices of all neurons, and the evidence for them (batch, neurons)."""
-        return self.number, self._shown(evidence, scales, elsewhere)[0]
-
-    def _shown(
-        self, evidence: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The indices of all neurons, and the evidence for them (batch, neurons); others: weights of other shards."""
         if not self.living:
-            return np.full((evidence.x.shape[1], len(self.number)), -np.inf), np.full_like(elsewhere.others, -np.inf)
-        A, weights = of_pyramid(self.bank, own(evidence), scales, own(elsewhere))
-        return A[0, :, : len(self.number)], weights
+            return self.number, np.full((evidence.x.shape[1], len(self.number)), -np.inf)
+        return self.number, of_pyramid(self.bank, own(evidence), scales, many, own(others))[0][0, :, : len(self.number)]
 
     def fetch(self, j: Indices) -> Vectors:
         at = self._places(j)

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from sqhn.banks.cpu.device import Cpu
-from sqhn.banks.cpu.evidence import Elsewhere
 from sqhn.banks.cpu.kernels.decision import NONE
 from sqhn.banks.cpu.neurons import Neurons
 from sqhn.banks.cpu.prototypes import Prototypes
@@ -335,7 +334,7 @@ class SplitPrototypes:
         asked = {}
         for s in range(len(self.shards)):
             others = np.logaddexp.reduce(np.delete(weights, s, 0), axis=0, initial=-np.inf)
-            asked[s] = (NAME, "block_evidence", shared, scales, Elsewhere(many, others))
+            asked[s] = (NAME, "block_evidence", shared, scales, many, others)
         return self._everywhere(evidence, self.shards.query(asked).values())
 
     def _everywhere(
