@@ -1,4 +1,4 @@
-"""Where a memory can live."""
+"""Finds a device by its name."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from sqhn.checks import check_count
 
 
 def device_of(name: str, shards: int | None = None) -> Device:
-    """The device that a word stands for: "cpu", "cuda", "cuda:1" and so on, or "ray", with so many shards.
+    """The device with this name: "cpu"; "cuda", "cuda:1" and so on; or "ray" and "ray:cuda" with a number of shards.
 
-    "ray:cuda": shards that are on GPUs.
+    "ray:cuda" keeps the shards on GPUs.
     """
     if isinstance(name, str) and name.partition(":")[0] == "ray":
         if shards is None:

@@ -22,7 +22,7 @@ from sqhn.level import Level, Options
 from sqhn.patches import Tiling
 
 Array = Any
-"""A NumPy array or a torch tensor: indexing and arithmetic mean the same."""
+"""A NumPy array or a torch tensor; indexing and arithmetic work in the same way on both."""
 
 State = dict[str, NDArray[Any]]
 """The saved arrays of a bank by name; they list the grown neurons of one node after another."""
@@ -72,8 +72,8 @@ class Learned(NamedTuple):
 class BlockEvidence(NamedTuple):
     """The evidence (`sqhn.evidence`) for the neurons of a level: A (nodes, batch, neurons), in nats.
 
-    A is minus infinity where there is no neuron; a node without neurons has one with evidence 0. question, stored: sums
-    over the blocks of nodes, of the sample and of the most likely stored values.
+    A is minus infinity where there is no neuron; a node without neurons counts as one with a neuron of evidence 0.
+    question, stored: sums over the block of each node, of the sample and of the most likely stored values.
     """
 
     A: Array
@@ -99,8 +99,9 @@ class Support(NamedTuple):
 class Growth(Protocol):
     """How far the nodes of a level have grown, and the saved statistics of their neurons.
 
-    grown: how many slots each node has used; free: how many of these are free because their neurons were forgotten,
-    which then count 0; step: how many samples were learned; most: an upper bound of `grown`.
+    grown: the number of slots that each node has used. free: how many of these are free because their neurons were
+    forgotten; a free slot has the count 0. step: the number of samples learned. room: the number of slots with memory
+    reserved. most: an upper bound of `grown`.
     """
 
     grown: Array
@@ -275,7 +276,7 @@ class CodeBank(Bank, Protocol):
         """The values that the neurons j (nodes, batch) expect of every child."""
 
     def expects(self, j: Array, known: Array) -> Array:
-        """Whether they expect any value of a child, (child nodes, batch); not where `known` (nodes, batch) is false."""
+        """Whether the neurons j expect any value of a child, (child nodes, batch); where `known` (nodes, batch)."""
 
     def probability(self, j: Array, k: Array) -> Array:
         """The probability of the children's values k (child nodes, batch) under the neurons j (nodes, batch)."""
@@ -301,7 +302,7 @@ class Device(Protocol):
 
     xp: the array namespace, NumPy or torch; only functions that both have, with arguments by position.
     place: the `device` that arrays are created on.
-    shards: in how many places level 1 is, if it is a `ShardedBank`; else None.
+    shards: the number of shards that hold the memory; None on other devices.
     keeps_tensors: whether samples that come as torch tensors stay tensors.
     atomic: whether a bank learns a chunk in one call that no signal interrupts.
     """
@@ -330,12 +331,13 @@ class Device(Protocol):
     def choose(self, k: Array, h: Array, support: Support, value: Array, blend: float) -> Array:
         """The value of every node on the way down.
 
-        It is the best of what the parent expects, by blend * value + (1 - blend) * probability, and of the node's own
-        winner k with its activity h, which stands for all that the parent does not expect.
+        The candidates are the values that the parent expects, each with the score blend * value + (1 - blend) *
+        probability, and the node's own winner k with its activity h, which stands for all values that the parent does
+        not expect.
         """
 
     def first_best(self, u: Array) -> tuple[Array, Array]:
-        """The first neuron whose value is the maximum, rounding apart, and its value; u (nodes, batch, neurons)."""
+        """The first neuron whose value is the maximum, up to rounding, and its value; u (nodes, batch, neurons)."""
 
     def top_k(self, u: Array, count: int) -> tuple[Array, Array]:
         """The first_best, then the first_best of the others, and so on: (nodes, batch, count)."""

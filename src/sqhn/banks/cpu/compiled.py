@@ -1,6 +1,6 @@
-"""How kernels are compiled: once, into a cache that knows every file they are made of.
+"""Compiles kernels once, into a cache folder that is named by a digest of all their source files.
 
-Numba's own cache looks at the file of a function, and not at those of the functions that it calls.
+Numba's own cache checks only the file of a function, not the files of the functions that it calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ make_array: Any = arrayobj.make_array
 
 
 def folder_of(package: Path) -> str:
-    """Beside the code if that can be written to, else in the user's cache; or where NUMBA_CACHE_DIR says."""
+    """The cache folder: beside the code if that is writable, else in the user's cache; NUMBA_CACHE_DIR moves it."""
     banks = package / "banks"
     beside = banks / "cpu" / "__pycache__"
     base = beside if os.access(beside.parent, os.W_OK) else Path.home() / ".cache" / "sqhn"
@@ -40,7 +40,7 @@ FOLDER = folder_of(Path(__file__).parents[2])
 
 
 def compiled(function: Callable[..., Any], **how: Any) -> Any:
-    """A function as machine code that does not hold the interpreter's lock."""
+    """The function, compiled to machine code that releases the interpreter's lock."""
     before = config.CACHE_DIR
     config.CACHE_DIR = FOLDER  # read when a function is decorated
     try:
@@ -60,7 +60,7 @@ def fused(function: Callable[..., Any]) -> Any:
 
 
 def numbers(function: Callable[..., Any]) -> Any:
-    """As `summing`, where nothing is ever NaN: least values can be found, and divided, several at a time."""
+    """As `summing`, for values that are never NaN, so that minima and divisions can be vectorized."""
     return compiled(function, fastmath=NUMBERS, error_model="numpy")
 
 
@@ -70,12 +70,12 @@ def loop(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """As `compiled`, for a part of a loop, which becomes part of its caller."""
+    """As `compiled`, for a part of a loop: it is inlined into its caller."""
     return compiled(function, forceinline=True)
 
 
 def by_type(choose: Callable[..., Any]) -> Callable[..., Any]:
-    """A part of loops that is compiled as the function that `choose` returns for the types of its arguments."""
+    """A part of a loop, compiled as the function that `choose` returns for the types of the arguments."""
 
     def chosen(*args: Any) -> Any:
         return choose(*map(typeof, args))(*args)  # without a compiler
@@ -85,7 +85,7 @@ def by_type(choose: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _borrowed(typing: Any, value: Any) -> Any:  # noqa: ARG001
-    """An argument, an array or a tuple of any kind, to whose arrays references are not counted from here on.
+    """An argument, an array or a tuple of any kind, whose arrays are no longer reference-counted.
 
     Counting takes longer than most work on a view of an array. The caller holds the arrays, so this is safe for the
     arguments of a function, and only for them: never for arrays that the function creates itself.

@@ -1,7 +1,8 @@
 """The code bank on a CPU: the columns of levels above the first, as sparse integer counts.
 
-A step walks, for each child, the short list of neurons that know the child's value. Cost per sample and node: the
-lengths of those lists; memory: what was stored, never children x values x neurons.
+A step walks, for each child, the short list of neurons that have counted the child's value. The cost per sample and
+node is the total length of these lists. Memory use grows with the stored entries, never with children x values x
+neurons.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Counts:
         self.by_neuron = np.zeros((self.nodes, 0, self.family), np.int32)
         self.S = np.zeros((self.nodes, 0), np.int64)
         self.heard_only = options.norm == "heard"
-        self.holes = False  # whether a sample was learned that a node did not hear all children of
+        self.holes = False  # whether a node ever learned from some of its children only
         self.rules = tuple(rules(level, options, top))
 
     @property
@@ -44,7 +45,7 @@ class Counts:
 
     @property
     def lists(self) -> tuple[NDArray[Any], ...]:
-        """As kernels take them."""
+        """The lists as the kernels expect them."""
         return self.pool, self.used, self.free, self.by_value, self.by_neuron, self.S
 
     @staticmethod
@@ -58,14 +59,14 @@ class Counts:
         entries = int(self.used.max()) + more * self.family
         if entries > self.pool.shape[1]:
             self.pool = enlarge(self.pool, 1, max(entries, self.pool.shape[1] * 3 // 2))
-        self.neurons.reserve(room)  # last: stopped on the way, nothing is smaller than it says
+        self.neurons.reserve(room)  # last, so that after an interruption no array is smaller than `room`
 
     def resize(self, level: Level) -> None:
         self.level = self.neurons.level = level
         self.rules = (level.capacity, *self.rules[1:])
 
     def settle(self) -> None:
-        """Nothing waits here to be put in order."""
+        """Nothing to do: no work is delayed here."""
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -185,5 +186,5 @@ ALL = np.empty((0, 0), bool)
 
 
 def codes(evidence: Codes) -> tuple[NDArray[Any], ...]:
-    """As kernels take them: an empty array says that all were heard."""
+    """The codes as the kernels expect them; an empty array means that all children were heard."""
     return evidence.k, evidence.v, ALL if evidence.heard is None else evidence.heard

@@ -24,11 +24,11 @@ Floats = NDArray[np.float64]
 
 
 class EvidenceCache(NamedTuple):
-    """The stored blocks, with neurons side by side, as the kernels read them.
+    """The stored blocks in the layout of the kernels, which has the neurons next to each other.
 
-    scales: how samples are cut, the finest first. values (finest blocks, size, neurons). Of the blocks of all scales,
-    less the centre: the sums m (blocks, channels, neurons) and mm (blocks, neurons), and lengths (blocks, 2, neurons).
-    order: `kernels.pyramid`.
+    scales: how samples are cut, the finest first. values: (finest blocks, size, neurons). m (blocks, channels, neurons)
+    and mm (blocks, neurons): sums over the blocks of all scales, less the centre; lengths: (blocks, 2, neurons). order:
+    as in `kernels.pyramid`.
     """
 
     scales: Sequence[Tiling]
@@ -40,7 +40,7 @@ class EvidenceCache(NamedTuple):
 
 
 def cached(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
-    """The cache of a bank, which every change drops; two readers that fill it at once store equal caches."""
+    """The cache of a bank. Every change drops it; two readers that fill it at the same time store equal caches."""
     cache = bank.evidence_cache
     if cache is not None and cache.scales == scales:
         return cache

@@ -1,8 +1,8 @@
-"""Nodes with many values: a whole chunk is compared with their prototypes in matrix products.
+"""Nodes with many values: matrix products compare a whole chunk of samples with their prototypes.
 
-The products of the samples with the neurons, and among themselves, are taken in a projection where that pays. Learning
-keeps them true while neurons change, one scalar after another. Cost per sample: its share of the products, and
-O(grown + chunk).
+The products of the samples with the neurons, and of the samples with each other, are computed in a projection where
+that is faster. While neurons change during learning, the products are corrected, one number at a time. Cost per
+sample: its share of the products, and O(grown + chunk).
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 FirstLook = Any
-"""As kernels take it (`steps.first_look`)."""
+"""As the kernels expect it (`steps.first_look`)."""
 
 HELD_PRODUCTS, HELD_SHARE = 1 << 23, 8
-"""float32 products held at once; or a share of the prototypes, if that is more."""
+"""The most float32 products in memory at once: this number, or one for every so many values of prototypes if larger."""
 SQUARED_NEURONS = 1024
-"""Neurons whose squares over observed values are computed at once."""
+"""How many neurons have their squares over observed values computed at once."""
 TRIAL = 16
-"""Samples of a question after which the projection is judged."""
+"""After so many samples of a query, decide whether the projection is worth it."""
 BLIND_CHUNKS = 16
-"""Chunks without the projection when it first did not pay; then twice as many each time."""
+"""How many chunks to learn without the projection once it was not worth it; twice as many each further time."""
 
 
 class LargeNodes:
-    """How a bank of large nodes learns and answers; it does not refer to the bank, which would keep itself alive.
+    """How a bank of large nodes learns and answers.
 
-    It has the features of the neurons in the projection (`Features`), kept up to date by everything that writes. blind:
-    for how many chunks to learn without the projection; features are not kept meanwhile. The projection is not used
-    where it would hardly be smaller than the vectors.
+    It holds no reference to its bank: a cycle would keep the bank alive. It has the features of the neurons in the
+    projection (`Features`), and every write updates them. blind: for how many more chunks to learn without the
+    projection; meanwhile features are not kept. A projection that is hardly smaller than the vectors is never used.
     """
 
     def __init__(self, nodes: int, shape: tuple[int, ...]) -> None:
@@ -67,12 +67,12 @@ class LargeNodes:
         self.moves, self.scale = enlarge(self.moves, 1, room), enlarge(self.scale, 1, room)
 
     def rewritten(self, bank: Prototypes, n: Any, j: Any) -> None:
-        """Compute the features of the prototypes j of the nodes n anew."""
+        """Compute the features of the prototypes j of the nodes n again."""
         self.moves[n, j] = STALE
         self.update(bank)
 
     def update(self, bank: Prototypes) -> None:
-        """Compute features anew where a neuron was written without them, or where rounding may have added up."""
+        """Compute features again where a neuron was written without them, or where rounding may have added up."""
         if self.blind:
             return
         for n in range(bank.nodes):
@@ -84,7 +84,7 @@ class LargeNodes:
                 self.moves[n, rows], self.scale[n, rows] = 0, np.sqrt(bank.square[n, rows])
 
     def first_look(self, bank: Prototypes, nodes: slice, products: Products, observed: Any = None) -> FirstLook:
-        """At some nodes, from products of whole samples and, where values are missing, over the observed values."""
+        """The first look at some nodes: products of whole samples and, if values are missing, over observed values."""
         moves, scale = self.moves[nodes], self.scale[nodes]
         if products.whole:
             moves, scale = np.zeros_like(moves), np.sqrt(bank.square[nodes])
@@ -94,7 +94,7 @@ class LargeNodes:
     def products(self, bank: Prototypes, nodes: slice, x: Floats, whole: bool, learning: bool = False) -> Products:
         """Products of samples (nodes, batch, size) with the neurons of some nodes, whole or in the projection.
 
-        learning: also those of the samples among themselves, and with room for the neurons that they become.
+        learning: also the products of the samples with each other, and room for the neurons that they may become.
         """
         batch, most = x.shape[1], bank.neurons.most
         width = min(bank.neurons.room, most + batch) if learning else most
@@ -111,13 +111,13 @@ class LargeNodes:
     # -- learning ------------------------------------------------------------------------------------------------
 
     def first_look_of_chunk(self, bank: Prototypes, x: Floats, seen: NDArray[np.bool_] | None) -> FirstLook:
-        """For samples to learn at all nodes."""
+        """The first look at samples to learn, at all nodes."""
         every = slice(None)
         observed = None if seen is None else observed_products(bank, every, x, seen, ~seen.all(axis=2))
         return self.first_look(bank, every, self.products(bank, every, x, bool(self.blind), True), observed)
 
     def learned(self, bank: Prototypes, first_look: FirstLook) -> None:
-        """Go without the projection for a while if it left too many neurons to be evaluated one by one."""
+        """Stop using the projection for a while if it left too many neurons to be evaluated one by one."""
         if self.blind:
             self.blind -= 1
             self.moves[:] = STALE
@@ -147,7 +147,7 @@ class LargeNodes:
             )  # fmt: skip
 
         if seen is None:
-            whole = bool(self.blind) or k.shape[2] > 1  # where several are asked for, products must be accurate
+            whole = bool(self.blind) or k.shape[2] > 1  # several neurons per sample need accurate products
             self.in_turns(bank, node, x, self.products(bank, node, x, whole), ask)
         else:
             nothing = np.empty((*x.shape[:2], 0), np.float32)
@@ -157,9 +157,9 @@ class LargeNodes:
     def in_turns(
         self, bank: Prototypes, node: slice, x: Floats, products: Products, ask: Callable[[slice, FirstLook], None]
     ) -> None:
-        """Ask for samples whose products are known; with whole ones, once the projection has ruled out too few.
+        """Answer the first samples from given products, and the others from whole ones if the projection did not pay.
 
-        ask: for some rows, with the first look at them.
+        ask: answers for some rows, given the first look at them.
         """
         first, rest = slice(TRIAL), slice(TRIAL, None)
         if products.whole or x.shape[1] <= TRIAL:
@@ -178,14 +178,14 @@ def pays(bank: Prototypes, first_look: FirstLook) -> bool:
 
 
 def samples_at_once(bank: Prototypes, width: int) -> int:
-    """How many samples have their products with `width` neurons held at once."""
+    """How many samples can have their products with `width` neurons in memory at once."""
     return int(max(1, max(HELD_PRODUCTS, bank.m.size // HELD_SHARE) // max(1, width)))
 
 
 def whole_products(bank: Prototypes, n: int, y: Floats, P: Floats) -> float:
-    """Products of samples y less the centre and the neurons of node n, into P.
+    """Write products of samples y, less the centre, with the neurons of node n into P.
 
-    Returns a bound of their relative error: that of the shortest neuron.
+    Returns a bound of their relative error, which is largest for the shortest neuron.
     """
     np.matmul(y, bank.m[n, : P.shape[1]].T, out=P)
     if not bank.centre:
@@ -195,7 +195,7 @@ def whole_products(bank: Prototypes, n: int, y: Floats, P: Floats) -> float:
 
 
 def observed_products(bank: Prototypes, nodes: slice, x: Floats, seen: NDArray[np.bool_], there: Any) -> FirstLook:
-    """Products over the observed values, of the samples that are `there` (nodes, batch) at some nodes (`Observed`)."""
+    """Products over the observed values at some nodes (`Observed`); there (nodes, batch): for which samples."""
     centre, rows = np.float32(bank.centre), np.flatnonzero(there.any(axis=0))
     P, squares = np.zeros((2, len(x), len(rows), bank.neurons.most), np.float32)
     for n, m in enumerate(bank.m[nodes]):

@@ -15,8 +15,8 @@ from sqhn.level import Level
 class Neurons:
     """Counts, mean activities, last writes and growth of the neurons of a level.
 
-    Arrays (nodes, room), room grows as needed. A write is known by its step, counted from 1; 0 is before all. A neuron
-    of count 0 is a free slot; `free` (nodes,) is how many there are.
+    Arrays have the shape (nodes, room), and room grows as needed. Writes are numbered by their steps, from 1; 0 means
+    never. A neuron of count 0 is a free slot; `free` (nodes,) is the number of free slots.
     """
 
     def __init__(self, nodes: int, level: Level) -> None:
@@ -26,7 +26,7 @@ class Neurons:
         self.written = np.zeros((nodes, 0), np.int64)
         self.grown = np.zeros(nodes, np.int64)
         self.free = np.zeros(nodes, np.int64)
-        self.steps = np.zeros(1, np.int64)  # an array, so that learning and counting are one call
+        self.steps = np.zeros(1, np.int64)  # an array, so that a kernel can count while it learns
 
     @property
     def step(self) -> int:
@@ -39,8 +39,8 @@ class Neurons:
 
     @property
     def most(self) -> int:
-        """How many neurons the node has that has most of them."""
-        return int(self.grown[0] if len(self.grown) == 1 else self.grown.max())  # of one, that is quicker
+        """The number of neurons of the largest node."""
+        return int(self.grown[0] if len(self.grown) == 1 else self.grown.max())  # faster for a single node
 
     def wanted(self, more: int) -> int:
         """How much room `more` samples may need: geometric growth, never beyond the capacity."""
@@ -49,11 +49,11 @@ class Neurons:
 
     def reserve(self, room: int) -> None:
         self.mu, self.written = enlarge(self.mu, 1, room), enlarge(self.written, 1, room)
-        self.c = enlarge(self.c, 1, room)  # last: `room` is its length
+        self.c = enlarge(self.c, 1, room)  # last, because `room` is its length
 
     @property
     def statistics(self) -> tuple[NDArray[Any], ...]:
-        """As kernels take them (`Statistics`)."""
+        """The statistics as the kernels expect them (`Statistics`)."""
         return self.c, self.mu, self.written, self.grown, self.free, self.steps
 
     def times(self, batch: int) -> tuple[int, NDArray[np.float64]]:
@@ -63,7 +63,7 @@ class Neurons:
         return step + 1, eps
 
     def append(self, count: int) -> NDArray[np.int64]:
-        """Count `count` new neurons at every node; their indices (nodes, count)."""
+        """Add `count` new neurons to every node; returns their indices (nodes, count)."""
         new = self.grown[:, None] + np.arange(count)
         np.put_along_axis(self.c, new, 1, axis=1)
         np.put_along_axis(self.mu, new, 1.0, axis=1)
@@ -73,7 +73,7 @@ class Neurons:
         return new
 
     def forget(self, j: NDArray[np.int64]) -> None:
-        """Free the slots of different neurons of the only node."""
+        """Free the slots of distinct neurons of the only node."""
         self.c[0, j], self.mu[0, j], self.written[0, j] = 0, 0.0, 0
         self.free[0] += len(j)
 
@@ -83,7 +83,7 @@ class Neurons:
         return {"grown": self.grown.copy(), **{name: getattr(self, name)[:, : self.room][there] for name in KINDS}}
 
     def restore(self, state: State, step: int) -> None:
-        """Take over a saved state, into new neurons."""
+        """Load a saved state into new statistics."""
         grown = check_growth(state, len(self.grown), self.level)
         self.grown[:] = grown
         self.steps[0] = step
@@ -106,6 +106,6 @@ def enlarge(array: NDArray[Any], axis: int, length: int, fill: int = 0) -> NDArr
 
 
 def outcomes(nodes: int, batch: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Room for the fields of `Learned`."""
+    """Empty arrays for the fields of `Learned`."""
     shape = (nodes, batch)
     return np.empty(shape, np.int32), np.empty(shape), np.empty(shape), np.empty(shape, np.int32)

@@ -1,9 +1,9 @@
-"""A projection of vectors: few features that hold most of their length, for a cheap first look.
+"""A projection of vectors to a few features that hold most of their length, for a cheap first look.
 
-The features are the low frequencies along every axis: rows are added up in pairs, then a cosine transform keeps the
-slow part. All of it is orthonormal, so the length of the rest bounds what a product of features can miss
-(`bounds.outside`). Neighboring values of images and signals resemble each other, so the rest is short; where it is not,
-the bound is wide, never wrong, and after a while the projection is given up (`large`).
+The features are the low frequencies along every axis: rows are added in pairs, then a cosine transform keeps the low
+frequencies. The projection is orthonormal, so the length of the rest bounds the part of a product that the features
+miss (`bounds.outside`). Neighboring values of images and signals are similar, so the rest is short. For other data the
+bound is wide but still correct, and after a while the projection is no longer used (`large`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sqhn.banks import bounds
 from sqhn.banks.cpu.kernels.large import pair_rows
 
 SHARE = 3 / 8
-"""Of the frequencies along an axis, which are features."""
+"""The share of the frequencies along an axis that become features, from the lowest up."""
 SHORT_AXIS, LONG_AXIS, JOINT_AXES = 8, 64, 128
-"""Axes below the first length (colors, say) are taken whole, those above the second are transformed in blocks, and
-trailing axes up to the third are transformed together."""
+"""Axes shorter than the first length (colors, say) keep all frequencies, axes longer than the second are transformed in
+blocks, and trailing axes with up to the third number of values are transformed together."""
 
 
 def cosines(n: int, share: float) -> NDArray[np.float64]:
@@ -46,7 +46,7 @@ class Projection:
         """A bound of the relative error of products of features."""
 
     def plan(self, shape: tuple[int, ...]) -> tuple[list[int], list[NDArray[np.float64]]]:
-        """The lengths of axes, the last one first, and what each is multiplied with."""
+        """The lengths of the axes, the last one first, and the matrix by which each is multiplied."""
         first, *rest = shape
         axes = [(first // 2, 2 * SHARE) if self.paired else (first, SHARE), *((n, SHARE) for n in rest)]
         factors: list[NDArray[np.float64]] = []
@@ -64,7 +64,7 @@ class Projection:
         return lengths, factors
 
     def transform(self, z: NDArray[Any], factors: list[NDArray[Any]]) -> NDArray[Any]:
-        """Multiply axis after axis, the last one first; z has a row for each vector, its rows paired if they are."""
+        """Multiply one axis after another, the last one first; z has a row for each vector, paired if `paired`."""
         count, after = len(z), 1  # features of the axes already transformed
         for n, basis in zip(self.lengths, factors):
             block, columns = basis.shape

@@ -1,8 +1,8 @@
 """The pattern bank on a CPU: the prototypes of level 1.
 
-Nodes with few values compare every sample with prototypes that are in the cache; nodes with many values do it for a
-whole chunk (`large`). Both end in the same two-step decision (`kernels.decision`), so neither that nor the chunk size
-shows in the result.
+Nodes with few values compare one sample after another with prototypes that fit into the processor's cache; nodes with
+many values compare a whole chunk at once (`large`). Both end in the same two-step decision (`kernels.decision`), so the
+result depends neither on this choice nor on the chunk size.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ SMALL = 64
 class Prototypes:
     """Prototype vectors of nodes that each see a patch of a tiling.
 
-    evidence_cache: sums over the prototypes for recall by evidence, or None. Readers change nothing else: the first to
-    need it computes it. Two that do so at once compute the same, and one result stays; every write drops it.
+    evidence_cache: sums over the prototypes for recall by evidence, or None. It is the only thing that readers change:
+    the first reader that needs it computes it. Two readers that do so at once compute the same, and one result stays.
+    Every write drops it.
     """
 
     def __init__(self, device: Device, tiling: Tiling, level: Level, options: Options, top: bool) -> None:
@@ -47,7 +48,7 @@ class Prototypes:
         self.m = np.zeros((nodes, 0, self.size), np.float32)
         self.square = np.zeros((nodes, 0))
         self.inverse, self.candidate = np.zeros((2, nodes, 0), np.float32)
-        self.known: NDArray[np.int32] | None = None  # how often each value was seen, once one was not
+        self.known: NDArray[np.int32] | None = None  # how often each value was observed; None while all were
         self.evidence_cache: EvidenceCache | None = None
         self.large = LargeNodes(nodes, tiling.patch) if self.size > SMALL else None
 
@@ -57,11 +58,11 @@ class Prototypes:
 
     @property
     def prototypes(self) -> tuple[NDArray[Any] | None, ...]:
-        """As kernels take them that write."""
+        """The prototypes as the kernels that write expect them."""
         return self.m, self.square, self.inverse, self.candidate, self.known
 
     def of_nodes(self, nodes: slice = slice(None)) -> tuple[NDArray[Any] | None, ...]:
-        """As kernels take them that read: the values that are known matter to differences alone."""
+        """The prototypes as the kernels that read expect them; only "euclidean" needs the known values."""
         known = self.known[nodes] if self.known is not None and self.measure[1] else None
         return self.m[nodes], self.square[nodes], self.inverse[nodes], self.candidate[nodes], known
 
@@ -86,14 +87,14 @@ class Prototypes:
         self.inverse, self.candidate = enlarge(self.inverse, 1, room), enlarge(self.candidate, 1, room)
         if self.known is not None:
             self.known = enlarge(self.known, 1, room)
-        self.neurons.reserve(room)  # last: stopped on the way, nothing is smaller than it says
+        self.neurons.reserve(room)  # last, so that after an interruption no array is smaller than `room`
 
     def resize(self, level: Level) -> None:
         self.level = self.neurons.level = level
         self.rules = (level.capacity, *self.rules[1:])
 
     def settle(self) -> None:
-        """Learning leaves nothing to be put in order."""
+        """Nothing to do: no work is delayed here."""
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -110,7 +111,7 @@ class Prototypes:
         return Learned(*found, None if evidence.seen is None else evidence.seen.any(axis=2))
 
     def masked(self, evidence: Patches) -> Patches:
-        """Samples to learn: with masks, once any had missing values."""
+        """Samples to learn, with a mask once any learned sample had missing values."""
         if evidence.seen is not None:
             self.count_values()
         elif self.holes:
@@ -118,7 +119,7 @@ class Prototypes:
         return evidence
 
     def count_values(self) -> None:
-        """Count from now on how often each value was seen: so far as often as its neuron."""
+        """From now on count how often each value was observed; so far, as often as its neuron was written."""
         if self.known is None:
             self.known = np.repeat(self.neurons.c[:, :, None], self.size, axis=2).astype(np.int32)
 
@@ -149,7 +150,7 @@ class Prototypes:
         self.rewritten(np.repeat(self.node, new.shape[1]), new.ravel())
 
     def put(self, j: NDArray[np.int64], c: NDArray[np.int64], m: NDArray[np.float32], known: Any) -> None:
-        """Write neurons of the only node as they are elsewhere; those after the last one are new, one after another."""
+        """Write copies of neurons from another bank into the only node; indices beyond its last neuron are new ones."""
         self.neurons.grown[0] = max(int(self.grown[0]), int(j.max(initial=-1)) + 1)
         self.neurons.c[0, j], self.m[0, j] = c, m
         if known is not None:
@@ -159,7 +160,7 @@ class Prototypes:
         self.rewritten(np.zeros_like(j), j)
 
     def rewritten(self, n: NDArray[np.intp], j: NDArray[np.int64]) -> None:
-        """Compute what is derived from the prototypes j, each at its node n."""
+        """Compute the derived values (lengths, features) of the prototypes j, each at its node n."""
         self.evidence_cache = None
         split_range(
             kernels.derive_at, len(j), float(len(j)) * self.size, n, j, self.prototypes, self.neurons.c, self.measure

@@ -1,9 +1,9 @@
 """The code bank on a GPU: counts as sorted lists of entries (`entries.Entries`).
 
-Sorted by value, the entries of a sample lie next to each other, so a chunk's overlaps with all neurons are read off
-without following lists; sorted by neuron, so do the values that a neuron expects. Recent entries are a list of their
-own, which is sorted again with every chunk. It is merged into the large list when it has grown to a share of that, and
-at the end of a call. Readers in between see both lists merged.
+In a list sorted by value, the entries of a sample are next to each other, so a chunk's overlaps with all neurons are
+read without following pointers. In a list sorted by neuron, the values that a neuron expects are next to each other.
+Recent entries have a list of their own, which is sorted again with every chunk. It is merged into the large list when
+it has reached a certain share of it, and at the end of a call. Readers in between see both lists merged.
 
 Memory: 8 bytes per entry and order, or 12 where more than 2^31 entries are possible; some 80 more for a moment while
 lists are merged. An entry is one child of a sample, or of several samples that agree; memory never grows with children
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 OVERLAPS_AT_ONCE = 1 << 26
 WALK_WARPS = 16
-MERGE_AFTER = 8  # recent entries are merged after so many chunks, or more: when they are one in so many of all entries
+MERGE_AFTER = 8  # recent entries are merged after at least so many chunks, once they are one in so many of all entries
 
 
 class Counts:

@@ -1,4 +1,4 @@
-"""The best neurons of a shard, and an upper bound for all others: compiled, from the parts of a question on a CPU."""
+"""Compiled search for the best neurons of a shard and an upper bound for all others, built from the CPU's kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sqhn.banks.cpu.kernels.steps import begin, bound, first_look, padded, refin
 from sqhn.level import TIE
 
 TOP_ROUNDING = 1e-6
-"""More than float32 loses of a cosine in a sum of three terms."""
+"""More than the rounding error of a cosine in a float32 sum of three terms."""
 
 
 @compiled

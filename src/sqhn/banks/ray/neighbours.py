@@ -23,7 +23,7 @@ Scores = NDArray[np.float64]
 
 
 class Neighbours:
-    """The best neurons of all shards for some samples, in the order that they were named in.
+    """The best neurons of all shards for some samples, in the order in which the shards named them.
 
     k, v (batch, named): the named neurons and their similarities. left (shards, batch): an upper bound on the others of
     each shard. first (shards, batch): the winner of a shard if known; no neuron with a lower index reaches its best.

@@ -25,7 +25,7 @@ LONGEST_CHUNK = 1536
 
 
 Status = tuple[NDArray[np.int64], int, int, bool, int]
-"""Of the bank of a shard after a write: grown, room, step, holes, and how many samples it can learn at once."""
+"""The bank of a shard after a write: grown, room, step, holes, and how many samples it can learn at once."""
 
 
 class Nodes:

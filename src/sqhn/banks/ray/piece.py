@@ -28,13 +28,13 @@ from sqhn.patches import Tiling
 
 Indices = NDArray[np.int64]
 own = partial(each_array, change=Cpu.asarray)
-"""A message as kernels take it: arrays from elsewhere may be read-only."""
+"""A message as the kernels expect it; arrays from other processes may be read-only."""
 UNLIMITED = 2**31 - 1
 """The capacity of a shard: it grows as far as the driver lets it."""
 QUESTIONS_KEPT, BYTES_KEPT = 6, 1 << 25
 """Questions whose products are kept for follow-up questions, and the most bytes of the products of one."""
 FEW = 8
-"""Neurons that are looked for one after another; more are ranked with products of their own."""
+"""Up to so many neurons are searched for one after another; more are ranked with products of their own."""
 NO_BAR = np.empty(0)
 ONLY = slice(1)
 """The only node."""
@@ -88,10 +88,11 @@ class Piece:
         rows: Indices | None = None,
         bar: NDArray[np.float64] = NO_BAR,
     ) -> Candidates:
-        """So many of the best neurons for each sample, and one more; fewer if there are no more.
+        """The `count` best neurons for each sample and one more, or all if there are fewer.
 
-        count: 0 for one that may be the best. question: the number of this question; its products are kept. rows: only
-        these of its samples are asked about, again; bar: the similarities that a neuron must reach to matter to them.
+        count: 0 for a single neuron that may be the best. question: the number of this query, whose products are kept.
+        rows: a follow-up query about only these of its samples. bar: the similarities that a neuron must reach to
+        matter to them.
         """
         x, seen = evidence = own(evidence if rows is None else each_array(evidence, itemgetter((slice(None), rows))))
         large, cosines, living = self.bank.large, self.bank.measure[1] is None, self.living

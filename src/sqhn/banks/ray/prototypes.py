@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from sqhn.banks.ray.device import Sharded
 
 NOBODY = 2**62
-"""In the place of a neuron; larger than any index."""
+"""Stands for no neuron; larger than any index."""
 NO_NEURONS = Vectors(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 1), np.float32), None)
 MESSAGE = 1 << 26
-"""Bytes of prototypes in a message, where all of them travel."""
+"""The most bytes of prototypes in one message, when all prototypes are sent."""
 PART = 384
-"""Samples that shards look at together."""
+"""How many samples shards compare at once."""
 AHEAD = 2
-"""Parts that the shards have received ahead; they need not know what the last part wrote."""
+"""How many parts are sent to the shards ahead; these need not know the neurons that the last part wrote."""
 QUICK = 1 << 28
 """Values of all neurons up to which a chunk of several thousand samples is still short."""
 
@@ -58,7 +58,7 @@ LIMITING = threading.Lock()
 
 
 CONTROLLER = ThreadpoolController()
-"""Of the BLAS threads of this process."""
+"""Controls the BLAS threads of this process."""
 
 
 @contextmanager
