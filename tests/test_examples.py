@@ -111,6 +111,16 @@ def test_recall_from_damage(tmp_path: Path) -> None:
     assert size_of(tmp_path / "image.png")[0] > 1000
 
 
+def test_novelty_with_a_budget(tmp_path: Path) -> None:
+    pytest.importorskip("online_fdr")
+    found = ran("novelty_with_a_budget", str(tmp_path / "image.png"), 2)
+    wrong = {remedy: shares[0] for remedy, shares in found.items()}
+    assert wrong["reviewed"] < 0.15 < min(wrong["calibrated once"], wrong["not reported"])
+    assert found["reviewed"][2] > 0.8
+    assert found["all images"][2] < 0.1
+    assert size_of(tmp_path / "image.png") == (800, 360)
+
+
 def test_which_settings() -> None:
     page = (EXAMPLES.parent / "docs" / "settings.md").read_text()
     assert [table for table in ran("which_settings") if table not in page] == []

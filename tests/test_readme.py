@@ -83,6 +83,8 @@ def expected(program: str) -> list[str]:
 
 def check_needs(program: str) -> None:
     """Skip a program whose package or GPU is missing."""
+    if "online_fdr" in program:
+        pytest.importorskip("online_fdr")
     if "cuda" in program or re.search(r"\btorch\b|MHN|PCN", program):
         torch = pytest.importorskip("torch")
         if "cuda" in program and not torch.cuda.is_available():
@@ -209,6 +211,24 @@ def test_every_page_is_listed() -> None:
     listed = re.findall(r"^- \[.*?\]\((.*?)\)", (DOCS / "README.md").read_text(), re.MULTILINE)
     pages = {page.name for page in DOCS.glob("*.md")} - {"README.md"}
     assert sorted(listed) == sorted(pages | {"reproduction/README.md"})
+
+
+def test_every_example_is_listed_with_its_extras() -> None:
+    imports = {
+        "experiments": r"sqhn\.data|matplotlib",
+        "sklearn": r"sklearn",
+        "river": r"river",
+        "online-fdr": r"online_fdr",
+    }
+    row = r"^\| \[(.*?)\]\(\.\./examples/(.*?)\) \| .*? \|(.*)\|$"
+    rows = re.findall(row, (DOCS / "examples.md").read_text(), re.MULTILINE)
+    assert sorted(path for _, path, _ in rows) == sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+    for name, path, needs in rows:
+        assert name == path
+        program = (ROOT / "examples" / path).read_text()
+        modules = "\n".join(re.findall(r"^ *(?:from|import) (.*)", program, re.MULTILINE))
+        used = {extra for extra, module in imports.items() if re.search(rf"^({module})\b", modules, re.MULTILINE)}
+        assert {extra for extra in imports if re.search(rf"[`\[]{extra}[`\]]", needs)} == used, name
 
 
 @pytest.mark.parametrize(
