@@ -17,6 +17,7 @@ from sqhn.paper.experiments.case import READINGS
 from sqhn.paper.experiments.catalogue import EXPERIMENTS, FAMILIES, FIGURES
 from sqhn.paper.experiments.claims import Verdict
 from sqhn.paper.experiments.family import FigureSpec
+from sqhn.paper.experiments.panels import panels_table
 from sqhn.paper.experiments.results import NotRunError, Results
 from sqhn.paper.experiments.table_1 import GPCN_OFFLINE
 from sqhn.paper.report.tables import (
@@ -131,6 +132,7 @@ def _sections(results: Results, judged: Sequence[JudgedClaim], drawn: dict[str, 
         parts += [one for one in family.figures if one.name in drawn]
         if parts:
             sections.append(Section(name, parts))
+    sections.append(Section("From the paper's figures to ours", [panels_table()]))
     sections.append(Section("The experiments", [experiments_table(results)]))
     sections.append(Section("Data and machines", [data_sets(results), provenance(results)]))
     return sections
