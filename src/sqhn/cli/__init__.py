@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sqhn import __version__
-from sqhn.cli import bench, data, learn, manage, query, reproduction
+from sqhn.cli import bench, damage, data, learn, manage, query, reproduction
 
 __all__ = ["app"]
 
@@ -37,6 +37,7 @@ def options(
 app.command()(bench.bench)
 app.command(cls=reproduction.NamesExperiments)(reproduction.reproduce)
 app.command()(reproduction.report)
+app.command()(damage.damage)
 app.command()(learn.learn)
 app.command()(query.recall)
 app.command()(query.recognize)

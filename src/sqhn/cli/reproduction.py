@@ -12,12 +12,16 @@ from rich.markup import escape
 from typer.core import TyperArgument, TyperCommand
 
 from sqhn.cli.common import failing, progress, show
+from sqhn.cli.own import Data, check_data, drop_earlier_versions, find_memories
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqhn.paper.experiments.case import Job
+    from sqhn.paper.experiments.own import Own
     from sqhn.paper.experiments.runner import Outcome
 
 
-Data = Literal["builtin", "paper"]
 Reading = Literal["both", "default", "code"]
 Backend = Literal["loky", "ray", "dask"]
 
@@ -39,9 +43,15 @@ def reproduce(
         list[str] | None,
         typer.Argument(metavar="ID", help="Experiments to run: {experiments}, or all (the default)."),
     ] = None,
-    data: Annotated[Data, typer.Option(help="The built-in data sets, or those of the paper.")] = "builtin",
+    data: Data = "builtin",
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:NAME", help="A memory of your own, to run beside the others; may be repeated."),
+    ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default each experiment's own.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Number of parallel jobs; by default one per core.")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="Number of parallel jobs; by default one per core.")
+    ] = None,
     backend: Annotated[Backend, typer.Option(help="Backend that runs the jobs.")] = "loky",
     device: Annotated[str, typer.Option(help="Device for models that use torch, cpu or cuda.")] = "cpu",
     reading: Annotated[
@@ -66,6 +76,8 @@ def reproduce(
         from sqhn.paper.experiments.runner import run
 
         _check_device(device)
+        check_data(data)
+        memories = find_memories(memory or [])
         wanted = list(EXPERIMENTS) if not ids or ids == ["all"] else ids
         for name in wanted:
             if name not in EXPERIMENTS:
@@ -74,12 +86,16 @@ def reproduce(
                 raise typer.BadParameter(f"{name} has no quick form: leave out --quick")
         named = reading or ("default" if quick else "both")
         readings = READINGS if named == "both" else (named,)
-        sized: dict[str, Any] = {"seeds": seeds or (2 if quick else None), "builtin": data == "builtin", "quick": quick}
-        _check_folder(out, sized)
-        todo = [job for name in wanted for job in jobs_of(EXPERIMENTS[name], readings, heavy=heavy, **sized)]
+        sized: dict[str, Any] = {"seeds": seeds or (2 if quick else None), "data": data, "quick": quick}
+        check_folder(out, sized)
+        drop_earlier_versions(out, memories)
+        sized["memories"] = memories
+        jobs = {name: list(jobs_of(EXPERIMENTS[name], readings, heavy=heavy, **sized)) for name in wanted}
+        _say_limits(jobs, out, quick, data, memories)
+        todo = [job for some in jobs.values() for job in some]
         out.mkdir(parents=True, exist_ok=True)
-        outcome = run(todo, out, jobs or os.cpu_count() or 1, backend, progress, device, quick)
-        _show_problems(outcome, out)
+        outcome = run(todo, out, workers or os.cpu_count() or 1, backend, progress, device, quick)
+        show_problems(outcome, out)
         if outcome.interrupted:
             raise typer.Exit(130)
         _report(out)
@@ -96,7 +112,39 @@ def _check_device(device: str) -> None:
         raise typer.BadParameter(f"{device!r} is not available: use cpu, or cuda where torch finds a GPU")
 
 
-def _check_folder(out: Path, sized: dict[str, Any]) -> None:
+def _say_limits(jobs: dict[str, list[Job]], out: Path, quick: bool, data: str, memories: Sequence[Own]) -> None:
+    """Say, before anything runs, what this run cannot do."""
+    from sqhn.paper.experiments import records
+    from sqhn.paper.experiments.case import jobs_of
+    from sqhn.paper.experiments.catalogue import CLAIMS, EXPERIMENTS
+
+    run = {name for name, some in jobs.items() if some} | {one["experiment"] for one in records.read(out).values()}
+    claims = [claim for claim in CLAIMS.values() if set(claim.experiments) & set(jobs)]
+    if quick:
+        if skipped := [name for name in jobs if EXPERIMENTS[name].quick is None]:
+            show(f"left out, without a quick form: {', '.join(skipped)}")
+        if small := [claim.id for claim in claims if not claim.quick]:
+            show(f"a quick run cannot decide {', '.join(small)}")
+    waiting: dict[str, list[str]] = {}
+    for claim in claims:
+        if (claim.quick or not quick) and (missing := [name for name in claim.experiments if name not in run]):
+            waiting.setdefault(", ".join(missing), []).append(claim.id)
+    for missing, ids in waiting.items():
+        show(f"only together with {missing}: {', '.join(ids)}")
+    if memories:
+        without = [name for name, some in jobs.items() if not any(job.case.model == memories[0].source for job in some)]
+        if len(without) == len(jobs):
+            raise typer.BadParameter(f"memories of your own have no place in {', '.join(without)}")
+        if without:
+            show(f"memories of your own have no place in {', '.join(without)}")
+    if data.endswith(".npz"):
+        for name, some in jobs.items():
+            declared = {job.case.model for job in jobs_of(EXPERIMENTS[name], data="paper", quick=quick)}
+            if unfit := sorted(declared - {job.case.model for job in some}):
+                show(f"{name}: left out, since their patches do not fit the samples of {data}: {', '.join(unfit)}")
+
+
+def check_folder(out: Path, sized: dict[str, Any]) -> None:
     """Exit if the folder has records of another kind of run."""
     from sqhn.paper.experiments.case import jobs_of
     from sqhn.paper.experiments.catalogue import EXPERIMENTS
@@ -111,7 +159,8 @@ def _check_folder(out: Path, sized: dict[str, Any]) -> None:
         raise typer.Exit(1)
 
 
-def _show_problems(outcome: Outcome, out: Path) -> None:
+def show_problems(outcome: Outcome, out: Path) -> None:
+    """Say which jobs failed or lack data or packages, and how to continue."""
     if outcome.failed:
         failures = out / "failures.txt"
         failures.write_text("\n".join(f"{label}\n{text}" for label, text in outcome.failed.items()))
@@ -139,6 +188,7 @@ def _report(folder: Path) -> None:
     from sqhn.paper.experiments import records
     from sqhn.paper.experiments.results import Results
     from sqhn.paper.report.page import publish
+    from sqhn.paper.report.tables import comparison, experiments_run
     from sqhn.paper.report.verdicts import agreement, counts, published
 
     found = Results(records.read(folder).values())
@@ -157,6 +207,12 @@ def _report(folder: Path) -> None:
         name = one.claim.id + (" (beyond)" if one.claim.beyond else "")
         table.add_row(name, *map(_styled, [*verdicts, *theirs]), escape(measured), escape(one.claim.paper))
     Console().print(table)
+    for name in experiments_run(found.own):
+        heading, *rows = comparison(found, name, apart=False)
+        table = Table(*heading, title=f"{name}, means over all cases and seeds", box=box.SIMPLE_HEAD)
+        for row in rows:
+            table.add_row(*map(escape, row))
+        Console().print(table)
     for reading in readings:
         print(f"{reading}: {counts(judged, reading)}")
     if compare:
