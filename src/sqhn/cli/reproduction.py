@@ -129,8 +129,8 @@ def _say_limits(jobs: dict[str, list[Job]], out: Path, quick: bool, data: str, m
     for claim in claims:
         if (claim.quick or not quick) and (missing := [name for name in claim.experiments if name not in run]):
             waiting.setdefault(", ".join(missing), []).append(claim.id)
-    for missing, ids in waiting.items():
-        show(f"only together with {missing}: {', '.join(ids)}")
+    for others, ids in waiting.items():
+        show(f"only together with {others}: {', '.join(ids)}")
     if memories:
         without = [name for name, some in jobs.items() if not any(job.case.model == memories[0].source for job in some)]
         if len(without) == len(jobs):
