@@ -183,7 +183,7 @@ def report(
 
 def _report(folder: Path) -> None:
     from rich import box
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from sqhn.paper.experiments import records
     from sqhn.paper.experiments.results import Results
@@ -208,8 +208,13 @@ def _report(folder: Path) -> None:
         table.add_row(name, *map(_styled, [*verdicts, *theirs]), escape(measured), escape(one.claim.paper))
     Console().print(table)
     for name in experiments_run(found.own):
-        heading, *rows = comparison(found, name, apart=False)
-        table = Table(*heading, title=f"{name}, means over all cases and seeds", box=box.SIMPLE_HEAD)
+        (_, *measures), *rows = comparison(found, name, apart=False)
+        table = Table(
+            Column("model", no_wrap=True),
+            *measures,
+            title=f"{name}, means over all cases and seeds",
+            box=box.SIMPLE_HEAD,
+        )
         for row in rows:
             table.add_row(*map(escape, row))
         Console().print(table)

@@ -127,6 +127,13 @@ class Results:
         """The number of samples learned at each test point of the curves."""
         return np.array(self.records[0]["results"]["curves"]["learned"])
 
+    def late(self, t: float) -> NDArray[np.bool_]:
+        """A mask of the test points from t on; raises `NotRunError` where the stream ends before."""
+        mask = self.t >= t
+        if not mask.any():
+            raise NotRunError(f"the stream of {self.t[-1]} samples ends before {t:g}")
+        return np.asarray(mask)
+
     def curve(self, name: str) -> Values:
         """A curve, (seeds, test points, ...)."""
         return np.array([record["results"]["curves"][name] for record in self.records])

@@ -89,7 +89,7 @@ def comparison(results: Results, experiment: str, apart: bool = True) -> Table:
 
 
 def _measures(found: dict[str, Any]) -> dict[str, float]:
-    """The numbers in the results of a run, by name."""
+    """The numbers in the results of a run, by name; spreads are left out."""
     if "rows" in found:
         shares: dict[str, list[float]] = {}
         for row in found["rows"]:
@@ -97,7 +97,7 @@ def _measures(found: dict[str, Any]) -> dict[str, float]:
         return {kind: float(np.mean(values)) for kind, values in shares.items()}
     if "curves" in found:
         curves = {name: np.asarray(curve) for name, curve in found["curves"].items() if name != "learned"}
-        return {name: float(curve.mean()) for name, curve in curves.items() if curve.ndim == 1}
+        return {n: float(curve.mean()) for n, curve in curves.items() if curve.ndim == 1 and not n.endswith("_std")}
     return {name: float(value) for name, value in found.items() if isinstance(value, (int, float))}
 
 
