@@ -49,10 +49,14 @@ def damage(
             if name not in KERNELS:
                 raise typer.BadParameter(f"unknown data set {name!r}; there are {', '.join(KERNELS)}")
         check_data(data)
+        if sets and data.endswith(".npz"):
+            raise typer.BadParameter(f"--set is for the paper's data sets, not for {data}")
         own = find_memories(memories)
+        todo = benchmark_jobs(own, data, sets or ["cifar10"], seeds, quick)
+        if missing := set(sets or ()) - {job.case.set for job in todo}:
+            raise typer.BadParameter(f"--quick has no form for {', '.join(sorted(missing))}")
         check_folder(out, {"seeds": seeds, "data": data, "quick": quick})
         drop_earlier_versions(out, own)
-        todo = benchmark_jobs(own, data, sets or ["cifar10"], seeds, quick)
         out.mkdir(parents=True, exist_ok=True)
         outcome = run(todo, out, jobs or os.cpu_count() or 1, "loky", progress, quick=quick)
         show_problems(outcome, out)

@@ -397,6 +397,12 @@ def test_too_few_samples_and_unknown_sets_are_named(use: Use) -> None:
     result = sqhn("damage", f"{name}:nearest", "--set", "mnost")
     assert result.exit_code == 2
     assert "unknown data set 'mnost'" in result.output
+    result = sqhn("damage", f"{name}:nearest", "--set", "mnist", "--quick")
+    assert result.exit_code == 2
+    assert "--quick has no form for mnist" in result.output
+    result = sqhn("damage", f"{name}:nearest", "--set", "mnist", "--data", "my.npz")
+    assert result.exit_code == 2
+    assert "--set is for the paper's data sets, not for my.npz" in result.output
 
 
 # -- said before a run -------------------------------------------------------------------------------------------------
