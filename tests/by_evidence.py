@@ -52,7 +52,7 @@ def assert_possible(memory: SQHN, x: NDArray[np.float32]) -> None:
     assert np.isfinite(found.score).all()
     reference = ReferenceSQHN.of(memory)
     for i, one in enumerate(x):
-        A = reference.evidence(one)[-1][0]
+        A = reference.messages(one, None, "evidence")[-1][0]
         assert found.score[i] == pytest.approx(A[found.index[i]], rel=1e-4, abs=1e-4)
         scores = preferred(reference, one, None, A)
         assert scores[found.index[i]] == pytest.approx(scores.max(), rel=1e-4, abs=1e-4)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from sqhn.banks.devices import device_of
 from sqhn.data import digits, photos
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start programs in the background with Ctrl-C ignored
 settings.register_profile("ci", derandomize=True)  # results must not depend on chance
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 

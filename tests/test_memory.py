@@ -43,7 +43,7 @@ class TestPublicFace:
         assert [np.shape(field) for field in written] == [(3,)] * 5
         assert list(written.step) == [1, 2, 3]
         assert [np.shape(field) for field in memory.recall(images[:1])[:3]] == [(1, *SHAPE), (1,), (1,)]
-        assert [np.shape(field) for field in memory.recognize(images[:2])] == [(2,)] * 3
+        assert [np.shape(field) for field in memory.recognize(images[:2])[:3]] == [(2,)] * 3
         assert np.shape(memory.energy(images[:2])) == (2,)
 
     def test_len_capacity_step_reset(self, images: NDArray[np.float32]) -> None:
@@ -388,3 +388,51 @@ def test_pretrained_trees_recognize_what_they_stored(kernels: list[int]) -> None
     judged = memory.recognize(x[:30])
     np.testing.assert_allclose(judged.score, judged.threshold / memory.rho, rtol=1e-12)
     assert judged.old.all()
+
+
+class TestOptionsOfTheOnlyLevel:
+    def test_they_are_those_of_its_level(self) -> None:
+        memory = SQHN((4,), capacity=5, alpha=10, gamma=0.9, when_full="oldest")
+        assert memory.levels == (Level(None, 5, 10, 0.9, "oldest"),)
+        with pytest.raises(ValueError, match="when_full must be one of"):
+            SQHN((4,), capacity=5, when_full="newest")  # type: ignore[arg-type]
+
+    def test_levels_have_their_own(self) -> None:
+        with pytest.raises(ValueError, match=r"gamma=0.5 is for one level; .* Level\(gamma=0.5, ...\)"):
+            SQHN((4,), [Level(capacity=5)], gamma=0.5)
+
+
+class TestOpen:
+    def test_it_begins_and_continues(self, tmp_path: Path) -> None:
+        x = np.random.default_rng(0).random((6, 8))
+        for n in range(3):
+            memory = SQHN.open(tmp_path / "a" / "robot", (8,), capacity=4, gamma=0.5, rho=0.9)
+            memory.learn(x[2 * n : 2 * n + 2])
+            assert memory.step == 2 * n + 2
+            memory.rho = 0.8
+            del memory
+        memory = SQHN.open(tmp_path / "a" / "robot", (8,), capacity=4, gamma=0.5, rho=0.9)
+        assert memory.rho == 0.8
+        memory.resize(9)
+        del memory
+        assert SQHN.open(tmp_path / "a" / "robot", (8,), capacity=4, gamma=0.5).capacity == 9
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"capacity": 5}, "levels"),
+            ({"gamma": 0.25}, "levels"),
+            ({"similarity": "cosine"}, "options"),
+            ({"input_shape": (4, 2)}, r"input_shape \(8,\), not \(4, 2\)"),
+            ({"capacity": None, "levels": [Level(4, 3), Level(capacity=4)]}, "levels"),
+        ],
+    )
+    def test_another_kind_is_refused(self, change: dict[str, Any], message: str, tmp_path: Path) -> None:
+        like: dict[str, Any] = {"input_shape": (8,), "capacity": 4}
+        memory = SQHN.open(tmp_path, **like)
+        memory.learn(np.ones(8) / 3)
+        before = fingerprint(memory)
+        del memory
+        with pytest.raises(ValueError, match=f"{tmp_path} has another kind of memory: .*{message}"):
+            SQHN.open(tmp_path, **like | change)
+        assert fingerprint(SQHN.open(tmp_path, **like)) == before

@@ -175,6 +175,10 @@ def test_invalid_checkpoints(tmp_path: Path) -> None:
         taught(X, checkpoint=("nowhere/m", 60))
     with pytest.raises(IsADirectoryError, match="is a folder"):
         taught(X, checkpoint=(tmp_path, 60))
+    memory = SQHN((3, 4), capacity=9, folder=tmp_path / "kept")
+    with pytest.raises(ValueError, match="belongs to the memory that is kept in"):
+        memory.learn_stream(X, checkpoint=(tmp_path / "kept" / "memory.sqhn", 60))
+    assert memory.step == 0
     wrong: Any
     for wrong in ("m.sqhn", ("m.sqhn",), (None, 1)):
         with pytest.raises(TypeError, match="checkpoint must be a file and a number of seconds"):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
-from dataclasses import fields
 from numbers import Integral, Real
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+StrPath = str | os.PathLike[str]
 
 
 def is_whole(value: object) -> bool:
@@ -52,11 +54,9 @@ def check_word(name: str, word: object, words: tuple[str, ...]) -> None:
 
 def check_words(value: Any) -> None:
     """Raise unless every `Literal` field of a dataclass holds one of its words."""
-    hints = get_type_hints(type(value))
-    for field in fields(value):
-        words = get_args(hints[field.name])
-        if words and all(isinstance(word, str) for word in words):
-            check_word(field.name, getattr(value, field.name), words)
+    for name, hint in get_type_hints(type(value)).items():
+        if get_origin(hint) is Literal:
+            check_word(name, getattr(value, name), get_args(hint))
 
 
 def as_shape(shape: object) -> tuple[int, ...]:

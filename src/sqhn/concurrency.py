@@ -18,7 +18,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, TypeVar
 
 Answer = TypeVar("Answer")
@@ -63,9 +63,7 @@ class deferred:  # noqa: N801
         for number, handler in self.handlers.items():
             set_handler(number, handler)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._restore()
         except BaseException:  # a handler that was restored already has raised
@@ -143,7 +141,12 @@ class ReadWriteLock:
         """Call `action` while nobody reads, after the readers that wait. It must leave a valid state if interrupted."""
         readers = self._readers
         if len(readers) > 1:
-            self._let_in([reader for one in readers if (reader := one()) is not None and reader.waits])
+            waiting = [reader for one in readers if (reader := one()) is not None and reader.waits]
+            last = time.monotonic() + PATIENCE
+            for reader in waiting:
+                while reader.waits and time.monotonic() < last:
+                    time.sleep(POLL)
+                reader.waits = False
         with self._gate:
             return self._hold(self._readers, 0, action, args)
 
@@ -172,15 +175,6 @@ class ReadWriteLock:
                 return action(*args)
             finally:
                 self._in_change = False
-
-    @staticmethod
-    def _let_in(waiting: list[Reader]) -> None:
-        """Wait until these readers have passed the gate."""
-        last = time.monotonic() + PATIENCE
-        for reader in waiting:
-            while reader.waits and time.monotonic() < last:
-                time.sleep(POLL)
-            reader.waits = False
 
     def reading(self) -> bool:
         """Whether the current thread is inside `read`, or `exclusive`."""
@@ -229,11 +223,10 @@ def _in_child() -> None:
     _adding = threading.RLock()
     for lock in list(EVERY):
         lock.begin()
-    if fork := _forks.pop(threading.get_ident(), None):
-        signals, held = fork
-        held.pop_all()
+    if fork := _forks.get(threading.get_ident()):
+        signals, _ = fork
         signals.pending.clear()  # they are the parent's
-        signals.__exit__(None, None, None)
+    _after_fork()
     _forks.clear()
 
 

@@ -6,7 +6,7 @@ import base64
 import html as escaping
 import io
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,12 @@ GAP = 4  # pixels between images
 
 def pixels(x: NDArray[np.float32]) -> NDArray[np.uint8] | None:
     """An image, or a signal as a strip, from 0 (black) to 1, as pixels; None for samples of other shapes."""
-    values: Any = x[None] if x.ndim == 1 else x
-    if values.ndim != 2 and values.shape[2:] not in ((1,), (3,)):
+    image = np.atleast_2d(x)
+    if image.shape[2:] == (1,):
+        image = image[..., 0]
+    if image.shape[2:] not in ((), (3,)):
         return None
-    gray = values[..., 0] if values.ndim == 3 and values.shape[2] == 1 else values
-    return np.asarray(np.round(np.clip(gray, 0, 1) * 255), np.uint8)
+    return np.asarray(np.round(np.clip(image, 0, 1) * 255), np.uint8)
 
 
 def html(memory: SQHN) -> str:
@@ -38,10 +39,7 @@ def html(memory: SQHN) -> str:
 
     text = f"<code>{escaping.escape(repr(memory))}</code>"
     figures = []
-    for j, x, count in _stored(memory, NOTEBOOK_IMAGES):
-        image = pixels(x)
-        if image is None:
-            return text
+    for j, image, count in memory.inspect(lambda model: _images(model, NOTEBOOK_IMAGES)):
         file, small = io.BytesIO(), Image.fromarray(image)
         small.thumbnail((4 * HEIGHT, 2 * HEIGHT))
         small.save(file, "PNG")
@@ -52,30 +50,27 @@ def html(memory: SQHN) -> str:
             f'src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}">'
             f'<figcaption style="font-size:10px">{j} ({count})</figcaption></figure>'
         )
+    if not figures:
+        return text
     more = f"<br>and {len(memory) - NOTEBOOK_IMAGES:,} more" if len(memory) > NOTEBOOK_IMAGES else ""
     return f"{text}<br>{''.join(figures)}{more}"
 
 
-def _stored(memory: SQHN, most: int) -> list[tuple[int, NDArray[np.float32], int]]:
-    """The index, prototype and count of the first neurons that are not forgotten."""
-
-    def look(model: Model) -> list[tuple[int, NDArray[np.float32], int]]:
-        counts = model.tree.neurons("c")
-        living = np.flatnonzero(counts)[:most]
-        prototypes = model.tree.prototypes(int(living.max(initial=0)) + 1)[0]
-        return [(int(j), prototypes[j], int(counts[j])) for j in living]
-
-    return memory.inspect(look)
+def _images(model: Model, most: int) -> list[tuple[int, NDArray[np.uint8], int]]:
+    """The index, image and count of the first neurons that are not forgotten; none if samples are not images."""
+    counts = model.tree.neurons("c")
+    living = np.flatnonzero(counts)[:most]
+    prototypes = model.tree.prototypes(int(living.max(initial=0)) + 1)[0]
+    return [(int(j), image, int(counts[j])) for j in living if (image := pixels(prototypes[j])) is not None]
 
 
 def sheet(memory: SQHN, most: int) -> tuple[Image, int]:
     """The first neurons in rows, each above its index and count; and how many there are."""
     from PIL import Image, ImageDraw
 
-    stored = _stored(memory, most)
-    images = [(j, image, count) for j, x, count in stored if (image := pixels(x)) is not None]
+    images = memory.inspect(lambda model: _images(model, most))
     if not images:
-        reason = f"samples of shape {memory.input_shape} are not images" if stored else "nothing is stored"
+        reason = f"samples of shape {memory.input_shape} are not images" if len(memory) else "nothing is stored"
         raise ValueError(f"there is nothing to show: {reason}")
     height, width = images[0][1].shape[:2]
     scale = max(1, -(-HEIGHT // max(height, width)))

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sqhn.checks import is_whole
 
+Indices = int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]]
 LARGEST = 1e15
 """Values beyond this are refused: their float32 products overflow."""
 
@@ -68,14 +69,14 @@ def as_samples(
         )
     single = tuple(array.shape) == shape
     batch = array[None] if single else array
-    if batch.ndim != len(shape) + 1 or tuple(batch.shape[1:]) != shape:
+    if tuple(batch.shape[1:]) != shape:
         raise ValueError(
             f"expected one sample of shape {shape} or a batch of shape {batch_of(shape)}; "
             f"got shape {tuple(array.shape)}"
         )
     if len(batch) == 0:
         raise ValueError(f"the batch is empty: got shape {tuple(array.shape)}")
-    mask = None if observed is None else _mask(observed, tuple(array.shape), tuple(batch.shape))
+    mask = None if observed is None else _mask(observed, tuple(array.shape)).reshape(batch.shape)
     if isinstance(x, np.ma.MaskedArray) and (masked := np.ma.getmaskarray(x)).any():
         if not holes:
             raise ValueError(
@@ -139,10 +140,10 @@ def as_answers(
 
 def _single_or_double(batch: Any) -> Any:
     """Floats of 4 or 8 bytes: half precision cannot represent LARGEST, and kernels have no other types."""
-    if not isinstance(batch, np.ndarray):
-        return batch if batch.dtype.itemsize >= 4 else batch.float()
     if 4 <= batch.dtype.itemsize <= 8:
         return batch
+    if is_tensor(batch):
+        return batch.float()
     with np.errstate(over="ignore"):  # values beyond float64 become infinite, and are refused as such
         return batch.astype(np.float32 if batch.dtype.itemsize < 4 else np.float64)
 
@@ -172,17 +173,17 @@ def _kind(array: Any) -> tuple[bool, bool]:
     return str(array.dtype) == "torch.uint8", array.is_floating_point()
 
 
-def _mask(observed: ArrayLike, given: tuple[int, ...], batch: tuple[int, ...]) -> NDArray[np.bool_]:
-    """A checked mask, of the shape of the batch; `observed` may have the shape of one sample, for all samples."""
+def _mask(observed: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """A checked mask, broadcast to the shape of the samples as NumPy does."""
     if isinstance(observed, np.ma.MaskedArray):
         raise TypeError("observed must be a plain boolean array, True where a value was observed; got a masked array")
     mask = as_numpy(observed)
     if mask.dtype != np.bool_:
         raise TypeError(f"observed must be boolean, True where a value was observed; got dtype {mask.dtype}")
-    if mask.shape not in (given, batch[1:]):
-        choices = " or ".join(dict.fromkeys(str(shape) for shape in (given, batch[1:])))
-        raise ValueError(f"observed must have shape {choices}; got {mask.shape}")
-    return np.broadcast_to(mask, batch)
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise ValueError(f"observed must have the shape of x, {shape}, or broadcast to it; got {mask.shape}") from None
 
 
 def _checked_values(batch: NDArray[Any], single: bool, mask: NDArray[np.bool_] | None) -> NDArray[Any]:

@@ -126,13 +126,16 @@ def _set(value: Any, **numbers: Any) -> None:
         object.__setattr__(value, name, number)
 
 
-def as_levels(levels: Sequence[Level] | None, capacity: int | None = None) -> tuple[Level, ...]:
-    """Checked levels of a tree, or the one level that a capacity stands for."""
+def as_levels(levels: Sequence[Level] | None, capacity: int | None = None, **settings: Any) -> tuple[Level, ...]:
+    """Checked levels of a tree, or the one level that a capacity and settings of `Level` stand for; None: not given."""
     if (levels is None) == (capacity is None):
         raise ValueError("give either capacity=N for one level, or a list of Levels, and not both")
+    given = {name: value for name, value in settings.items() if value is not None}
     if levels is None:
-        assert capacity is not None
-        return (Level(capacity=capacity),)
+        return (Level(None, capacity or 0, **given),)
+    if given:
+        named = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        raise ValueError(f"{named} is for one level; in a list of Levels, each has its own: Level({named}, ...)")
     if isinstance(levels, Integral):
         raise TypeError(f"levels must be a list of Levels; for one level of {levels} neurons give capacity={levels}")
     if isinstance(levels, Level) or not isinstance(levels, Sequence) or not levels:

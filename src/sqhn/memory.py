@@ -5,7 +5,6 @@ The mathematics is in `sqhn.model`. Every verb checks its arguments first, then 
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -17,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from sqhn.banks import devices
 from sqhn.banks.interface import Array, Bank, Learned
 from sqhn.banks.rule import GREW, REPLACED
-from sqhn.checks import as_shape, check_count, check_word
+from sqhn.checks import StrPath, as_shape, check_count, check_word
 from sqhn.concurrency import ReadWriteLock
 from sqhn.display import html
-from sqhn.inputs import as_answers, as_indices, as_samples, batch_of, check_observed, unobserved
+from sqhn.inputs import Indices, as_answers, as_indices, as_samples, batch_of, check_observed, unobserved
 from sqhn.level import Level, Options, as_levels
 from sqhn.model.calibration import Calibration, Kind
 from sqhn.model.inference import Inference, by_name
@@ -29,8 +28,8 @@ from sqhn.model.model import Model
 from sqhn.model.tree import Part
 from sqhn.protocol import EmptyMemoryError, Recalled, Recognized, Score, Written
 from sqhn.storage import files
-from sqhn.storage.changes import Calibrate, Change, Forget, Hold, Learn, Memorize, Reset, Resize, SetRho
-from sqhn.storage.journal import Journal, load
+from sqhn.storage.changes import Calibrate, Change, Forget, Hold, Memorize, Reset, Resize, SetRho, chunks
+from sqhn.storage.journal import Journal, begin_or_continue, load
 from sqhn.stream import Streamed, learn_stream
 
 __all__ = ["SQHN"]
@@ -42,16 +41,16 @@ class SQHN:
     """An associative memory for arrays of shape `input_shape`.
 
     With `capacity` it has one level, the memory node; with `levels` it is a tree from the input up to the memory node.
-    `Options` describes the other arguments; their defaults are the paper's model.
+    `alpha`, `gamma` and `when_full` are settings of the only level, as in `Level`. `Options` describes the other
+    arguments; their defaults are the paper's model.
 
     device: "cpu", or "cuda" for a GPU (extra `torch`; see `to`). Decisions and files do not depend on it. Samples may
         be NumPy arrays or torch tensors on any device; results have the form of the input.
     shards: with device "ray" (extra `ray`): the number of processes that hold the memory, on one machine or several.
     folder: keep the memory there durably: once a call returns, its changes survive any crash, and `load(folder)`
-        continues. The folder must not hold a memory yet.
+        continues. The folder must not hold a memory yet; `open` continues one that is there.
 
     Cost of learn and recall: O(capacity * values) per sample at each node. Memory use grows with what is stored.
-
     Threads may share a memory: see docs/guarantees.md.
 
     >>> import numpy as np
@@ -74,6 +73,9 @@ class SQHN:
         levels: Sequence[Level] | None = None,
         *,
         capacity: int | None = None,
+        alpha: float | None = None,
+        gamma: float | None = None,
+        when_full: Literal["average", "overwrite", "oldest", "freeze"] | None = None,
         similarity: Literal["shifted_cosine", "cosine", "euclidean"] = "shifted_cosine",
         blend: float = 0.5,
         rho: float | None = None,
@@ -82,11 +84,11 @@ class SQHN:
         norm: Literal["all", "heard"] = "all",
         device: str = "cpu",
         shards: int | None = None,
-        folder: str | os.PathLike[str] | None = None,
+        folder: StrPath | None = None,
     ) -> None:
-        shape, checked = as_shape(input_shape), as_levels(levels, capacity)
+        checked = as_levels(levels, capacity, alpha=alpha, gamma=gamma, when_full=when_full)
         options = Options(similarity, blend, rho, propagation, mu, norm)
-        model = Model(shape, checked, options, devices.device_of(device, shards))
+        model = Model(as_shape(input_shape), checked, options, devices.device_of(device, shards))
         self._begin(model, None if folder is None else Journal.create(Path(folder), model))
 
     def _begin(self, model: Model, journal: Journal | None = None) -> None:
@@ -225,26 +227,16 @@ class SQHN:
         if hold:
             return self._apply(Hold(samples, mask, texts)), first
         atomic = tree.device.atomic and len(self.levels) == 1 and texts is None and self._journal is None
-        done: list[Learned] = []
-        start = 0
-        while start < len(samples):
-            now = slice(start, start + tree.chunk_size())
-            chunk, observed = samples[now], None if mask is None else mask[now]
-            start += len(chunk)
-            if observed is not None and observed.all():
-                observed = None
-            change = Learn(chunk, observed, part, start >= len(samples), texts and texts[now])
-            done.append(self._lock.exclusive(change.apply, self._model) if atomic else self._apply(change))
+        done: list[Learned] = [
+            self._lock.exclusive(change.apply, self._model) if atomic else self._apply(change)
+            for change in chunks(self._model, samples, mask, part, texts)
+        ]
         if len(done) == 1:
             return done[0], first
         return Learned(*(tree.device.xp.concat(field, 1) for field in zip(*(one.fields for one in done)))), first
 
     def learn_stream(
-        self,
-        samples: Iterable[Any],
-        *,
-        progress: bool = True,
-        checkpoint: tuple[str | os.PathLike[str], float] | None = None,
+        self, samples: Iterable[Any], *, progress: bool = True, checkpoint: tuple[StrPath, float] | None = None
     ) -> Streamed:
         """Learn samples or batches from an iterable as they come; other threads may use the memory in between.
 
@@ -269,16 +261,21 @@ class SQHN:
         """Let the memory node grow up to `capacity` neurons, more than before; stored neurons do not change."""
         self._write(self._apply, Resize(check_count("capacity", capacity)))
 
-    def forget(self, index: int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]]) -> int:
+    def forget(self, index: Indices | None = None, *, where: Callable[[Any], bool] | None = None) -> int:
         """Forget one or several neurons of the memory node; their slots are free, and the lowest is filled first.
 
         index: as returned by `recall` and `learn`. Its labels are deleted too. A sample that was averaged with
             others stays in their mean, and in a tree the levels below keep the patches that they learned.
+        where: instead, a function: forget the neurons for whose latest label it returns True. If samples are learned
+            with `value=time.time()`, `where=lambda t: t < time.time() - 86400` forgets all that was not seen for a
+            day. The function must not use the memory.
 
         Returns the step at which it took effect; with the steps that `learn` returns, the history can be replayed.
         """
-        step: int = self._write(self._apply, Forget(as_indices(index)))
-        return step
+        if (index is None) == (where is None):
+            raise TypeError("forget takes either the neurons, or where=, a function of a label")
+        which = [] if where else as_indices(index)
+        return int(self._write(lambda: self._apply(Forget(self._model.labels.where(where) if where else which))))
 
     def reset(self) -> None:
         """Forget everything; a calibrated rho returns to what it was before."""
@@ -297,15 +294,14 @@ class SQHN:
     ) -> Recalled:
         """Recall the stored sample that matches x best, with missing and corrupted values filled in.
 
-        observed: True where a value was observed; of x's shape, or of one sample's shape for all samples. Other values,
-            and masked values of a masked array, are ignored, whatever they are.
+        observed: True where a value was observed; it is broadcast to x. Other values, and masked values of a masked
+            array, are ignored, whatever they are.
         k: return the k best neurons, best first; results get one more axis, before the axes of a sample. In a tree
             these are the best of the memory node, each with its own sweep down.
         keep: return observed values as given, and only the others from memory.
         inference: "paper", the paper's rule; the score is the activity of the memory node's winner.
             "evidence", our rule for damaged samples (docs/evidence.md); the score is in nats.
-            "feedforward", the paper's rule without the sweep down.
-            "exact", the true maximum of the energy; the score is that energy.
+            "feedforward", the paper's rule without the sweep down. "exact", the maximum of the energy, and its score.
 
         Where samples with missing values were learned, `known` of the result marks values that were ever observed.
         """
@@ -338,11 +334,10 @@ class SQHN:
         """
         check_word("inference", inference, ("paper", "evidence"))
         samples, single, mask = self._samples(x, observed)
-        model, by_evidence = self._model, inference == "evidence"
-        made = model.evidence_calibration if by_evidence else model.calibration
-        if made and made.outdated(self.step):
-            warnings.warn(f"{made}, but {self.step:,} samples have been learned by now: calibrate again", stacklevel=2)
-        return Recognized(*self._answers(x, single, *self._read(model.recognize, samples, mask, by_evidence)))
+        by_evidence = inference == "evidence"
+        if outdated := self._model.outdated(by_evidence):
+            warnings.warn(outdated, stacklevel=2)
+        return Recognized(*self._answers(x, single, *self._read(self._model.recognize, samples, mask, by_evidence)))
 
     def calibrate(
         self,
@@ -370,17 +365,9 @@ class SQHN:
         check_word("inference", inference, ("paper", "evidence"))
         samples, single, mask = self._samples(x, observed)
         if single:
-            raise ValueError(
-                f"calibrate needs a batch of samples, of shape {batch_of(self.input_shape)}; got one sample"
-            )
-        by_evidence = inference == "evidence"
-
-        def calibrate() -> float:
-            threshold, made = self._model.calibrated(samples, mask, kind, error, by_evidence)
-            self._apply(Calibrate(made, None if by_evidence else threshold))
-            return threshold
-
-        return self._write(calibrate)
+            raise ValueError(f"calibrate needs a batch of shape {batch_of(self.input_shape)}; got one sample")
+        asked = samples, mask, kind, error, inference == "evidence"
+        return float(self._write(lambda: self._apply(Calibrate(*self._model.calibrated(*asked)))))
 
     # -- looking inside ------------------------------------------------------------------------------------------
 
@@ -418,22 +405,17 @@ class SQHN:
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: StrPath) -> None:
         """Write the memory to a file, atomically: if it fails, an existing file is unchanged.
 
         On shards, the file `path` lists one file for each shard, in the folder `path`.pieces; nothing is learned while
         these are written.
         """
         files.check_place(path)
-        if self.shards is not None:
-            self._read(files.save_sharded, path, self._model, {})
-        else:
-            files.save(path, *self._read(files.encode, self._model))
+        files.save(path, self._model, self._read)
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], device: str = "cpu", shards: int | None = None, *, read_only: bool = False
-    ) -> Self:
+    def load(cls, path: StrPath, device: str = "cpu", shards: int | None = None, *, read_only: bool = False) -> Self:
         """Read a memory saved from any device; it continues exactly where the saved one stopped.
 
         path: a file, or the folder of a memory that is kept durably (see `folder`), which then continues there.
@@ -443,6 +425,23 @@ class SQHN:
         """
         memory = cls.__new__(cls)
         memory._begin(*load(path, device, shards, read_only))
+        return memory
+
+    @classmethod
+    def open(
+        cls,
+        folder: StrPath,
+        input_shape: Sequence[int],
+        levels: Sequence[Level] | None = None,
+        **more: Any,
+    ) -> Self:
+        """Continue the memory that is kept in a folder, or begin one there.
+
+        The arguments are those of `SQHN`. A memory that is there must have been made with the same, but for its rho,
+        which it keeps, and its capacity, which may have been enlarged.
+        """
+        memory = cls(input_shape, levels, **more)
+        memory._begin(*begin_or_continue(Path(folder), memory._model))
         return memory
 
     def to(self, device: str, shards: int | None = None) -> Self:

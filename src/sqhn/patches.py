@@ -55,33 +55,31 @@ class Tiling:
         """How many values each position on the tiled axes has."""
         return math.prod(self.shape[len(self.kernel) :])
 
+    @cached_property
+    def _axes(self) -> list[int]:
+        """The axes of a batch cut into blocks, as patches have them: grid, batch, kernel, and what is taken whole."""
+        end = 2 * len(self.kernel) + 1
+        return [*range(1, end, 2), 0, *range(2, end, 2), *range(end, len(self.shape) + len(self.kernel) + 1)]
+
     def split(self, x: Any) -> Any:
         """`(batch, *shape)` to `(nodes, batch, size)`, nodes in row-major order of the grid; contiguous."""
-        if self.nodes == 1:
-            return _contiguous(x).reshape(1, len(x), self.size)
-        r = len(self.kernel)
-        pairs = [n for pair in zip(self.grid, self.kernel, strict=True) for n in pair]
-        blocks = x.reshape(len(x), *pairs, *self.shape[r:])
-        order = [1 + 2 * i for i in range(r)] + [0] + [2 + 2 * i for i in range(r)]
-        order += list(range(1 + 2 * r, blocks.ndim))
-        return _contiguous(_permuted(blocks, order)).reshape(self.nodes, len(x), self.size)
+        if self.nodes > 1:
+            pairs = [n for pair in zip(self.grid, self.kernel, strict=True) for n in pair]
+            x = _permuted(x.reshape(len(x), *pairs, *self.shape[len(self.kernel) :]), self._axes)
+        return _contiguous(x).reshape(self.nodes, -1, self.size)
 
     def join(self, patches: Any) -> Any:
         """The inverse of `split`: `(nodes, batch, size)` to `(batch, *shape)`."""
         batch = patches.shape[1]
-        if self.nodes == 1:
-            return _contiguous(patches).reshape(batch, *self.shape)
-        r = len(self.kernel)
-        blocks = patches.reshape(*self.grid, batch, *self.kernel, *self.shape[r:])
-        order = [r] + [axis for i in range(r) for axis in (i, r + 1 + i)]
-        order += list(range(2 * r + 1, blocks.ndim))
-        return _contiguous(_permuted(blocks, order)).reshape(batch, *self.shape)
+        if self.nodes > 1:
+            blocks = patches.reshape(*self.grid, batch, *self.patch)
+            patches = _permuted(blocks, np.argsort(self._axes).tolist())
+        return _contiguous(patches).reshape(batch, *self.shape)
 
     def children(self) -> NDArray[np.int32]:
         """`(nodes, size)`: which entries of the flattened shape each node sees."""
         ids = np.arange(math.prod(self.shape), dtype=np.int32).reshape(1, *self.shape)
-        children: NDArray[np.int32] = self.split(ids)[:, 0, :]
-        return children
+        return np.asarray(self.split(ids)[:, 0])
 
     def within(self, coarser: Tiling) -> NDArray[np.int32]:
         """`(coarser nodes, parts)`: the nodes of this tiling that make up each node of a coarser one.
@@ -109,9 +107,8 @@ def plan(input_shape: Sequence[int], levels: Sequence[Level]) -> tuple[Tiling, .
     tilings: list[Tiling] = []
     shape = tuple(input_shape)
     for number, level in enumerate(levels, start=1):
-        tiling = Tiling(shape, _sides(level, shape, number, len(levels)))
-        tilings.append(tiling)
-        shape = tiling.grid
+        tilings.append(Tiling(shape, _sides(level, shape, number, len(levels))))
+        shape = tilings[-1].grid
     if math.prod(shape) != 1:
         raise ValueError(
             f"level {len(levels)} has {math.prod(shape)} nodes in a grid of {shape}, but the last level must have one: "

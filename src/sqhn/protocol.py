@@ -64,11 +64,17 @@ def _most_frequent(index: Any, values: Any) -> Any:
 
 
 class Recognized(NamedTuple):
-    """The outcome of `recognize`: whether the sample is old, that is, `score >= threshold`."""
+    """The outcome of `recognize`: whether the sample is old, that is, `score >= threshold`.
+
+    p: once `calibrate` found the threshold, the conformal p-value of the sample: if it is like the samples of the
+        calibration, p is at most any value q with a probability of at most q. It is small for novel samples if the
+        memory was calibrated with old ones, and for known samples if it was calibrated with new ones.
+    """
 
     old: Flag
     score: Score
     threshold: Score
+    p: Any = None
 
 
 class Memory(Protocol):

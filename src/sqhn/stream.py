@@ -12,7 +12,7 @@ import numpy as np
 
 from sqhn.checks import check_number
 from sqhn.inputs import as_batch, as_numpy, batches, is_tensor
-from sqhn.storage.atomic import check_writable
+from sqhn.storage.files import check_place
 
 if TYPE_CHECKING:
     from sqhn.memory import SQHN
@@ -67,48 +67,36 @@ def _checked(checkpoint: Checkpoint | None) -> tuple[Path | None, float]:
     if not isinstance(checkpoint, tuple) or len(checkpoint) != 2 or not isinstance(checkpoint[0], (str, os.PathLike)):
         raise TypeError(f"checkpoint must be a file and a number of seconds, ('m.sqhn', 60); got {checkpoint!r}")
     path, seconds = Path(checkpoint[0]), check_number("the seconds of a checkpoint", checkpoint[1], zero=True)
-    check_writable(path)
+    check_place(path)
     return path, seconds
 
 
 Items = Iterator[tuple[int | None, Any]]
-"""Samples or batches to learn; a batch of an array comes with the number of its first sample."""
+"""Samples or batches to learn; those of an array come with the number of their first sample."""
 
 
 def _learn_each(memory: SQHN, items: Items) -> Iterator[Written]:
-    """Learn item by item; an error names the position of the item."""
+    """Learn item by item; an error names the position of the item, or of the sample of an array."""
     learned = 0
     for position, (start, item) in enumerate(items):
         try:
             written = memory.learn(item)
         except (TypeError, ValueError) as error:
-            if start is None:
-                raise _located(error, f"item {position} of the stream, after {learned} samples") from error
-            yield from _learn_singly(memory, start, item)
-            continue
+            if start is not None and tuple(item.shape) != memory.input_shape:  # learn its samples up to the bad one
+                yield from _learn_each(memory, enumerate(item, start))
+                continue
+            item_name = f"item {position} of the stream, after {learned} samples"
+            name = item_name if start is None else f"sample {start} of the stream"
+            raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{name}: {error}") from error
         learned += as_numpy(written.grew).size
         yield written
-
-
-def _learn_singly(memory: SQHN, start: int, samples: Any) -> Iterator[Written]:
-    """Learn the samples of a refused batch up to the bad one."""
-    for number, sample in enumerate(samples, start):
-        try:
-            written = memory.learn(sample)
-        except (TypeError, ValueError) as error:
-            raise _located(error, f"sample {number} of the stream") from error
-        yield written
-
-
-def _located(error: Exception, position: str) -> Exception:
-    return (TypeError if isinstance(error, TypeError) else ValueError)(f"{position}: {error}")
 
 
 def _items(samples: Any, shape: tuple[int, ...]) -> tuple[Items, int | None]:
     """The items of an iterable, and their number if it is known."""
     array = samples.to_numpy() if hasattr(samples, "to_numpy") else samples  # a DataFrame of any kind
     if isinstance(array, np.ndarray) or is_tensor(array):
-        if tuple(array.shape[1:]) != shape or array.ndim != len(shape) + 1:
+        if tuple(array.shape[1:]) != shape:
             raise ValueError(f"a stream needs a batch of samples of shape {shape}; got shape {tuple(array.shape)}")
         return ((batch.start, array[batch]) for batch in batches(len(array), BATCH)), -(-len(array) // BATCH)
     total = len(array) if hasattr(array, "__len__") else None

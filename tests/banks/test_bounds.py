@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn.banks import bounds
-from sqhn.banks.cpu.kernels.large import correct, move
+from sqhn.banks.cpu.kernels.large import move
 from sqhn.banks.cpu.kernels.prototypes import average_into
 from sqhn.banks.cpu.projection import Projection
 
@@ -169,19 +169,18 @@ def test_drift(d: int, kind: str, used: Use) -> None:
     m, steps = x[0].copy(), 1 / np.arange(2, moves + 2)
     shifted = x - np.float32(0.5)
     features = shifted[0].copy()
-    P = np.zeros((asked + 1, 1), np.float32)
     gram = (y.astype(np.float64) @ shifted.astype(np.float64).T).astype(np.float32)
-    P[1:, 0] = gram[:, 0]
+    P = gram[:, 0].copy()
     mean = float(np.linalg.norm(shifted[0]))
     for number, step in enumerate(steps, start=1):
         average_into(m, x[number], None, None, number + 1)
         move(features, shifted[number], np.float32(step))
-        correct(P, np.concatenate([[0], gram[:, number]]).astype(np.float32), 0, 0, np.float32(step))
+        move(P, gram[:, number], np.float32(step))
         mean = (1 - step) * mean + step * float(np.linalg.norm(shifted[number]))
     u = m.astype(np.float64) - 0.5
     inverse = 1 / float(np.linalg.norm(u))
     bound = bounds.drift(moves, mean, np.sqrt(d), inverse, 0.5) / inverse
-    used(P[1:, 0] - y.astype(np.float64) @ u, (bound + bounds.U * mean) * np.linalg.norm(y, axis=1))
+    used(P - y.astype(np.float64) @ u, (bound + bounds.U * mean) * np.linalg.norm(y, axis=1))
     used(np.linalg.norm(features - u), bound)
 
 

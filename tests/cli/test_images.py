@@ -16,7 +16,7 @@ from PIL import Image
 
 from sqhn.banks.cpu.threads import get_num_threads
 from sqhn.cli.options import Size
-from sqhn.cli.samples import SampleError, images
+from sqhn.cli.samples import images
 from sqhn.cli.samples.files import chunk_length
 from sqhn.cli.samples.images import Images
 from tests.cli.commands import Pixels, everything, image_folder, load_image, pixels, posix, put, read
@@ -84,7 +84,7 @@ def test_gray_images_for_a_color_memory(tmp_path: Path) -> None:
 def test_a_color_image_for_a_gray_memory(tmp_path: Path) -> None:
     put(tmp_path / "a.png", pixels(4, 4))
     put(tmp_path / "b.png", pixels(4, 4, 3))
-    with pytest.raises(SampleError, match=r"b\.png is a color image, but the memory holds gray"):
+    with pytest.raises(ValueError, match=r"b\.png is a color image, but the memory holds gray"):
         read(tmp_path, shape=(4, 4))
 
 
@@ -113,16 +113,16 @@ def test_black_and_white(tmp_path: Path) -> None:
 
 def test_sixteen_bits_are_refused(tmp_path: Path) -> None:
     put(tmp_path / "a.png", pixels(4, 4).astype(np.uint16) * 100)
-    with pytest.raises(SampleError, match=r"a\.png has more than 8 bits.*convert"):
+    with pytest.raises(ValueError, match=r"a\.png has more than 8 bits.*convert"):
         read(tmp_path)
 
 
 def test_sizes_that_differ(tmp_path: Path) -> None:
     put(tmp_path / "a.png", pixels(4, 6))
     put(tmp_path / "b.jpg", pixels(8, 7))
-    with pytest.raises(SampleError, match=r"b\.jpg has 7x8.*a\.png has 6x4.*--resize 6x4"):
+    with pytest.raises(ValueError, match=r"b\.jpg has 7x8.*a\.png has 6x4.*--resize 6x4"):
         read(tmp_path)
-    with pytest.raises(SampleError, match=r"a\.png has 6x4.*the memory holds 5x3.*--resize 5x3"):
+    with pytest.raises(ValueError, match=r"a\.png has 6x4.*the memory holds 5x3.*--resize 5x3"):
         read(tmp_path, shape=(3, 5))
 
 
@@ -133,14 +133,14 @@ def test_resize(tmp_path: Path) -> None:
     assert found.shape == (4, 6)
     np.testing.assert_array_equal(everything(found), [pixels(4, 6), np.full((4, 6), 7)])
     assert read(tmp_path, shape=(4, 6), resize=Size(6, 4)) == found
-    with pytest.raises(SampleError, match="the memory holds images of 6x4: --resize 4x6"):
+    with pytest.raises(ValueError, match="the memory holds images of 6x4: --resize 4x6"):
         read(tmp_path, shape=(4, 6), resize=Size(4, 6))
 
 
 def test_a_memory_of_other_samples(tmp_path: Path) -> None:
     put(tmp_path / "a.png", pixels(4, 6))
     for shape in ((24,), (4, 6, 2), (1, 2, 3, 4)):
-        with pytest.raises(SampleError, match="not images"):
+        with pytest.raises(ValueError, match="not images"):
             read(tmp_path, shape=shape)
 
 
@@ -148,7 +148,7 @@ def test_a_memory_of_other_samples(tmp_path: Path) -> None:
 def test_damaged_images_are_named(length: int, tmp_path: Path) -> None:
     path = put(tmp_path / "a.png", pixels(20, 20))
     path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(SampleError, match=r"a\.png cannot be read as an image"):
+    with pytest.raises(ValueError, match=r"a\.png cannot be read as an image"):
         everything(read(tmp_path))
 
 
@@ -160,21 +160,21 @@ def test_invalid_sizes_in_headers(size: tuple[int, int], tmp_path: Path) -> None
     header = part(b"IHDR", struct.pack(">II5B", *size, 8, 0, 0, 0, 0))
     path = tmp_path / "a.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + header + part(b"IDAT", zlib.compress(bytes(99))) + part(b"IEND", b""))
-    with pytest.raises(SampleError, match=r"a\.png cannot be read as an image"):
+    with pytest.raises(ValueError, match=r"a\.png cannot be read as an image"):
         read(tmp_path)
 
 
 @posix
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.png")
-    with pytest.raises(SampleError, match=r"a\.png is not a file"):
+    with pytest.raises(ValueError, match=r"a\.png is not a file"):
         read(tmp_path)
 
 
 def test_an_image_that_changes_after_the_check(tmp_path: Path) -> None:
     found = read(put(tmp_path / "a.png", pixels(4, 4)))
     put(tmp_path / "a.png", pixels(5, 4))
-    with pytest.raises(SampleError, match=r"a\.png has changed"):
+    with pytest.raises(ValueError, match=r"a\.png has changed"):
         everything(found)
 
 
@@ -208,7 +208,7 @@ def test_all_images_before_a_damaged_one_are_read(tmp_path: Path, monkeypatch: p
     def decode_late(path: Path, *args: Any) -> Pixels:
         if path.name == "005.png":
             damage_found.set()
-            raise SampleError("damaged")
+            raise ValueError("damaged")
         if path.name == "003.png":
             assert damage_found.wait(60)
         return decode(path, *args)
@@ -217,7 +217,7 @@ def test_all_images_before_a_damaged_one_are_read(tmp_path: Path, monkeypatch: p
     files = [str(path) for path in sorted(tmp_path.iterdir())]
     chunks = Images(files, (3, 3), None, 3).chunks()
     np.testing.assert_array_equal(np.concatenate([next(chunks), next(chunks)]), x[:4])
-    with pytest.raises(SampleError, match="damaged"):
+    with pytest.raises(ValueError, match="damaged"):
         next(chunks)
 
 
@@ -248,15 +248,15 @@ def test_nothing_is_written_twice_or_over_a_source(tmp_path: Path) -> None:
     put(tmp_path / "in" / "a.png", pixels(4, 4))
     put(tmp_path / "in" / "b" / "a.jpg", pixels(4, 4))
     for out in (tmp_path / "in", tmp_path / "other" / ".." / "in"):
-        with pytest.raises(SampleError, match=r"overwrite the source .*--out"):
+        with pytest.raises(ValueError, match=r"overwrite the source .*--out"):
             read(tmp_path / "in").write(out, iter([]))
     put(tmp_path / "in" / "b" / "a.png", pixels(4, 4))
-    with pytest.raises(SampleError, match=r"a\.jpg and .*a\.png would both be written to"):
+    with pytest.raises(ValueError, match=r"a\.jpg and .*a\.png would both be written to"):
         read(tmp_path / "in").write(tmp_path / "out", iter([]))
 
 
 def test_one_image_is_written_as_png(tmp_path: Path) -> None:
     path = put(tmp_path / "a.png", pixels(4, 4))
     message = r"out\.jpg must be a folder or end in \.png"
-    with pytest.raises(SampleError, match=message):
+    with pytest.raises(ValueError, match=message):
         read(path).write(tmp_path / "out.jpg", iter([]))

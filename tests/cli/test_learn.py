@@ -198,7 +198,8 @@ def test_a_new_memory_needs_a_capacity_and_a_folder(tmp_path: Path, file: Path) 
     images = image_folder(tmp_path / "in", GRAY[:2])
     assert "--capacity" in error_of("learn", images, "--memory", file, status=2)
     nowhere = tmp_path / "nowhere" / "m.sqhn"
-    assert f"{nowhere} cannot be written" in error_of("learn", images, "--memory", nowhere, "--capacity", 3)
+    problem = error_of("learn", images, "--memory", nowhere, "--capacity", 3)
+    assert f"cannot be written: its folder does not exist, or is write-protected: '{nowhere}'" in problem
     assert f"{tmp_path} is a folder" in error_of("learn", images, "--memory", tmp_path, "--capacity", 3)
     assert files_in(tmp_path) == ["in"]
 

@@ -325,9 +325,9 @@ def test_what_a_node_hears_is_the_sum_over_all_values_of_its_children() -> None:
     memory = SQHN((8,), [Level((4,), 3), Level(capacity=3)])
     memory.learn(x)
     reference = ReferenceSQHN.of(memory)
-    A = reference.evidence(x[0])
+    A = reference.messages(x[0], None, "evidence")
     assert (reference.root.c[:3] > 1).all()
-    columns = [[reference.expectation(1, 0, q, v) for q in range(2)] for v in range(3)]
+    columns = [[p[v] for _, _, p in reference.families(1)] for v in range(3)]
     likeliest = [np.concatenate([reference.levels[0][q].m[p.argmax()] for q, p in enumerate(two)]) for two in columns]
     stored = np.array(likeliest, np.float64)[:, :, None] - 0.5
     own = evidence(x[0].astype(np.float64)[:, None] - 0.5, stored, np.ones((8, 1), bool))

@@ -123,14 +123,14 @@ def test_products_that_do_not_follow_a_neuron_may_be_anything(
 ) -> None:
     """Those of neurons to come are undefined, and stay so if a sample with missing values becomes the neuron."""
     monkeypatch.setattr(prototypes, "SMALL", 0)
-    honest = LargeNodes.chunk_products
+    honest = LargeNodes.products
 
-    def undefined(self: LargeNodes, bank: Prototypes, x: NDArray[np.float32]) -> Products:
-        found = honest(self, bank, x)
+    def undefined(self: LargeNodes, bank: Prototypes, nodes: slice, x: NDArray[np.float32], *how: bool) -> Products:
+        found = honest(self, bank, nodes, x, *how)
         found.P[:, :, int(bank.grown[0]) :] = anything
         return found
 
-    monkeypatch.setattr(LargeNodes, "chunk_products", undefined)
+    monkeypatch.setattr(LargeNodes, "products", undefined)
     x = np.random.default_rng(0).normal(size=(3, 16, 12)).astype(np.float32)
     left = np.broadcast_to(np.arange(12) < 6, (16, 12))
     opposite, turned = np.where(left, x[2], -x[0]), np.where(left, -2 * x[0], x[0])

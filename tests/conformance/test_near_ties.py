@@ -131,12 +131,12 @@ def test_products_may_be_as_wrong_as_they_admit(
 ) -> None:
     """Decisions rest on bounds: products that are off by a known share of the lengths change nothing."""
     monkeypatch.setattr(prototypes, "SMALL", 0)
-    honest = LargeNodes.chunk_products
+    honest = LargeNodes.products
     rng = np.random.default_rng(seed)
     wrong = 0.2
 
-    def sloppy(self: LargeNodes, bank: Prototypes, x: NDArray[np.float32]) -> Products:
-        found = honest(self, bank, x)
+    def sloppy(self: LargeNodes, bank: Prototypes, nodes: slice, x: NDArray[np.float32], *how: bool) -> Products:
+        found = honest(self, bank, nodes, x, *how)
         P, gram = found.P, found.gram
         lengths = np.linalg.norm(x[0] - np.float32(bank.centre), axis=1)
         G = int(bank.grown[0])
@@ -145,7 +145,7 @@ def test_products_may_be_as_wrong_as_they_admit(
         gram[0] += wrong * rng.choice([-1, 1], gram[0].shape) * lengths[:, None] * lengths
         return found._replace(error=found.error + wrong)
 
-    monkeypatch.setattr(LargeNodes, "chunk_products", sloppy)
+    monkeypatch.setattr(LargeNodes, "products", sloppy)
     levels = [Level(capacity=4)]
     memory = SQHN((16, 12), levels, similarity=similarity)
     reference = ReferenceSQHN((16, 12), levels, memory.options)
@@ -161,16 +161,16 @@ def test_products_may_be_as_wrong_as_they_admit(
 def test_errors_do_not_shrink_with_a_neuron_that_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Averaging opposite samples leaves a short vector with the errors of long ones."""
     monkeypatch.setattr(prototypes, "SMALL", 0)
-    honest = LargeNodes.chunk_products
+    honest = LargeNodes.products
     wrong = 0.03
 
-    def pessimistic(self: LargeNodes, bank: Prototypes, x: NDArray[np.float32]) -> Products:
-        found = honest(self, bank, x)
+    def pessimistic(self: LargeNodes, bank: Prototypes, nodes: slice, x: NDArray[np.float32], *how: bool) -> Products:
+        found = honest(self, bank, nodes, x, *how)
         lengths = np.linalg.norm(x[0] - np.float32(bank.centre), axis=1)
         found.gram[0] -= wrong * lengths[:, None] * lengths * (1 - np.eye(len(lengths), dtype=np.float32))
         return found._replace(error=found.error + wrong)
 
-    monkeypatch.setattr(LargeNodes, "chunk_products", pessimistic)
+    monkeypatch.setattr(LargeNodes, "products", pessimistic)
     a, b = np.eye(8)[:2]
     stream = 0.5 + np.stack([a, b, -0.9 * b - a, b + 0.0305 * a])
     memory = SQHN((8,), [Level(capacity=2)])

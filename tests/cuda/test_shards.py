@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from sqhn import SQHN, Level
+from sqhn.banks.ray.nodes import Nodes
 from tests.by_evidence import NEAR
 from tests.conformance.test_stories import SHAPES, SIMILARITIES, same_in_all, story, tell, told_and_saved
-from tests.helpers import cluster, fingerprint
+from tests.helpers import cluster, fingerprint, model_of
 from tests.ray.test_ray import SHAPE, TREE, fail_in_the_last_shard, kill, stream
 from tests.ray.test_stories import as_in_one_place
 
@@ -44,6 +45,29 @@ def test_shards_that_are_lost(name: str, device: str, local: Local, monkeypatch:
 def test_rules_of_recall(inference: Any, name: str, device: str, local: Local) -> None:
     local(2)
     as_in_one_place(*story(name, "shifted_cosine", "average", f"ray:{device}"), inference, NEAR)
+
+
+@pytest.mark.parametrize("kind", ["patterns", "codes"])
+def test_read_only_arrays(kind: str, device: str) -> None:
+    """Ray delivers such arrays; a bank is built and restored from them without a warning of torch."""
+    torch = pytest.importorskip("torch")
+    tree = model_of(SQHN((8, 8), [Level(2, 9), Level(2, 9), Level(capacity=9)])).tree
+    children = tree.tilings[1].children()
+    children.setflags(write=False)
+    made: dict[str, Any] = {"patterns": (tree.tilings[0],), "codes": (children,)}
+    reserved = {"patterns": [4], "codes": [4, 9]}[kind]
+    torch.set_warn_always(True)
+    try:
+        one, other = (
+            Nodes(device, kind, *made[kind], tree.levels[0], tree.options, False, *reserved[1:]) for _ in range(2)
+        )
+        state = one.state() | {"reserved": np.array(reserved)}
+        for array in state.values():
+            array.setflags(write=False)
+        other.restore(state)
+    finally:
+        torch.set_warn_always(False)
+    assert other.bank.neurons.room >= 4
 
 
 @pytest.fixture(scope="module")

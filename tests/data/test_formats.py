@@ -159,7 +159,7 @@ def test_cifar_binary_one_label(tmp_path: Path) -> None:
     splits = cifar_binary([path], {"train": (4, 32, 32, 3), "test": (1, 32, 32, 3)}, quiet, names=names)
     same(splits["train"], x[:4], y[:4])
     same(splits["test"], x[4:], y[4:])
-    with pytest.raises(DataFileError, match=r"s/1.bin, s/2.bin: images: 4, expected 5"):
+    with pytest.raises(DataFileError, match=r"c.tar.gz: s/1.bin, c.tar.gz: s/2.bin: images: 4, expected 5"):
         cifar_binary([path], {"train": (5, 32, 32, 3), "test": (1, 32, 32, 3)}, quiet, names=names)
 
 
@@ -179,16 +179,13 @@ def sheet_set(x: Bytes, labels: object) -> dict[str, bytes]:
     return sheets | {"train.json": json.dumps(labels).encode(), "test.json": b"[4]"}
 
 
-SHEETS: dict[str, Any] = {
-    "sheets": {"train": ["0.png", "1.png"], "test": ["2.png"]},
-    "labels": {"train": "train.json", "test": "test.json"},
-}
+SHEETS = {"train": ["0.png", "1.png", "train.json"], "test": ["2.png", "test.json"]}
 SHEET_SHAPES = {"train": (3, 32, 32, 3), "test": (1, 32, 32, 3)}
 
 
 def test_cifar_sheets(tmp_path: Path) -> None:
     x = images(4, 32, 32, 3)
-    splits = cifar_sheets([write_tar(tmp_path / "s.tgz", sheet_set(x, [6, 9, 9]))], SHEET_SHAPES, quiet, **SHEETS)
+    splits = cifar_sheets([write_tar(tmp_path / "s.tgz", sheet_set(x, [6, 9, 9]))], SHEET_SHAPES, quiet, names=SHEETS)
     same(splits["train"], x[:3], [6, 9, 9])
     same(splits["test"], x[3:], [4])
 
@@ -210,7 +207,7 @@ def test_cifar_sheets(tmp_path: Path) -> None:
 def test_damaged_sheets(tmp_path: Path, change: dict[str, bytes], message: str) -> None:
     path = write_tar(tmp_path / "s.tgz", sheet_set(images(4, 32, 32, 3), [6, 9, 9]) | change)
     with pytest.raises(DataFileError, match=message):
-        cifar_sheets([path], SHEET_SHAPES, quiet, **SHEETS)
+        cifar_sheets([path], SHEET_SHAPES, quiet, names=SHEETS)
 
 
 def class_files(x: Bytes) -> dict[str, bytes]:
@@ -253,7 +250,7 @@ def test_damaged_class_json(tmp_path: Path, content: bytes, message: str) -> Non
 def test_mat(tmp_path: Path) -> None:
     x, y = images(3, 32, 32, 3), np.array([[10], [1], [9]], np.uint8)
     paths = write_files(tmp_path, {"a.mat": mat_bytes(X=x.transpose(1, 2, 3, 0), y=y)})
-    same(mat(paths, {"train": (3, 32, 32, 3)}, quiet, names={"train": "a.mat"}, zero=10)["train"], x, [0, 1, 9])
+    same(mat(paths, {"train": (3, 32, 32, 3)}, quiet, names={"train": ["a.mat"]}, zero=10)["train"], x, [0, 1, 9])
 
 
 @pytest.mark.parametrize(
@@ -270,7 +267,7 @@ def test_mat(tmp_path: Path) -> None:
 def test_damaged_mat(tmp_path: Path, content: bytes, message: str) -> None:
     paths = write_files(tmp_path, {"a.mat": content})
     with pytest.raises(DataFileError, match=message):
-        mat(paths, {"train": (3, 32, 32, 3)}, quiet, names={"train": "a.mat"}, zero=10)
+        mat(paths, {"train": (3, 32, 32, 3)}, quiet, names={"train": ["a.mat"]}, zero=10)
 
 
 TINY: dict[str, Any] = {

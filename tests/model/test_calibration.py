@@ -78,7 +78,8 @@ def test_the_calibration_is_reported_and_saved(tmp_path: Path) -> None:
     assert memory.calibration is None
     rho = memory.calibrate(new=x[300:500], error=0.05)
     assert rho == memory.rho
-    assert memory.calibration == Calibration("new", 0.05, 200, 50)
+    assert memory.calibration is not None
+    assert memory.calibration._replace(ratios=None) == Calibration("new", 0.05, 200, 50)
     memory.save(tmp_path / "m")
     other = SQHN.load(tmp_path / "m")
     assert (other.rho, other.calibration) == (rho, memory.calibration)
@@ -86,7 +87,7 @@ def test_the_calibration_is_reported_and_saved(tmp_path: Path) -> None:
     assert memory.calibration is None
     other.reset()
     assert (other.calibration, other.options.rho) == (None, None)
-    memory.calibrate(new=x[300:500], error=np.float32(0.05))  # type: ignore[arg-type]
+    memory.calibrate(new=x[300:500], error=np.float32(0.05))
     memory.save(tmp_path / "m")
     assert SQHN.load(tmp_path / "m").calibration == memory.calibration
 
@@ -170,3 +171,37 @@ def test_with_missing_values_the_error_rate_is_that_of_observed_ones() -> None:
     assert np.mean(memory.recognize(x[700:1500], half).old) <= too_many(0.1, 400, 800)
     masked = np.ma.array(x[300:700], mask=~np.broadcast_to(half, (400, 28, 28)))
     assert memory.calibrate(new=masked, error=0.1) == by_mask
+
+
+@pytest.mark.parametrize("inference", ["paper", "evidence"])
+@pytest.mark.parametrize("kind", ["new", "old"])
+def test_p_is_the_rank_among_the_samples_of_the_calibration(kind: Kind, inference: Any, tmp_path: Path) -> None:
+    x = digits()[:250]
+    memory = SQHN(x.shape[1:], capacity=100)
+    memory.learn(x[:100])
+    samples = noisy(x[:100], 0.3) if kind == "old" else x[100:200]
+    given: dict[str, Any] = {kind: samples, "error": 0.1, "inference": inference}
+    assert memory.recognize(x).p is None
+    memory.calibrate(**given)
+    known, found = (memory.recognize(one, inference=inference) for one in (samples, x))
+    ratio, asked = known.score / known.threshold, found.score / found.threshold  # thresholds are rho times the means
+    extreme = ratio >= asked[:, None] if kind == "new" else ratio <= asked[:, None]
+    expected = (1 + extreme.sum(axis=1)) / (len(samples) + 1)
+    np.testing.assert_allclose(found.p, expected, atol=1.01 / (len(samples) + 1))  # ties, rounded in other orders
+    assert np.mean(found.p == expected) > 0.9
+    np.testing.assert_array_equal(found.p <= 0.1, found.old == (kind == "new"))
+    assert memory.recognize(x[0], inference=inference).p == found.p[0]
+    memory.save(tmp_path / "memory.sqhn")
+    loaded = SQHN.load(tmp_path / "memory.sqhn")
+    np.testing.assert_array_equal(loaded.recognize(x, inference=inference).p, found.p)
+    assert "100 ratios" in repr(loaded.inspect(lambda model: model.evidence_calibration or model.calibration))
+
+
+def test_p_is_uniform_for_samples_like_those_of_the_calibration() -> None:
+    x = digits()
+    memory = SQHN(x.shape[1:], capacity=300)
+    memory.learn(x[:300])
+    memory.calibrate(new=x[300:1300], error=0.1)
+    p = memory.recognize(x[1300:]).p
+    for q in (0.01, 0.1, 0.5, 0.9):
+        assert np.mean(p <= q) <= too_many(q, 1000, len(p))

@@ -246,3 +246,20 @@ def test_table_columns_as_labels() -> None:
     memory.learn(X[:3], value=pandas.Series(["a", "b", "c"], index=[7, 8, 9]))
     memory.learn(X[3:5], value=pandas.Categorical(["x", "y"]))
     assert memory.recall(X[:5]).value == ["a", "b", "c", "x", "y"]
+
+
+def test_neurons_are_forgotten_by_their_latest_label() -> None:
+    x = np.random.default_rng(0).random((5, 6))
+    memory = SQHN((6,), capacity=10)
+    memory.learn(x[:4], value=[10, 20, 30, None])
+    memory.learn(x[0], value=40)  # neuron 0 was seen again
+    assert memory.forget(where=lambda time: time < 35) == 5
+    assert memory.counts.tolist() == [2, 0, 0, 1]
+    assert memory.values([0, 1, 2, 3]) == [[(40, 1), (10, 1)], [], [], []]
+    assert memory.forget(where=lambda time: False) == 5
+    for index, where in ((None, None), (0, bool)):
+        with pytest.raises(TypeError, match="either the neurons, or where="):
+            memory.forget(index, where=where)
+    with pytest.raises(ZeroDivisionError):
+        memory.forget(where=lambda time: time < 1 / 0)
+    assert len(memory) == 2

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sqhn.banks.ray.actors import Actors
 from sqhn.banks.ray.shards import LostError, Shard
 
 
@@ -27,7 +28,7 @@ def read_only(found: Any) -> Any:
     return found
 
 
-class LocalTransport:
+class LocalTransport(Actors):
     """One call in `every` is lost before it is made, after it, or finds the shard empty; 0: none.
 
     A lost shard usually comes back empty. lost: the number of calls that were lost.

@@ -43,7 +43,7 @@ def kill(memory: SQHN, s: int, for_good: bool) -> None:
     if for_good:
         ray.kill(shard)
     else:
-        os.kill(ray.get(shard.process.remote()), signal.SIGKILL)
+        os.kill(ray.get(shard.process.remote())[0], signal.SIGKILL)
 
 
 def wait_for_restart(memory: SQHN, s: int) -> None:

@@ -18,7 +18,7 @@ from sqhn.banks.devices import device_of
 from sqhn.banks.ray import prototypes
 from sqhn.storage import files, journal, sharded_files
 from sqhn.storage.atomic import write_whole
-from sqhn.storage.files import describe, header_of, save
+from sqhn.storage.files import describe, header_of, write
 from sqhn.storage.sharded_files import folder_of
 from tests.conformance.test_stories import SHAPES, story, tell
 from tests.helpers import fingerprint
@@ -119,6 +119,26 @@ def test_a_failure_while_saving_leaves_the_old_memory(
     assert fingerprint(SQHN.load(saved)) == fingerprint(old)
 
 
+def test_shard_files_stay_if_the_file_that_names_them_cannot_be_read(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For instance, because this process has too many files open."""
+    memory, before = SQHN.load(saved, "ray"), fingerprint(SQHN.load(saved))
+    memory.learn(X[50:])
+
+    def fail(path: Path, content: bytes) -> None:
+        raise OSError(errno.EMFILE, "too many", str(path))
+
+    with monkeypatch.context() as context:
+        context.setattr(files, "header_of", lambda _: {})
+        memory.save(saved.with_name("other"))
+        context.setattr(files, "write_whole", fail)
+        with pytest.raises(OSError, match="too many"):
+            memory.save(saved)
+    assert fingerprint(SQHN.load(saved)) == before
+    assert fingerprint(SQHN.load(saved.with_name("other"))) == fingerprint(memory)
+
+
 def test_damaged_and_missing_shard_files(saved: Path) -> None:
     place = shard_files_of(saved)[1]
     content = place.read_bytes()
@@ -159,7 +179,7 @@ def test_shard_files_that_contradict_each_other(wrong: str, problem: str, saved:
             content["number"] = content["number"][::-1]
         save_file(content, place)
         entries[0]["sha256"] = hashlib.sha256(place.read_bytes()).hexdigest()
-    save(saved, header, tensors)
+    write(saved, header, tensors)
     with pytest.raises(MemoryFileError, match=f"does not hold a consistent memory: .*{problem}"):
         SQHN.load(saved)
 
@@ -214,7 +234,7 @@ def test_files_of_others_stay(saved: Path) -> None:
 
 
 def test_missing_folders_and_files(saved: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"nowhere/m\.sqhn cannot be written"):
+    with pytest.raises(FileNotFoundError, match=r"cannot be written: .*nowhere/m\.sqhn"):
         SQHN.load(saved, "ray").save(saved.parent / "nowhere" / "m.sqhn")
     shard_files_of(saved)[0].unlink()
     with pytest.raises(MemoryFileError, match="belongs to it"):
@@ -228,7 +248,7 @@ def test_shard_files_with_damaged_headers(content: bytes, saved: Path) -> None:
     header, tensors = header_of(saved), load_file(saved)
     shard_files_of(saved)[0].write_bytes(content)
     header["pieces"][0]["sha256"] = hashlib.sha256(content).hexdigest()
-    save(saved, header, tensors)
+    write(saved, header, tensors)
     with pytest.raises(MemoryFileError, match="consistent"):
         SQHN.load(saved)
 

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 from sqhn import SQHN, Level, MemoryFileError
 from sqhn.model.calibration import Calibration
 from sqhn.reference import ReferenceSQHN
-from sqhn.storage.files import FORMAT, describe, encode, save
+from sqhn.storage.files import FORMAT, describe, encode, write
 from tests.helpers import ARCHITECTURES, fingerprint, levels, noisy
 
 SHAPE = (32, 32, 3)
@@ -208,7 +208,7 @@ def test_trees_of_format_1_load(tmp_path: Path) -> None:
 def test_unknown_features_are_refused(saved: Path) -> None:
     memory = SQHN.load(saved)
     header, tensors = memory.inspect(encode)
-    save(saved, {**header, "features": ["telepathy", "time travel"]}, tensors)
+    write(saved, {**header, "features": ["telepathy", "time travel"]}, tensors)
     for look in (SQHN.load, describe):
         with pytest.raises(
             MemoryFileError, match=r"uses features that this version .* does not know \(telepathy, time travel\)"
@@ -239,7 +239,7 @@ def test_files_that_contradict_themselves(saved: Path, damage: str) -> None:
         tensors["level1.grown"][1] -= 1
     else:
         tensors[f"level2.{damage}"] = tensors[f"level2.{damage}"][:-1]
-    save(saved, header, tensors)
+    write(saved, header, tensors)
     with pytest.raises(MemoryFileError, match="does not hold a consistent memory"):
         SQHN.load(saved)
 
@@ -268,7 +268,7 @@ def test_headers_that_lie(saved: Path, data: st.DataObject) -> None:
         within = within[key]
     within[last] = data.draw(st.sampled_from(ODD))
     lie = saved.with_name("lie.sqhn")
-    save(lie, header, tensors)
+    write(lie, header, tensors)
     for look in (SQHN.load, describe):
         try:
             look(lie)
@@ -290,7 +290,7 @@ def test_negative_counts_of_a_memory_that_has_forgotten(tmp_path: Path) -> None:
     memory.forget(1)
     header, tensors = memory.inspect(encode)
     tensors["level1.c"][1] = -1
-    save(tmp_path / "m", header, tensors)
+    write(tmp_path / "m", header, tensors)
     with pytest.raises(MemoryFileError, match="does not hold a consistent memory: counts below 0"):
         SQHN.load(tmp_path / "m")
 
@@ -315,7 +315,7 @@ def test_counts_that_no_memory_can_have(tmp_path: Path, damage: str) -> None:
     else:
         assert tensors["level2.grown"].tolist() == [1, 5, 5, 5]
         counts[(counts[:, :2] == [1, 0]).all(axis=1), :2] = 0, 1
-    save(tmp_path / "m", header, tensors)
+    write(tmp_path / "m", header, tensors)
     with pytest.raises(MemoryFileError, match="does not hold a consistent memory"):
         SQHN.load(tmp_path / "m")
 
@@ -368,7 +368,7 @@ def with_options(path: Path, **options: object) -> None:
     """Save a memory with options of an earlier version."""
     header, tensors = SQHN.load(path).inspect(encode)
     header["options"] |= options
-    save(path, header, tensors)
+    write(path, header, tensors)
 
 
 def test_options_of_earlier_versions_load_at_their_defaults(saved: Path) -> None:

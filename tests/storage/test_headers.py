@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from sqhn.storage.headers import DTYPES, read_header, read_rows
+from sqhn.storage.headers import DTYPES, read_all, read_header, read_rows
 
 
 def test_every_dtype(tmp_path: Path) -> None:
@@ -29,6 +29,11 @@ def test_every_dtype(tmp_path: Path) -> None:
             np.testing.assert_array_equal(read_rows(file, found[name]), array)
             np.testing.assert_array_equal(read_rows(file, found[name], 1, 3), array[1:3])
             assert read_rows(file, found[name]).dtype == array.dtype
+    metadata, everything = read_all(io.BytesIO((tmp_path / "x").read_bytes()))
+    assert (metadata["about"], everything.keys()) == ("é", arrays.keys())
+    for name, array in everything.items():
+        np.testing.assert_array_equal(array, arrays[name])
+        assert array.flags.writeable
 
 
 def test_a_file_that_is_truncated_after_its_header_was_read(tmp_path: Path) -> None:
@@ -38,7 +43,7 @@ def test_a_file_that_is_truncated_after_its_header_was_read(tmp_path: Path) -> N
         _, found = read_header(file)
         with (tmp_path / "x").open("r+b") as other:
             other.truncate(9000)
-        with pytest.raises(ValueError, match="cannot reshape array"):
+        with pytest.raises(ValueError, match=r"the file ends within an array of shape \(5000, 4\)"):
             read_rows(file, found["x"])
 
 
@@ -57,6 +62,7 @@ def header(entry: object) -> bytes:
         (header({"dtype": "F64", "shape": [1]}), "a damaged header: KeyError"),
         (header({"dtype": "X", "shape": [1], "data_offsets": [0, 8]}), "a damaged header: KeyError"),
         (header({"dtype": "F64", "shape": [1], "data_offsets": [8, 16]}), "bytes 8 to 16 of"),
+        (header({"dtype": "F64", "shape": [0], "data_offsets": [0, 0]}), "whose arrays end at byte"),
         (header({"dtype": "F64", "shape": [2], "data_offsets": [0, 8]}), "bytes 0 to 8 of"),
         (header({"dtype": "F64", "shape": ["a"], "data_offsets": [0, 8]}), r"bytes 0 to 8 of .* of shape \('a',\)"),
     ],

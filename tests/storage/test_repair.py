@@ -37,6 +37,7 @@ def learned(*numbers: int) -> SQHN:
         ("UPDATE record SET content = NULL WHERE number = 20", "change 20 is damaged", range(1, 20)),
         ("UPDATE record SET sha256 = 3 WHERE number = 20", "change 20 is damaged", range(1, 20)),
         ("UPDATE record SET more = 1 WHERE number = 5", "not a change", range(1, 5)),
+        ("UPDATE record SET more = 1 WHERE number = 20", "change 20 is missing", range(1, 20)),
         ("DROP TABLE record", "no such table", []),
     ],
 )  # fmt: skip
@@ -62,7 +63,7 @@ def test_every_whole_change_is_kept(statement: str, problem: str, whole: list[in
 def test_a_missing_log(tmp_path: Path) -> None:
     folder = kept(tmp_path)
     (folder / WAL).unlink()
-    assert salvage(folder).problems == ["changes 1 to 20 are missing"]
+    assert salvage(folder).problems == [f"changes 1 to 20 are missing, or damaged in {WAL}"]
     (folder / JOURNAL).unlink()
     (problem,) = salvage(folder).problems
     assert "is missing or truncated" in problem
@@ -107,8 +108,8 @@ def test_the_command(tmp_path: Path) -> None:
     told = sqhn("repair", folder)
     assert told.exit_code == 1
     assert told.stdout.splitlines()[:2] == [
-        "changes 7 to 7 are missing",
-        "change 8 is damaged, or follows a missing one",
+        "change 7 is missing",
+        "change 8 is damaged, of another memory, or follows a missing one",
     ]
     assert "nothing was changed; --yes keeps 18 changes since the last checkpoint" in told.stdout
     done = json_of("repair", folder, "--yes")

@@ -21,27 +21,6 @@ from numpy.typing import NDArray
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
 
-__all__ = [
-    "Array",
-    "Bank",
-    "BlockEvidence",
-    "CodeBank",
-    "Codes",
-    "Device",
-    "Growth",
-    "Learned",
-    "Limits",
-    "LowestLevel",
-    "MemoryNode",
-    "Neurons",
-    "OnlyLevel",
-    "Patches",
-    "PatternBank",
-    "ShardedBank",
-    "State",
-    "Support",
-]
-
 Array = Any
 """A NumPy array or a torch tensor: indexing and arithmetic mean the same."""
 

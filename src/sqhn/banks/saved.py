@@ -67,24 +67,21 @@ def check_counts(state: State, limits: tuple[int, int, int, int]) -> NDArray[np.
 
     A neuron counted as many values of a child as it was heard.
     """
-    rows, grown, c = state["counts"], state["grown"], state["c"]
+    rows, grown = state["counts"], state["grown"]
     if rows.ndim != 2 or rows.shape[1] != 5 or rows.dtype != np.int32:
         raise ValueError(f"counts of shape {rows.shape} and dtype {rows.dtype}")
     if rows.min(initial=0) < 0 or any(rows[:, i].max(initial=0) >= max(1, top) for i, top in enumerate(limits)):
         raise ValueError(f"counts outside the limits {limits}")
-    n, j, q, _, count = rows.astype(np.int64).T
-    if (j >= grown[n]).any():
+    if (rows[:, 1] >= grown[rows[:, 0]]).any():
         raise ValueError("counts of neurons that do not exist")
-    family = limits[2]
-    place = (np.cumsum(grown)[n] - grown[n] + j) * family + q
-    if (np.bincount(place, count, minlength=len(c) * family) != known_of(state, family).ravel()).any():
+    if (heard_of(rows, grown, limits[2]) != known_of(state, limits[2])).any():
         raise ValueError("counts that do not add up")
     return rows
 
 
-def heard_of(rows: NDArray[np.int32], grown: NDArray[np.int64], family: int) -> NDArray[np.int32]:
+def heard_of(rows: NDArray[np.int32], grown: NDArray[np.int64], family: int) -> NDArray[np.int64]:
     """How often each neuron heard each child, from saved counts."""
     n, j, q, _, count = rows.astype(np.int64).T
     place = (np.cumsum(grown)[n] - grown[n] + j) * family + q
     heard = np.bincount(place, count, minlength=int(grown.sum()) * family)
-    return heard.reshape(-1, family).astype(np.int32)
+    return heard.reshape(-1, family).astype(np.int64)

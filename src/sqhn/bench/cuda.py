@@ -6,17 +6,19 @@ Images are on the device before the clock starts; it stops when the device has f
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from sqhn.banks.cuda.arrays import full_precision
 from sqhn.banks.cuda.gpu import SAMPLES_PER_CHUNK
-from sqhn.bench.cpu import COLOR, TREE, Result, described, fastest, images, judged, tree
+from sqhn.bench.cpu import COLOR, ONE_LEVEL, TREE, Result, described, fastest, images, judged, limited, tree
 from sqhn.level import Level
 from sqhn.memory import SQHN
 
 MANY = 20_000
+TWO_LEVELS = Level(kernel=4, capacity=600), Level(capacity=600)
 
 
 def crops(count: int) -> Tensor:
@@ -29,17 +31,7 @@ def noisy(x: Tensor, sigma: float = 0.2) -> Tensor:
     return (x + sigma * torch.randn_like(x)).clamp(0, 1)
 
 
-def timed(*calls: Callable[[], object]) -> list[float]:
-    """The shortest time of each call, including all work that it queued on the device."""
-
-    def whole(call: Callable[[], object]) -> Callable[[], None]:
-        def run() -> None:
-            call()
-            torch.cuda.synchronize()
-
-        return run
-
-    return fastest(*map(whole, calls))
+timed = partial(fastest, wait=torch.cuda.synchronize)
 
 
 def products(y: Tensor, neurons: int, among: bool) -> Callable[[], None]:
@@ -75,24 +67,14 @@ def learn_100000() -> Result:
     return judged({"images_per_s": len(new) / own, "of_bare_products": bare / own}, of_bare_products=0.5)
 
 
-def recall_three_levels() -> Result:
-    """Recall of batches of 1,024 noisy images from the tree of learn-3."""
-    x = crops(MANY)
-    memory = SQHN(COLOR, TREE, device="cuda")
+def recall(count: int, *levels: Level, **floor: float) -> Result:
+    """How fast a memory recalls batches of 1,024 noisy images, and products with one level of as many neurons."""
+    x = crops(count)
+    memory = SQHN(COLOR, levels, device="cuda")
     memory.learn(x)
     damaged = noisy(x[:1024])
-    (own,) = timed(lambda: memory.recall(damaged))
-    return judged({"images_per_s": 1024 / own}, images_per_s=80_000)
-
-
-def recall_one_level() -> Result:
-    """Recall of batches of 1,024 noisy images, 3,072 inputs, 3,300 neurons."""
-    x = crops(4096)
-    memory = SQHN(COLOR, capacity=3300, device="cuda")
-    memory.learn(x)
-    damaged = noisy(x[:1024])
-    own, bare = timed(lambda: memory.recall(damaged), products(damaged, 3300, among=False))
-    return judged({"images_per_s": 1024 / own, "of_bare_products": bare / own}, of_bare_products=0.5)
+    own, bare = timed(lambda: memory.recall(damaged), products(damaged, levels[-1].capacity, among=False))
+    return judged({"images_per_s": 1024 / own, "of_bare_products": bare / own}, **floor)
 
 
 def recall_by_evidence(*levels: Level) -> Result:
@@ -122,36 +104,27 @@ def memory_of_a_tree() -> Result:
     kept, most = (
         (size - before) / 2**20 for size in (torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated())
     )
-    return {
-        "megabytes": kept,
-        "megabytes_while_learning": most,
-        "floor": {"at_most_megabytes": 1024},
-        "met": most <= 1024,
-    }
+    return limited({"megabytes": kept, "megabytes_while_learning": most}, most, "megabytes", 1024)
 
 
 CASES: dict[str, Callable[[], Result]] = {
-    "learn-1": described(
-        "One level, 3,072 inputs, 1,000 neurons, 20,000 images.", learn, 400_000, Level(capacity=1000)
-    ),
-    "learn-1-3300": described(
-        "One level, 3,072 inputs, 3,300 neurons, 20,000 images.", learn, 300_000, Level(capacity=3300)
-    ),
+    "learn-1": described("One level, 3,072 inputs, 1,000 neurons, 20,000 images.", learn, 400_000, ONE_LEVEL),
+    "learn-1-3300": described("As learn-1, with 3,300 neurons.", learn, 300_000, Level(capacity=3300)),
     "learn-1-100000": learn_100000,
-    "learn-2": described(
-        "Two levels (4, 8), 600 neurons per node, 20,000 images.",
-        learn,
-        150_000,
-        Level(kernel=4, capacity=600),
-        Level(capacity=600),
-    ),
+    "learn-2": described("Two levels (4, 8), 600 neurons per node, 20,000 images.", learn, 150_000, *TWO_LEVELS),
     "learn-3": described("Three levels (2, 4, 4), 600 neurons per node, 20,000 images.", learn, 80_000, *TREE),
-    "recall-3": recall_three_levels,
-    "recall-1": recall_one_level,
+    "recall-3": described(
+        "Recall of batches of 1,024 noisy images from the tree of learn-3.", recall, MANY, *TREE, images_per_s=80_000
+    ),
+    "recall-1": described(
+        "Recall of batches of 1,024 noisy images, 3,072 inputs, 3,300 neurons.",
+        recall,
+        4096,
+        Level(capacity=3300),
+        of_bare_products=0.5,
+    ),
     "evidence-1": described(
-        "Recall of 1,000 noisy images by evidence, 3,072 inputs, 1,000 neurons.",
-        recall_by_evidence,
-        Level(capacity=1000),
+        "Recall of 1,000 noisy images by evidence, 3,072 inputs, 1,000 neurons.", recall_by_evidence, ONE_LEVEL
     ),
     "evidence-3": described(
         "Recall as in evidence-1, with three levels (2, 4, 4), 1,000 neurons per node.", recall_by_evidence, *tree(1000)

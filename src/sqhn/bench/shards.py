@@ -60,11 +60,14 @@ class Costs:
         return self.program + (shards - 1) * self.messages * self.message / PART
 
 
-def core_seconds(shards: Any) -> float:
-    """Processor time of all shards so far."""
+def used(shards: Any) -> NDArray[np.float64]:
+    """Bytes to and from all shards so far, the time spent waiting for them, and their processor time."""
+    if shards is None:
+        return np.zeros(4)
     import ray
 
-    return float(sum(ray.get([shard.seconds.remote() for shard in shards.shards]))) if shards else 0.0
+    busy = sum(seconds for _, seconds in ray.get([shard.process.remote() for shard in shards.shards]))
+    return np.array([shards.sent, shards.received, shards.waited, busy])
 
 
 def rates(memory: SQHN, phases: Phases) -> dict[str, Result]:
@@ -72,17 +75,17 @@ def rates(memory: SQHN, phases: Phases) -> dict[str, Result]:
     shards: Any = getattr(memory.banks[0], "shards", None)
     results: dict[str, Result] = {}
     for name, phase in phases.items():
-        sent, received, waited = (shards.sent, shards.received, shards.waited) if shards else (0, 0, 0.0)
-        busy, start, own = core_seconds(shards), time.perf_counter(), time.process_time()
+        before, start, own = used(shards), time.perf_counter(), time.process_time()
         count = phase(memory)
         seconds, own = time.perf_counter() - start, time.process_time() - own
         results[name] = {"samples_per_second": count / seconds}
         if shards:
+            sent, received, waited, busy = (used(shards) - before).tolist()
             results[name] |= {
-                "bytes_sent_per_sample": (shards.sent - sent) / count,
-                "bytes_received_per_sample": (shards.received - received) / count,
-                "share_of_time_waiting": (shards.waited - waited) / seconds,
-                "core_seconds_per_sample": {"program": own / count, "shards": (core_seconds(shards) - busy) / count},
+                "bytes_sent_per_sample": sent / count,
+                "bytes_received_per_sample": received / count,
+                "share_of_time_waiting": waited / seconds,
+                "core_seconds_per_sample": {"program": own / count, "shards": busy / count},
             }
     return results
 
@@ -181,10 +184,8 @@ def tree() -> Result:
 def smooth(count: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Random images of 28 x 28 in which neighboring pixels resemble each other."""
     small = rng.random((count, 8, 8), np.float32)
-    rows = np.linspace(0, 6.999, 28)
-    low, part = rows.astype(int), (rows % 1).astype(np.float32)
-    wide = small[:, low] * (1 - part)[:, None] + small[:, low + 1] * part[:, None]
-    return np.asarray(wide[:, :, low] * (1 - part) + wide[:, :, low + 1] * part, np.float32)
+    weight = np.maximum(0, 1 - np.abs(np.linspace(0, 7, 28)[:, None] - np.arange(8))).astype(np.float32)
+    return np.asarray(weight @ small @ weight.T)
 
 
 def million() -> Result:

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from sqhn import __version__
-from sqhn.cli import bench, damage, data, learn, manage, query, reproduction
+from sqhn.cli import damage, data, duplicates, learn, manage, query, reproduction
+from sqhn.cli.common import failing, say
 
 __all__ = ["app"]
 
@@ -34,13 +35,10 @@ def options(
     """Options before the name of a command."""
 
 
-app.command()(bench.bench)
+app.command()(reproduction.bench)
 app.command(cls=reproduction.NamesExperiments)(reproduction.reproduce)
 app.command()(reproduction.report)
 app.command()(damage.damage)
-app.command()(learn.learn)
-app.command()(query.recall)
-app.command()(query.recognize)
-for command in (manage.info, manage.show, manage.repair, manage.forget, manage.calibrate):
-    app.command()(command)
+for command in (learn.learn, query.recall, query.recognize, duplicates.duplicates, *manage.COMMANDS):
+    app.command()(failing(OSError, ValueError, MemoryError, tell=say)(command))
 app.add_typer(data.app, name="data")

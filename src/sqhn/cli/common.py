@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 from rich.console import Console
 
+from sqhn.protocol import EmptyMemoryError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sqhn.cli.options import Size
     from sqhn.cli.samples import Samples
     from sqhn.memory import SQHN
 
 Answer = TypeVar("Answer")
-EXPECTED_ERRORS = (OSError, ValueError, MemoryError)
-"""Errors of files, of samples, and of a machine with too little memory."""
-
 progress = Console(stderr=True)
 PACKAGES = {"skimage": "scikit-image", "sklearn": "scikit-learn"}  # module: package, if the names differ
 EXTRAS = {"torch": "torch", "ray": "ray", "distributed": "dask"}  # all other packages are in `experiments`
@@ -46,25 +44,21 @@ def failing(*kinds: type[Exception], tell: Callable[[str], None] = show) -> Iter
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: say(f"{message}")
             yield
+    except BrokenPipeError:  # the reader of the results has stopped
+        raise
     except kinds as error:
         tell(_message(error))
         raise typer.Exit(1) from error
 
 
 def _message(error: Exception) -> str:
-    if isinstance(error, ImportError):
-        return _missing_package(error)
+    """The text of an error; of a missing package also the extra that installs it, unless the error names it."""
     if isinstance(error, MemoryError):
         return f"not enough memory: {error}".removesuffix(": ")
-    return f"{error}"
-
-
-def _missing_package(error: ImportError) -> str:
-    """The missing package and the extra that installs it, unless the error itself names them."""
     cause = error
-    while isinstance(cause.__cause__, ImportError):
+    while isinstance(cause, ImportError) and isinstance(cause.__cause__, ImportError):
         cause = cause.__cause__
-    if not isinstance(cause, ModuleNotFoundError) or not cause.name:  # installed, but broken
+    if not isinstance(cause, ModuleNotFoundError) or not cause.name:  # or installed, but broken
         return f"{error}"
     module = cause.name.partition(".")[0]
     if "pip install" in str(error) and module in str(error).lower():
@@ -102,15 +96,13 @@ def print_results(document: dict[str, Any], lines: list[str], as_json: bool) -> 
 
 def check_memory(path: Path) -> Path:
     """The path of a memory; raises unless it is a file, or a folder that keeps a memory."""
-    from sqhn.storage.journal import Journal
+    from sqhn.storage.journal import MEMORY
 
-    if path.is_dir():
-        if Journal.exists(path):
-            return path
-        raise IsADirectoryError(f"{path} is a folder, not a memory")
     if not path.exists():
         raise FileNotFoundError(f"there is no memory {path}: `sqhn learn` makes one")
-    if not path.is_file():  # reading a pipe would wait for a writer
+    if path.is_dir() and not (path / MEMORY).exists():
+        raise IsADirectoryError(f"{path} is a folder, not a memory")
+    if not path.is_dir() and not path.is_file():  # reading a pipe would wait for a writer
         raise OSError(f"{path} is not a file, so not a memory")
     return path
 
@@ -123,30 +115,31 @@ def load(path: Path) -> SQHN:
 
 
 @contextmanager
-def changing(path: Path) -> Iterator[SQHN]:
-    """A memory to change: a file is saved at the end, and locked until then; a folder keeps every change at once."""
-    from sqhn.memory import SQHN
+def reserved(path: Path) -> Iterator[None]:
+    """A block that may write a memory there: a file is locked until it ends; a folder has a lock of its own."""
     from sqhn.storage.files import check_place
     from sqhn.storage.locks import held
 
-    if check_memory(path).is_dir():
-        yield SQHN.load(path)
+    if path.is_dir():
+        check_memory(path)
+        yield
         return
     check_place(path)
     with held(path, say):
+        yield
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[SQHN]:
+    """A memory to change: a file is saved at the end; a folder keeps every change at once."""
+    from sqhn.memory import SQHN
+
+    check_memory(path)
+    with reserved(path):
         network = SQHN.load(path)
         yield network
-        network.save(path.resolve())
-
-
-def open_samples(sources: Sequence[str], resize: Size | None, skip_bad: bool, shape: tuple[int, ...] | None) -> Samples:
-    """The samples of a command, of this shape if it is given; skipped files are named on stderr."""
-    from sqhn.cli.samples import read
-
-    samples = read(sources, shape, resize, skip_bad)
-    for reason in samples.skipped.values():
-        say(f"skipped: {reason}")
-    return samples
+        if network.folder is None:
+            network.save(path)
 
 
 def map_chunks(
@@ -154,8 +147,6 @@ def map_chunks(
 ) -> Iterator[Answer]:
     """The results of a function for each chunk of samples from index `start`, with a progress bar on a terminal."""
     from rich.progress import Progress
-
-    from sqhn.protocol import EmptyMemoryError
 
     done = start
     with Progress(console=progress, transient=True, disable=not progress.is_terminal) as bar:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from sqhn.cli.common import failing, progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 app = typer.Typer(no_args_is_help=True, help="List and download data sets.")
 
@@ -17,16 +19,15 @@ app = typer.Typer(no_args_is_help=True, help="List and download data sets.")
 @app.command("list")
 def data_list() -> None:
     """List the data sets, where they are on this machine, and their sources."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from sqhn.data.builtin import BUILT_IN
     from sqhn.data.catalogue import CATALOGUE
     from sqhn.data.dataset import NAMES, location
 
-    table = Table(box=None, caption="sqhn data get NAME downloads it from the first source that works", pad_edge=False)
-    table.add_column("name", no_wrap=True)
-    for heading in ("contents", "images", "here?", "sources"):
-        table.add_column(heading)
+    caption = "sqhn data get NAME downloads it from the first source that works"
+    first = Column("name", no_wrap=True)
+    table = Table(first, "contents", "images", "here?", "sources", box=None, caption=caption, pad_edge=False)
     for name in NAMES:
         entry = BUILT_IN.get(name) or CATALOGUE[name]
         contents = entry.contents
@@ -43,6 +44,8 @@ def data_list() -> None:
 @app.command("get")
 def data_get(names: Annotated[list[str], typer.Argument(help="Data sets; `sqhn data list` lists them.")]) -> None:
     """Download data sets, check them, and store them for this user (extra packages: experiments)."""
+    from rich.progress import Progress
+
     from sqhn.data.dataset import NAMES, location
     from sqhn.data.fetch import FetchError, get
 
@@ -53,22 +56,13 @@ def data_get(names: Annotated[list[str], typer.Argument(help="Data sets; `sqhn d
         if found := location(name):
             print(f"{name} is already here: {found}")
             continue
-        with failing(ImportError), progress_bars(name) as report, failing(FetchError, OSError):
-            source = get(name, report)
+        with failing(ImportError, FetchError, OSError), Progress(console=progress) as bars:
+            source = get(name, partial(_report, bars, {}, name))
         print(f"{name}: stored, from {source}")
 
 
-@contextmanager
-def progress_bars(title: str) -> Iterator[Callable[[str, int, int], None]]:
-    """One progress bar on stderr for each step of a job that reports (step, done, total)."""
-    from rich.progress import Progress, TaskID
-
-    with Progress(console=progress) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def report(step: str, done: int, total: int) -> None:
-            if step not in tasks:
-                tasks[step] = bars.add_task(f"{title}: {step}")
-            bars.update(tasks[step], completed=done, total=total)
-
-        yield report
+def _report(bars: Progress, tasks: dict[str, TaskID], title: str, step: str, done: int, total: int) -> None:
+    """Show how much of a step is done, with a progress bar for each step."""
+    if step not in tasks:
+        tasks[step] = bars.add_task(f"{title}: {step}")
+    bars.update(tasks[step], completed=done, total=total)

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
-import signal
-import time
-from contextlib import nullcontext, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from contextlib import suppress
+from typing import Annotated, Literal
 
 import typer
 
-from sqhn.cli.common import EXPECTED_ERRORS, check_memory, failing, map_chunks, open_samples, print_results, say
+from sqhn.cli.common import check_memory, print_results, reserved, say
 from sqhn.cli.options import AsJson, MemoryFile, Resize, SkipBad, Sources
-from sqhn.cli.resume import Run, Stop, stoppable
-from sqhn.cli.settings import Settings, parse_settings
-from sqhn.storage.atomic import check_writable
-
-if TYPE_CHECKING:
-    from sqhn.cli.options import Size
+from sqhn.cli.resume import Run, Stop
+from sqhn.cli.samples import read
+from sqhn.cli.settings import Settings
 
 
 def learn(
@@ -71,87 +65,35 @@ def learn(
     folder that keeps a memory, every chunk of samples is saved as it is learned.
     """
     shared = {"when_full": when_full, "alpha": alpha, "gamma": gamma}
-    settings = parse_settings(levels, capacity, shared, {"similarity": similarity, "rho": rho})
+    settings = Settings(levels, capacity, shared, {"similarity": similarity, "rho": rho})
     if checkpoint is not None and not 0 <= checkpoint < math.inf:
         raise typer.BadParameter(f"{checkpoint} is not a number of seconds", param_hint="--checkpoint")
     run: Run | None = None
-    with stoppable() as stop:
-        with failing(*EXPECTED_ERRORS, tell=say), suppress(KeyboardInterrupt):
-            run = _learn(memory, sources, resize, skip_bad, settings, checkpoint, stop)
-        if run is None:
-            say(f"stopped before anything was learned: {memory} is unchanged")
-            raise typer.Exit(stop.status)
-        _report(run, stop, as_json)
-        if stop.requested:
-            raise typer.Exit(stop.status)
+    stop = Stop()
+    with suppress(KeyboardInterrupt), stop, reserved(memory):
+        from sqhn.memory import SQHN
 
-
-def _learn(
-    memory: Path,
-    sources: list[str],
-    resize: Size | None,
-    skip_bad: bool,
-    settings: Settings,
-    checkpoint: float | None,
-    stop: Stop,
-) -> Run:
-    """Learn and save, while no other process does; a link stays a link, and its target is replaced."""
-    from sqhn.memory import SQHN
-    from sqhn.storage.files import check_place
-    from sqhn.storage.locks import held
-
-    stop.arm()
-    folder = memory.is_dir()
-    if folder:
-        check_memory(memory)
-    else:
-        check_writable(memory)
-        check_place(memory)
-    with nullcontext() if folder else held(memory, say):  # a folder has a lock of its own
         if memory.exists():
             network = SQHN.load(check_memory(memory))
             settings.apply(memory, network)
-            samples = open_samples(sources, resize, skip_bad, network.input_shape)
+            samples = read(sources, network.input_shape, resize, skip_bad)
+        elif not settings.levels:
+            raise typer.BadParameter(f"there is no {memory} yet: give --capacity, or --levels with capacities")
         else:
-            settings.check_new(memory)
-            samples = open_samples(sources, resize, skip_bad, None)
+            samples = read(sources, None, resize, skip_bad)
             network = settings.make(samples.shape)
         run = Run(memory, network, samples)
-        try:
-            _learn_chunks(run, checkpoint, stop)
-            stop.armed = False
-        except KeyboardInterrupt:
-            stop.armed = False
-            stop.number = stop.number or signal.SIGINT
-        except Exception:
-            if run.saved.step > run.first_step:
-                say(f"{run.saved.samples:,} of {len(samples):,} samples are saved in {memory}")
-            raise
-        if run.learned or not stop.requested:
-            run.save()
-    return run
-
-
-def _learn_chunks(run: Run, checkpoint: float | None, stop: Stop) -> None:
-    saved, neurons = time.monotonic(), len(run.network)
-    try:
-        for written in map_chunks(run.samples, "learning", run.learn, run.start):
-            run.grown += int(written.grew.sum())
-            run.replaced += int(written.replaced.sum())
-            neurons = len(run.network)
-            if stop.requested:  # Python drops a KeyboardInterrupt that is raised while an object is deleted
-                break
-            if checkpoint is not None and time.monotonic() - saved >= checkpoint:
-                stop.armed = False  # a save is always completed
-                run.save()
-                saved = time.monotonic()
-                stop.arm()
-    finally:
-        run.grown += len(run.network) - neurons  # of a chunk that was interrupted
+        run.learn(stop, math.inf if checkpoint is None else checkpoint)
+    if run is None:
+        say(f"stopped before anything was learned: {memory} is unchanged")
+    else:
+        _report(run, stop, as_json)
+    if stop.status:
+        raise typer.Exit(stop.status)
 
 
 def _report(run: Run, stop: Stop, as_json: bool) -> None:
-    """Print what was learned; after a signal, say what was saved."""
+    """Print what was learned; after a signal, say what was saved, and how to continue."""
     network = run.network
     document = {
         "memory": str(run.memory),
@@ -161,7 +103,7 @@ def _report(run: Run, stop: Stop, as_json: bool) -> None:
         "neurons": len(network),
         "capacity": network.capacity,
         "step": network.step,
-        "interrupted": stop.requested,
+        "interrupted": bool(stop.status),
         "continued_after": run.start,
         "skipped": [*run.samples.skipped],
     }
@@ -170,18 +112,15 @@ def _report(run: Run, stop: Stop, as_json: bool) -> None:
         f"{f' ({run.replaced:,} in place of others)' if run.replaced else ''}; "
         f"{run.memory} has {len(network):,} of {network.capacity:,} neurons after {network.step:,} samples"
     )
-    print_results(document, [line] if run.learned or not stop.requested else [], as_json)
-    if stop.requested:
-        say(f"stopped: {run.reached:,} of {len(run.samples):,} samples {_saved(run)}")
-
-
-def _saved(run: Run) -> str:
-    """Where the learned samples are, and how to continue."""
+    print_results(document, [line] if run.learned or not stop.status else [], as_json)
+    if not stop.status:
+        return
     if not run.learned:
-        return f"were learned: {run.memory} is unchanged" if run.start else "were learned: nothing is saved"
-    saved = f"are saved in {run.memory}"
-    if run.reached == len(run.samples):
-        return saved
-    if run.samples.repeatable:
-        return f"{saved}; the same command continues after them"
-    return f"{saved}; the same command starts from the first, since standard input cannot be read again"
+        where = "were learned: " + (f"{run.memory} is unchanged" if run.start else "nothing is saved")
+    else:
+        where = f"are saved in {run.memory}"
+        if run.reached < len(run.samples) and run.samples.repeatable:
+            where += "; the same command continues after them"
+        elif run.reached < len(run.samples):
+            where += "; the same command starts from the first, since standard input cannot be read again"
+    say(f"stopped: {run.reached:,} of {len(run.samples):,} samples {where}")

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from sqhn.cli.common import EXPECTED_ERRORS, changing, check_memory, failing, load, open_samples, print_results, say
+from sqhn.cli.common import changing, check_memory, failing, load, print_results, say
 from sqhn.cli.options import AsJson, Judging, MemoryArgument, MemoryFile, Resize, SkipBad, Sources
+from sqhn.cli.samples import read
 from sqhn.cli.settings import spell_kernel
 
 
 def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
     """Describe a memory; of a file only the header is read."""
     from sqhn.model.calibration import Calibration
-    from sqhn.storage.files import describe
+    from sqhn.storage.files import describe, encode, outline
 
-    with failing(*EXPECTED_ERRORS, tell=say):
-        about = describe_folder(memory) if check_memory(memory).is_dir() else describe(memory)
+    if check_memory(memory).is_dir():  # with the changes in its journal
+        header, tensors = load(memory).inspect(encode)
+        size = sum(file.stat().st_size for file in memory.rglob("*") if file.is_file())
+        about = {"memory": str(memory), "bytes": size, **outline(header, tensors.__getitem__)}
+    else:
+        about = describe(memory)
     lines = [
         f"{memory}: {about['bytes']:,} bytes, format {about['format']}",
         f"samples of shape {about['input_shape']}; {about['step']:,} learned",
@@ -44,15 +48,6 @@ def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
     print_results(about, lines, as_json)
 
 
-def describe_folder(folder: Path) -> dict[str, Any]:
-    """The memory in a folder, with the changes in its journal."""
-    from sqhn.storage.files import encode, outline
-
-    header, tensors = load(folder).inspect(encode)
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return {"memory": str(folder), "bytes": size, **outline(header, tensors.__getitem__)}
-
-
 def show(
     memory: MemoryArgument,
     out: Annotated[Path, typer.Option(help="The image to write, a .png file.")],
@@ -61,15 +56,14 @@ def show(
 ) -> None:
     """Draw the stored images on one sheet, each with its neuron and how many samples it was learned from."""
     from sqhn.display import sheet
-    from sqhn.storage.atomic import write_whole
+    from sqhn.storage.atomic import written_whole
 
-    with failing(*EXPECTED_ERRORS, tell=say):
-        if out.suffix.lower() != ".png":
-            raise ValueError(f"{out} should be a .png file")
-        network, file = load(memory), io.BytesIO()
-        image, shown = sheet(network, most)
+    if out.suffix.lower() != ".png":
+        raise ValueError(f"{out} should be a .png file")
+    network = load(memory)
+    image, shown = sheet(network, most)
+    with written_whole(out) as file:
         image.save(file, "PNG")
-        write_whole(out, file.getvalue())
     line = f"{out} shows {shown:,} of {len(network):,} neurons"
     print_results({"memory": str(memory), "out": str(out), "shown": shown, "neurons": len(network)}, [line], as_json)
 
@@ -85,13 +79,8 @@ def repair(
     """
     from sqhn.storage.repair import repair, salvage
 
-    original: Path | None = None
-    with failing(*EXPECTED_ERRORS, tell=say):
-        check_memory(folder)
-        if yes:
-            found, original = repair(folder)
-        else:
-            found = salvage(folder)
+    check_memory(folder)
+    found, original = repair(folder) if yes else (salvage(folder), None)
     kept = f"{found.changes:,} changes since the last checkpoint, and {found.model.tree.step:,} samples in all"
     if not found.problems:
         lines = [f"{folder} is whole: {kept}"]
@@ -117,7 +106,7 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Forget neurons: they are never recalled again, and new samples take their slots."""
-    with failing(*EXPECTED_ERRORS, IndexError, tell=say), changing(memory) as network:
+    with failing(IndexError, tell=say), changing(memory) as network:
         network.forget(index)
     forgotten = sorted(set(index))
     neurons = f"{len(forgotten):,} neuron{'' if len(forgotten) == 1 else 's'}"
@@ -141,8 +130,8 @@ def calibrate(
     """Set the tolerance of `recognize` from samples, with a guaranteed error rate for others like them."""
     import numpy as np
 
-    with failing(*EXPECTED_ERRORS, tell=say), changing(memory) as network:
-        samples = open_samples(sources, resize, skip_bad, network.input_shape)
+    with changing(memory) as network:
+        samples = read(sources, network.input_shape, resize, skip_bad)
         x = np.concatenate(list(samples.chunks()))
         given = {"new": x} if kind == "new" else {"old": x}
         threshold = network.calibrate(**given, error=error, inference=inference)
@@ -153,3 +142,6 @@ def calibrate(
     )
     document = {"memory": str(memory), name: threshold, "kind": kind, "error": error, "samples": len(x)}
     print_results({**document, "skipped": [*samples.skipped]}, [line], as_json)
+
+
+COMMANDS = (info, show, repair, forget, calibrate)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import re
-import sys
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -35,11 +35,10 @@ def parse_size(text: str) -> Size:
     match = re.fullmatch("0*([1-9][0-9]*)x0*([1-9][0-9]*)", text.lower())
     if match is None:
         raise typer.BadParameter(f"{text!r} is not WIDTHxHEIGHT in pixels, such as 64x48")
-    most = Image.MAX_IMAGE_PIXELS or sys.maxsize
-    width, height = (int(side) if len(side) <= len(str(most)) else most + 1 for side in match.groups())
-    if width * height > most:
+    most = Image.MAX_IMAGE_PIXELS or math.inf
+    if float(match[1]) * float(match[2]) > most:  # floats: Python has no int of thousands of digits
         raise typer.BadParameter(f"{text!r} is too large: an image may have up to {most:,} pixels")
-    return Size(width, height)
+    return Size(int(match[1]), int(match[2]))
 
 
 Sources = Annotated[

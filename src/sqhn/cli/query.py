@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from sqhn.cli.common import EXPECTED_ERRORS, as_json_text, failing, load, map_chunks, open_samples, print_results, say
+from sqhn.cli.common import as_json_text, load, map_chunks, print_results
 from sqhn.cli.options import AsJson, Judging, MemoryFile, Resize, SkipBad, Sources
+from sqhn.cli.samples import read, read_mask
 
 
 def recall(
@@ -46,23 +46,19 @@ def recall(
 
     Files keep their places below the folder that all sources share.
     """
-    from sqhn.cli.samples import read_mask
-
     rows: list[tuple[Any, Any, Any]] = []
-    with failing(*EXPECTED_ERRORS, tell=say):
-        network = load(memory)
-        samples = open_samples(sources, resize, skip_bad, network.input_shape)
-        mask = None if observed is None else read_mask(observed, network.input_shape, resize)
-        if best is not None and 0 < len(network) < best:
-            raise ValueError(f"-k {best}, but {memory} has only {len(network):,} neurons")
-        recalled = map_chunks(samples, "recalling", lambda x: network.recall(x, mask, k=best, inference=inference))
+    network = load(memory)
+    samples = read(sources, network.input_shape, resize, skip_bad)
+    mask = None if observed is None else read_mask(observed, network.input_shape, resize)
+    if best is not None and 0 < len(network) < best:
+        raise ValueError(f"-k {best}, but {memory} has only {len(network):,} neurons")
 
-        def chunks() -> Iterator[Any]:
-            for found in recalled:
-                rows.extend(zip(found.index.tolist(), found.score.tolist(), found.value))
-                yield found.x
+    def recall_chunk(x: Any) -> Any:
+        found = network.recall(x, mask, k=best, inference=inference)
+        rows.extend(zip(found.index.tolist(), found.score.tolist(), found.value))
+        return found.x
 
-        samples.write(out, chunks(), best)
+    samples.write(out, map_chunks(samples, "recalling", recall_chunk))
     results = [
         {"name": name, "index": index, "score": score, "value": value}
         for name, (index, score, value) in zip(samples.names, rows)
@@ -90,11 +86,10 @@ def recognize(
 ) -> None:
     """Tell for each sample whether the memory has learned it before: old or new."""
     rows: list[tuple[bool, float, float]] = []
-    with failing(*EXPECTED_ERRORS, tell=say):
-        network = load(memory)
-        samples = open_samples(sources, resize, skip_bad, network.input_shape)
-        for found in map_chunks(samples, "recognizing", lambda x: network.recognize(x, inference=inference)):
-            rows += zip(found.old.tolist(), found.score.tolist(), found.threshold.tolist())
+    network = load(memory)
+    samples = read(sources, network.input_shape, resize, skip_bad)
+    for found in map_chunks(samples, "recognizing", lambda x: network.recognize(x, inference=inference)):
+        rows += zip(found.old.tolist(), found.score.tolist(), found.threshold.tolist())
     results = [
         {"name": name, "old": old, "score": score if math.isfinite(score) else None, "threshold": threshold}
         for name, (old, score, threshold) in zip(samples.names, rows)

@@ -1,4 +1,4 @@
-"""The commands `sqhn reproduce` and `sqhn report`."""
+"""The commands `sqhn reproduce`, `sqhn report` and `sqhn bench`."""
 
 from __future__ import annotations
 
@@ -71,13 +71,15 @@ def reproduce(
     from sqhn.data import DataFileError
 
     with failing(ImportError, OSError, DataFileError):
+        from sqhn.paper.baselines.training import load_torch
         from sqhn.paper.experiments.case import READINGS, jobs_of
         from sqhn.paper.experiments.catalogue import EXPERIMENTS
         from sqhn.paper.experiments.runner import run
 
-        _check_device(device)
         check_data(data)
         memories = find_memories(memory or [])
+        if device != "cpu" and not (device.startswith("cuda") and load_torch().cuda.is_available()):
+            raise typer.BadParameter(f"{device!r} is not available: use cpu, or cuda where torch finds a GPU")
         wanted = list(EXPERIMENTS) if not ids or ids == ["all"] else ids
         for name in wanted:
             if name not in EXPERIMENTS:
@@ -88,28 +90,19 @@ def reproduce(
         readings = READINGS if named == "both" else (named,)
         sized: dict[str, Any] = {"seeds": seeds or (2 if quick else None), "data": data, "quick": quick}
         check_folder(out, sized)
-        drop_earlier_versions(out, memories)
         sized["memories"] = memories
         jobs = {name: list(jobs_of(EXPERIMENTS[name], readings, heavy=heavy, **sized)) for name in wanted}
         _say_limits(jobs, out, quick, data, memories)
+        drop_earlier_versions(out, memories)
         todo = [job for some in jobs.values() for job in some]
         out.mkdir(parents=True, exist_ok=True)
         outcome = run(todo, out, workers or os.cpu_count() or 1, backend, progress, device, quick)
         show_problems(outcome, out)
         if outcome.interrupted:
             raise typer.Exit(130)
-        _report(out)
+        report(out)
     if outcome.failed:
         raise typer.Exit(1)
-
-
-def _check_device(device: str) -> None:
-    if device == "cpu":
-        return
-    from sqhn.paper.baselines.training import load_torch
-
-    if not device.startswith("cuda") or not load_torch().cuda.is_available():
-        raise typer.BadParameter(f"{device!r} is not available: use cpu, or cuda where torch finds a GPU")
 
 
 def _say_limits(jobs: dict[str, list[Job]], out: Path, quick: bool, data: str, memories: Sequence[Own]) -> None:
@@ -171,17 +164,11 @@ def show_problems(outcome: Outcome, out: Path) -> None:
         show("stopped; finished jobs are kept, and the same command continues from here")
 
 
+@failing(ImportError, OSError)
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder with the records, --out of `sqhn reproduce`.")],
 ) -> None:
     """Judge every claim from the records of a folder; write the page, the figures and a summary there."""
-    from sqhn.data import DataFileError
-
-    with failing(ImportError, OSError, DataFileError):
-        _report(folder)
-
-
-def _report(folder: Path) -> None:
     from rich import box
     from rich.table import Column, Table
 
@@ -229,3 +216,21 @@ def _report(folder: Path) -> None:
 def _styled(verdict: str) -> str:
     style = {"PASS": "green", "FAIL": "bold red", "ERROR": "bold red"}.get(verdict, "dim")
     return f"[{style}]{verdict}[/]"
+
+
+@failing(ImportError)
+def bench(
+    cases: Annotated[list[str] | None, typer.Argument(help="Cases to run; all by default.")] = None,
+    device: Annotated[str, typer.Option(help="Where to measure: cpu, cuda or ray.")] = "cpu",
+) -> None:
+    """Measure speed and size against comparators in the same run; prints JSON."""
+    from sqhn import bench
+
+    try:
+        known = bench.cases(device)
+    except (RuntimeError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error
+    for name in cases or []:
+        if name not in known:
+            raise typer.BadParameter(f"unknown case {name!r}; the cases are {', '.join(known)}")
+    print(bench.run(cases or list(known), progress.print, device))

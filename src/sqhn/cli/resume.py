@@ -13,14 +13,14 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqhn.cli.common import say
+from sqhn.cli.common import map_chunks, say
+from sqhn.concurrency import deferred
 from sqhn.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -34,54 +34,36 @@ if TYPE_CHECKING:
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
-@dataclass
 class Stop:
-    """A signal handler: while it is armed, the first signal raises KeyboardInterrupt; others are only recorded."""
+    """A block that Ctrl-C, SIGTERM and a closed terminal interrupt alike; ignored signals stay ignored.
 
-    number: int | None = None
-    armed: bool = False
+    The first signal raises KeyboardInterrupt; later ones change nothing.
+    status: the exit status after a signal, as shells define it; 0 if there was none.
+    """
 
-    def __call__(self, number: int, frame: FrameType | None = None) -> None:  # noqa: ARG002
-        self.number = self.number or number
-        if self.armed:
-            self.armed = False
-            raise KeyboardInterrupt
+    def __init__(self) -> None:
+        self.status = 0
+        self.before: dict[int, Any] = {}
 
-    def arm(self) -> None:
-        """Let a signal interrupt from now on; raise at once if there was one already."""
-        self.armed = True
-        if self.number is not None:
-            self(self.number)
-
-    @property
-    def requested(self) -> bool:
-        """Whether there was a signal."""
-        return self.number is not None
-
-    @property
-    def status(self) -> int:
-        """The exit status of a command that was ended by a signal, as shells define it."""
-        return 128 + (self.number or signal.SIGINT)
-
-
-@contextmanager
-def stoppable() -> Iterator[Stop]:
-    """Handle Ctrl-C, SIGTERM and a closed terminal alike within a block; ignored signals stay ignored."""
-    stop = Stop()
-    before: dict[int, Any] = {}
-    try:
+    def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():  # other threads are never interrupted
             for number in STOP_SIGNALS:
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                    before[number] = signal.signal(number, stop)
-        yield stop
-    finally:
-        for number, handler in before.items():
+                    self.before[number] = signal.signal(number, self)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for number, handler in self.before.items():
             signal.signal(number, handler)
+        if kind is KeyboardInterrupt and not self.status:
+            self.status = 128 + signal.SIGINT
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if not self.status:
+            self.status = 128 + number
+            raise KeyboardInterrupt
 
 
-@dataclass(frozen=True)
-class Save:
+class Save(NamedTuple):
     """A saved memory: its step, how many of the samples it has learned, and a digest of their files."""
 
     step: int
@@ -89,24 +71,14 @@ class Save:
     files: str
 
 
-class FileDigest:
-    """A digest of a growing list of files."""
-
-    def __init__(self) -> None:
-        self.hash = hashlib.sha256()
-        self.count = 0
-
-    def update(self, files: Sequence[str]) -> str:
-        """The digest of these files, which start with those of the last call."""
-        for file in files[self.count :]:
-            path = Path(file).absolute()
-            about: list[str | int] = [str(path)]
-            with suppress(OSError):  # a file that is gone cannot be the same later
-                found = path.stat()
-                about += [found.st_size, found.st_mtime_ns]
-            self.hash.update(json.dumps(about).encode() + b"\n")
-        self.count = len(files)
-        return self.hash.hexdigest()
+def identity(file: str) -> bytes:
+    """A file as digests count it: its path, size and modification time."""
+    path = Path(file).absolute()
+    about: list[str | int] = [str(path)]
+    with suppress(OSError):  # a file that is gone cannot be the same later
+        found = path.stat()
+        about += [found.st_size, found.st_mtime_ns]
+    return json.dumps(about).encode() + b"\n"
 
 
 class Run:
@@ -117,12 +89,10 @@ class Run:
 
     def __init__(self, memory: Path, network: SQHN, samples: Samples) -> None:
         self.memory, self.network, self.samples = memory, network, samples
-        self.file = Path(os.path.realpath(memory))
-        self.note = self.file.with_name(f"{self.file.name}.progress")
-        self.first_step = network.step
-        self.grown = self.replaced = 0
-        self.digest = FileDigest()
-        self.start = self._find_start() if samples.repeatable and self.file.exists() and self.note.exists() else 0
+        self.note = Path(f"{os.path.realpath(memory)}.progress")
+        self.first_step, self.first_neurons, self.replaced = network.step, len(network), 0
+        self.digest, self.digested = hashlib.sha256(), 0  # of how many files
+        self.start = self._find_start() if samples.repeatable and memory.exists() and self.note.exists() else 0
         self.saved = self._after(0)
 
     @property
@@ -135,7 +105,33 @@ class Run:
         """How many samples are learned, with those of earlier runs."""
         return self.start + self.learned
 
-    def learn(self, chunk: NDArray[Any]) -> Written:
+    @property
+    def grown(self) -> int:
+        """How many neurons this run has grown, with those in place of others."""
+        return len(self.network) - self.first_neurons + self.replaced
+
+    def learn(self, stop: Stop, checkpoint: float) -> None:
+        """Learn all samples, or until it is interrupted, and save; checkpoint: the seconds between two saves."""
+        last = time.monotonic()
+        try:
+            for written in map_chunks(self.samples, "learning", self._learn_chunk, self.start):
+                self.replaced += int(written.replaced.sum())
+                if stop.status:  # Python drops a KeyboardInterrupt that is raised while an object is deleted
+                    break
+                if time.monotonic() - last >= checkpoint:
+                    self.save()
+                    last = time.monotonic()
+            self.save()
+        except KeyboardInterrupt:
+            if self.network.step > self.saved.step:
+                self.save()
+            raise
+        except Exception:
+            if self.saved.step > self.first_step:
+                say(f"{self.saved.samples:,} of {len(self.samples):,} samples are saved in {self.memory}")
+            raise
+
+    def _learn_chunk(self, chunk: NDArray[Any]) -> Written:
         """Learn samples; a folder saves them at once, so the note is written first."""
         if self.network.folder is not None:
             self.saved = self._after(0)
@@ -143,28 +139,32 @@ class Run:
         return self.network.learn(chunk)
 
     def save(self) -> None:
-        """Save the memory and the note; the note is removed once all samples are learned."""
-        if self.network.folder is None:
-            now = self._after(0)
-            try:
-                self._write_note(now)
-                self.network.save(self.file)
-            except BaseException:
-                if self.samples.repeatable and not self.saved.samples:
-                    self.note.unlink(missing_ok=True)
-                raise
-            self.saved = now
-        if self.reached == len(self.samples):
-            self.note.unlink(missing_ok=True)
+        """Save the memory and the note, which is removed once all samples are learned; signals wait until then."""
+        with deferred():
+            if self.network.folder is None:
+                now = self._after(0)
+                try:
+                    self._write_note(now)
+                    self.network.save(self.memory)
+                except BaseException:
+                    if self.samples.repeatable and not self.saved.samples:
+                        self.note.unlink(missing_ok=True)
+                    raise
+                self.saved = now
+            if self.reached == len(self.samples):
+                self.note.unlink(missing_ok=True)
 
     def _write_note(self, after: Save) -> None:
         if self.samples.repeatable:
-            write_whole(self.note, json.dumps([asdict(self.saved), asdict(after)]).encode())
+            write_whole(self.note, json.dumps([self.saved._asdict(), after._asdict()]).encode())
 
     def _after(self, more: int) -> Save:
         """The memory as it will be saved after so many more samples."""
         files = self.samples.files_of(self.reached + more)
-        return Save(self.network.step + more, self.reached + more, self.digest.update(files))
+        for file in files[self.digested :]:
+            self.digest.update(identity(file))
+        self.digested = len(files)
+        return Save(self.network.step + more, self.reached + more, self.digest.hexdigest())
 
     def _find_start(self) -> int:
         """How many samples earlier runs have learned according to the note, or 0 if it does not apply."""
@@ -180,20 +180,15 @@ class Run:
         save = before if step <= before.step else after
         done = save.samples - (save.step - step)
         known = (before.step, after.step) if self.network.folder is None else range(before.step, after.step + 1)
+        digest = hashlib.sha256(b"".join(map(identity, self.samples.files_of(save.samples)))).hexdigest()
         if step not in known:
             done, reason = save.samples, f"{self.memory} has changed since"
-        elif not self._starts_with(save):
+        elif save.samples > len(self.samples) or save.files != digest:
             reason = "their files are not the first ones now, or have changed"
         else:
             if done:
                 count = f"{done:,} of {len(self.samples):,} samples"
                 say(f"continuing after {count}, which an interrupted run has learned (see {self.note})")
             return done
-        count = f"{done:,} samples"
-        say(f"an interrupted run had learned {count}, but {reason}: learning all samples from the first")
+        say(f"an interrupted run had learned {done:,} samples, but {reason}: learning all samples from the first")
         return 0
-
-    def _starts_with(self, save: Save) -> bool:
-        """Whether the first samples are those that were learned then."""
-        files = self.samples.files_of(save.samples)
-        return save.samples <= len(self.samples) and save.files == FileDigest().update(files)

@@ -4,75 +4,61 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from sqhn.level import REPLACING, Level, Options
+
 if TYPE_CHECKING:
-    from sqhn.level import Level
     from sqhn.memory import SQHN
 
 
 LEVEL = r"([0-9]+(?:x[0-9]+)*)(?::([0-9]+))?"
 
 
-@dataclass(frozen=True)
 class Settings:
-    """The given options: the levels, the options shared by all levels, and those of the network."""
+    """The given options, checked; None means not given.
 
-    levels: list[Level] | None
-    shared: dict[str, Any]
-    network: dict[str, Any]
+    levels, capacity: see `parse_levels`. shared: the options shared by all levels. network: those of the network.
+    """
 
-    def check_new(self, memory: Path) -> None:
-        """Raise unless the options are enough for a new memory."""
-        if self.levels is None:
-            raise typer.BadParameter(f"there is no {memory} yet: give --capacity, or --levels with capacities")
+    def __init__(
+        self, levels: str | None, capacity: int | None, shared: dict[str, Any], network: dict[str, Any]
+    ) -> None:
+        self.levels = parse_levels(levels, capacity)
+        self.shared = _check(partial(Level, capacity=1), shared)
+        self.network = _check(Options, network)
 
     def make(self, shape: tuple[int, ...]) -> SQHN:
-        """A new memory."""
+        """A new memory; only its memory node can replace neurons."""
         from sqhn.memory import SQHN
 
-        *below, last = self.levels or []
-        made = [replace(level, **self.shared_below) for level in below]
-        return SQHN(shape, [*made, replace(last, **self.shared)], **self.network)
-
-    @property
-    def shared_below(self) -> dict[str, Any]:
-        """The shared options of the levels below the memory node, which cannot replace neurons."""
-        from sqhn.level import REPLACING
-
-        replacing = self.shared.get("when_full") in REPLACING
-        return {name: value for name, value in self.shared.items() if not (replacing and name == "when_full")}
+        *below, last = self.levels
+        shared = {name: value for name, value in self.shared.items() if value not in REPLACING}
+        return SQHN(
+            shape, [*(replace(level, **shared) for level in below), replace(last, **self.shared)], **self.network
+        )
 
     def apply(self, memory: Path, network: SQHN) -> None:
         """Set rho of an existing memory; refuse other options that differ from its own."""
-        wanted, there = spell_levels(self.levels or network.levels), spell_levels(network.levels)
-        if wanted != there:
-            _refuse(memory, "levels", there, wanted, "--capacity and --levels")
+        there = {"levels": spell_levels(network.levels), "similarity": network.options.similarity}
         for name, value in self.shared.items():
-            levels = network.levels if name in self.shared_below else network.levels[-1:]
-            values = dict.fromkeys(getattr(level, name) for level in levels)
-            if [*values] != [value]:
-                _refuse(memory, name.replace("_", " "), ", ".join(map(str, values)), value, _option(name))
-        similarity = self.network.get("similarity", network.options.similarity)
-        if similarity != network.options.similarity:
-            _refuse(memory, "similarity", network.options.similarity, similarity, "--similarity")
+            levels = network.levels[-1:] if value in REPLACING else network.levels
+            there[name] = ", ".join(dict.fromkeys(str(getattr(level, name)) for level in levels))
+        wanted = {"levels": spell_levels(self.levels or network.levels), **self.shared, **self.network}
+        for name, own in there.items():
+            if str(wanted.get(name, own)) != own:
+                options = "--capacity and --levels" if name == "levels" else _option(name)
+                raise ValueError(
+                    f"{memory} has {name.replace('_', ' ')} {own}, but the options say {wanted[name]}: "
+                    f"omit {options} to continue with it, or name a new file"
+                )
         if "rho" in self.network:
             network.rho = self.network["rho"]
-
-
-def parse_settings(
-    levels: str | None, capacity: int | None, shared: dict[str, Any], network: dict[str, Any]
-) -> Settings:
-    """Check the options; None means not given."""
-    from sqhn.level import Level, Options
-
-    checked = _check(partial(Level, capacity=1), shared), _check(Options, network)
-    return Settings(parse_levels(levels, capacity), *checked)
 
 
 def _check(constructor: Callable[..., object], options: dict[str, Any]) -> dict[str, Any]:
@@ -86,40 +72,24 @@ def _check(constructor: Callable[..., object], options: dict[str, Any]) -> dict[
     return given
 
 
-def _refuse(memory: Path, name: str, there: str, wanted: object, options: str) -> None:
-    raise ValueError(
-        f"{memory} has {name} {there}, but the options say {wanted}: "
-        f"omit {options} to continue with it, or name a new file"
-    )
-
-
 def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def parse_levels(text: str | None, capacity: int | None) -> list[Level] | None:
-    """The levels described by --levels and --capacity; None if neither is given."""
-    from sqhn.level import Level
-
-    try:
-        node = [] if capacity is None else [Level(capacity=capacity)]
-    except ValueError as error:
-        raise typer.BadParameter(f"{error}", param_hint="--capacity") from error
-    if text is None:
-        return node or None
+def parse_levels(text: str | None, capacity: int | None) -> list[Level]:
+    """The levels described by --levels and --capacity; none if neither is given."""
+    given = _check(Level, {"capacity": capacity})
+    parts = [] if text is None else text.split(",")
     levels = []
-    parts = text.split(",")
     for number, part in enumerate(parts, start=1):
         try:
             levels.append(_parse_level(part.strip(), capacity, last=number == len(parts)))
         except ValueError as error:
             raise typer.BadParameter(f"{part!r}: {error}", param_hint="--levels") from error
-    return levels + node
+    return [*levels, Level(**given)] if given else levels
 
 
 def _parse_level(text: str, capacity: int | None, last: bool) -> Level:
-    from sqhn.level import Level
-
     match = re.fullmatch(LEVEL, text)
     if match is None:
         raise ValueError("a level is KERNEL:CAPACITY, such as 2:600 or 4x2:600")

@@ -113,18 +113,18 @@ def _painted_digits() -> Mapping[str, Split]:
     return painted
 
 
-def _oriented(size: int, gray: bool = False, channel_orders: int = 1) -> Mapping[str, Split]:
+def _oriented(shape: tuple[int, ...], channel_orders: int) -> Mapping[str, Split]:
     """Crops on a grid over the photographs, each in 8 orientations; flat crops look the same in all and are left out.
 
     The label encodes the photograph and the variant. Every fourth crop, shuffled within its photograph, goes to the
     test split with all its variants: no test image is a rotated train image.
 
-    gray: luma instead of colors.
+    shape: of a crop; luma instead of colors if it has no channels.
     channel_orders: the number of cyclic permutations of the channels.
     """
-    grids = [_grid(image, size) for image in photographs()]
+    grids = [_grid(image, shape[0]) for image in photographs()]
     crops, photograph = np.concatenate(grids), np.repeat(np.arange(len(grids)), [len(grid) for grid in grids])
-    if gray:
+    if len(shape) == 2:
         crops = np.rint(crops @ LUMA).astype(np.uint8)
     varied = np.flatnonzero(np.ptp(crops, axis=(1, 2)).reshape(len(crops), -1).any(1))
     oriented = [np.rot90(side, turns, (1, 2)) for side in (crops, crops[:, :, ::-1]) for turns in range(4)]
@@ -161,32 +161,22 @@ class BuiltIn:
     make: Callable[[], Mapping[str, Split]]
 
 
+def _crops(purpose: str, shape: tuple[int, ...], train: int, test: int, channel_orders: int = 1) -> BuiltIn:
+    """Crops of the seven photographs in eight orientations."""
+    title, counts = f"rotated crops of photographs, {purpose}", {"train": train, "test": test}
+    contents = Contents(title, 7 * 8 * channel_orders, shape, counts)
+    return BuiltIn(contents, partial(_oriented, shape, channel_orders))
+
+
 BUILT_IN: Mapping[str, BuiltIn] = {
     "digits": BuiltIn(Contents("MNIST digits", 10, (28, 28), {"train": 3000, "test": 2000}), _digits),
     "painted_digits": BuiltIn(
         Contents("MNIST digits in color, for SVHN", 10, (32, 32, 3), {"train": 3000, "test": 2000}), _painted_digits
     ),
-    "grey_photos": BuiltIn(
-        Contents("rotated crops of photographs, for Fashion-MNIST", 56, (28, 28), {"train": 13_224, "test": 4408}),
-        partial(_oriented, 28, gray=True),
-    ),
-    "photos32": BuiltIn(
-        Contents("rotated crops of photographs, for CIFAR", 56, (32, 32, 3), {"train": 10_320, "test": 3440}),
-        partial(_oriented, 32),
-    ),
-    "photos64": BuiltIn(
-        Contents("rotated crops of photographs, for Tiny ImageNet", 56, (64, 64, 3), {"train": 2424, "test": 800}),
-        partial(_oriented, 64),
-    ),
-    "photos128": BuiltIn(
-        Contents(
-            "rotated crops of photographs, channels permuted, for Caltech-256",
-            168,
-            (128, 128, 3),
-            {"train": 1704, "test": 552},
-        ),
-        partial(_oriented, 128, channel_orders=3),
-    ),
+    "grey_photos": _crops("for Fashion-MNIST", (28, 28), 13_224, 4408),
+    "photos32": _crops("for CIFAR", (32, 32, 3), 10_320, 3440),
+    "photos64": _crops("for Tiny ImageNet", (64, 64, 3), 2424, 800),
+    "photos128": _crops("channels permuted, for Caltech-256", (128, 128, 3), 1704, 552, channel_orders=3),
     "signals": BuiltIn(
         Contents("synthetic signals of six sensors, for a watch's", 3, (200, 1, 6), {"train": 1200}), _signals
     ),

@@ -5,8 +5,9 @@ It returns the corrupted batch and the mask of observed values, which is None if
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,22 +31,20 @@ def white_noise(x: Images, level: float, rng: np.random.Generator, shared: bool 
 
 def salt_and_pepper(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
     """A share `level` of the pixels becomes black or white, in all channels."""
-    shape = (1 if shared else len(x), *x.shape[1:3])
-    hit = _over_channels(rng.random(shape) < level, x)
-    return np.where(hit, _over_channels(rng.random(shape) < 0.5, x).astype(np.float32), x), None
+    hit, color = _for_pixels(x, rng, shared) < level, _for_pixels(x, rng, shared) < 0.5
+    return np.where(hit, color.astype(np.float32), x), None
 
 
 def pixel_dropout(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
     """A share `level` of the pixels is missing, in all channels."""
-    kept = rng.random((1 if shared else len(x), *x.shape[1:3])) >= level
-    return _missing(x, _over_channels(kept, x))
+    return _missing(x, _for_pixels(x, rng, shared) >= level)
 
 
 def right_mask(x: Images, level: float, rng: np.random.Generator, shared: bool = False) -> Corrupted:
     """The right part of every image is missing, a share `level` of its columns."""
-    observed = np.ones(x.shape, bool)
-    observed[:, :, x.shape[2] - int(x.shape[2] * level) :] = False
-    return _missing(x, observed)
+    width = x.shape[2]
+    columns = np.arange(width) < width - int(width * level)
+    return _missing(x, columns.reshape(-1, *(1,) * (x.ndim - 3)))
 
 
 def occlusion(
@@ -60,12 +59,12 @@ def occlusion(
     fill: "black"; "color", one random color for each rectangle; "noise", uniform; "clipped_normal", N(0, 1) clipped
         to [0, 1].
     """
-    check_word("fill", fill, ("black", "color", "noise", "clipped_normal"))
+    check_word("fill", fill, tuple(FILLS))
     corrupted = x.copy()
     for group in [corrupted] if shared else corrupted[:, None]:
         top, left, height, width = _rectangle(x.shape[1], x.shape[2], level, rng)
-        shape = len(group), height, width, *x.shape[3:]
-        group[:, top : top + height, left : left + width] = _paint(fill, shape, rng)
+        covered = group[:, top : top + height, left : left + width]
+        covered[:] = FILLS[fill](covered.shape, rng)
     return corrupted, None
 
 
@@ -127,23 +126,21 @@ def _rectangle(height: int, width: int, share: float, rng: np.random.Generator) 
     return int(rng.integers(height - a)), int(rng.integers(max(1, width - b))), a, b
 
 
-def _paint(fill: str, shape: tuple[int, ...], rng: np.random.Generator) -> Images:
-    if fill == "black":
-        return np.zeros(shape, np.float32)
-    if fill == "color":
-        return np.broadcast_to(rng.random(shape[3:], np.float32), shape)
-    if fill == "noise":
-        return rng.random(shape, np.float32)
-    return np.clip(rng.standard_normal(shape, np.float32), 0, 1)
+FILLS: dict[str, Callable[[tuple[int, ...], np.random.Generator], Any]] = {
+    "black": lambda shape, rng: 0,
+    "color": lambda shape, rng: rng.random(shape[3:], np.float32),
+    "noise": lambda shape, rng: rng.random(shape, np.float32),
+    "clipped_normal": lambda shape, rng: np.clip(rng.standard_normal(shape, np.float32), 0, 1),
+}
 
 
-def _over_channels(pixels: NDArray[np.bool_], x: Images) -> NDArray[np.bool_]:
-    """`(n, height, width)` for all values of the batch x."""
-    return np.broadcast_to(pixels.reshape(pixels.shape + (1,) * (x.ndim - 3)), x.shape)
+def _for_pixels(x: Images, rng: np.random.Generator, shared: bool) -> NDArray[np.float64]:
+    """A random number in [0, 1) for every pixel, of one image if they are shared; it broadcasts to x."""
+    return rng.random((1 if shared else len(x), *x.shape[1:3], *(1,) * (x.ndim - 3)))
 
 
 def _missing(x: Images, observed: NDArray[np.bool_]) -> Corrupted:
-    return np.where(observed, x, np.float32(0)), observed
+    return np.where(observed, x, np.float32(0)), np.broadcast_to(observed, x.shape)
 
 
 CORRUPTIONS: dict[str, Corruption] = {

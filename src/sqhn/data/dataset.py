@@ -45,10 +45,8 @@ def load(name: str) -> Dataset:
         return _load_file(Path(name), Path(name).stat().st_mtime_ns)
     if name not in NAMES:
         raise MissingDataError(f"unknown data set {name!r}; there are {', '.join(NAMES)}")
-    if name in BUILT_IN:
-        return _load(name, None)
-    place = _find(name)
-    if place is None:
+    place = None if name in BUILT_IN else _find(name)
+    if place is None and name not in BUILT_IN:
         folder = os.environ.get("SQHN_DATA")
         looked = f"; SQHN_DATA is {folder}, which has no {name}.npz" if folder else ""
         raise MissingDataError(

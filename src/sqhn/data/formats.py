@@ -17,11 +17,11 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from itertools import chain
 from math import prod
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Item = TypeVar("Item")
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 Shapes = Mapping[str, tuple[int, ...]]  # of each split: (number of images, *shape of one)
@@ -46,6 +45,7 @@ class Split(NamedTuple):
 Paths = Sequence[Path]
 Splits = dict[str, Split]
 Reader = Callable[[Paths, Shapes, Progress], Splits]
+File = tuple[str, bytes]  # the title for errors, and the content
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,21 @@ class DataFileError(ValueError):
 
 
 @contextmanager
-def decompressing(name: str) -> Iterator[None]:
-    """Turn the errors of decompressors into one error that names the file."""
+def refusing(title: str, problem: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors of these kinds into one that names the file."""
     try:
         yield
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, gzip.BadGzipFile, EOFError) as error:
-        raise DataFileError(f"{name}: damaged or cut short ({error})") from error
-    except (NotImplementedError, RuntimeError) as error:  # zipfile: an unknown compression, a password
-        raise DataFileError(f"{name}: cannot be read ({error})") from error
+    except kinds as error:
+        raise DataFileError(f"{title}: {problem} ({error})") from error
+
+
+@contextmanager
+def decompressing(title: str) -> Iterator[None]:
+    """Turn the errors of decompressors into one that names the file."""
+    damage = (tarfile.TarError, zipfile.BadZipFile, zlib.error, gzip.BadGzipFile, EOFError)
+    unknown = (NotImplementedError, RuntimeError)  # zipfile: an unknown compression, a password
+    with refusing(title, "damaged or cut short", *damage), refusing(title, "cannot be read", *unknown):
+        yield
 
 
 def _checked(archive: str, member: str, plain: bool) -> str:
@@ -90,7 +97,7 @@ def _checked(archive: str, member: str, plain: bool) -> str:
     return path.as_posix()
 
 
-def _contents(paths: Iterable[Path], wanted: Callable[[str], bool]) -> Iterator[tuple[str, str, bytes]]:
+def _contents(paths: Iterable[Path], wanted: Callable[[str], object]) -> Iterator[tuple[str, str, bytes]]:
     """The wanted files, and members of archives in their order: the title for errors, the name, and the content.
 
     All members are checked, wanted or not.
@@ -121,10 +128,9 @@ def _read(title: str, name: str, content: Callable[[], bytes]) -> tuple[str, str
         return title, name, content()
 
 
-def _pick(paths: Paths, names: Iterable[str]) -> dict[str, tuple[str, bytes]]:
-    """The files of these names, decompressed, each with its title for errors."""
-    names = tuple(names)
-    found: dict[str, tuple[str, bytes]] = {}
+def _pick(paths: Paths, names: Collection[str]) -> dict[str, File]:
+    """The files of these names, decompressed."""
+    found: dict[str, File] = {}
     for title, name, content in _contents(paths, names.__contains__):
         with decompressing(title):
             found[name] = title, gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
@@ -134,16 +140,30 @@ def _pick(paths: Paths, names: Iterable[str]) -> dict[str, tuple[str, bytes]]:
     return found
 
 
+def _titles(files: Sequence[File]) -> str:
+    return ", ".join(title for title, _ in files)
+
+
 def _expect(title: str, what: str, got: Any, expected: Any) -> None:
     if got != expected:
         raise DataFileError(f"{title}: {what} {got}, expected {expected}")
 
 
-def _reported(items: Collection[Item], progress: Progress) -> Iterator[Item]:
-    """The items; each is reported as read when the next one is taken."""
-    for done, item in enumerate(items, 1):
-        yield item
-        progress("reading", done, len(items))
+def by_split(read: Callable[..., Split]) -> Callable[..., Splits]:
+    """Make a function of a split's files and its shape a reader; names: the files of each split, in order."""
+
+    @wraps(read)
+    def read_all(
+        paths: Paths, shapes: Shapes, progress: Progress, *, names: Mapping[str, Sequence[str]], **settings: Any
+    ) -> Splits:
+        files = _pick(paths, [*chain(*names.values())])
+        splits = {}
+        for done, (split, some) in enumerate(names.items(), 1):
+            splits[split] = read([files.pop(name) for name in some], shapes[split], **settings)
+            progress("reading", done, len(names))
+        return splits
+
+    return read_all
 
 
 # -- formats -----------------------------------------------------------------------------------------------------------
@@ -160,67 +180,91 @@ def _idx_array(title: str, content: bytes, shape: tuple[int, ...]) -> Images:
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def idx(
-    paths: Paths, shapes: Shapes, progress: Progress, *, names: Mapping[str, tuple[str, str]], transposed: bool = False
-) -> Splits:
-    """The idx files of MNIST, each plain or gzipped.
+@by_split
+def idx(files: Sequence[File], shape: tuple[int, ...], transposed: bool = False) -> Split:
+    """The idx files of MNIST, each plain or gzipped: the images of a split, and their labels.
 
-    names: of each split, the file of the images and that of the labels.
     transposed: rows and columns are exchanged, as in EMNIST.
     """
-    files = _pick(paths, chain(*names.values()))
-    splits = {}
-    for split, (images, labels) in _reported(names.items(), progress):
-        x = _idx_array(*files.pop(images), shapes[split])
-        y = _idx_array(*files.pop(labels), shapes[split][:1])
-        splits[split] = Split(np.ascontiguousarray(x.swapaxes(1, 2)) if transposed else x, y.astype(np.int64))
-    return splits
+    images, labels = files
+    x, y = _idx_array(*images, shape), _idx_array(*labels, shape[:1])
+    return Split(np.ascontiguousarray(x.swapaxes(1, 2)) if transposed else x, y.astype(np.int64))
 
 
-def cifar_binary(
-    paths: Paths, shapes: Shapes, progress: Progress, *, names: Mapping[str, Sequence[str]], label_bytes: int = 1
-) -> Splits:
-    """CIFAR's binary records: label bytes (the last one counts), then all red, all green, all blue values.
+@by_split
+def cifar_binary(files: Sequence[File], shape: tuple[int, ...], label_bytes: int = 1) -> Split:
+    """CIFAR's binary records: label bytes (the last one counts), then all red, all green, all blue values."""
+    number, height, width, channels = shape
+    record = label_bytes + height * width * channels
+    for title, content in files:
+        _expect(title, f"bytes beyond whole records of {record}:", len(content) % record, 0)
+    records = np.frombuffer(b"".join(content for _, content in files), np.uint8).reshape(-1, record)
+    _expect(_titles(files), "images:", len(records), number)
+    x = records[:, label_bytes:].reshape(number, channels, height, width).transpose(0, 2, 3, 1)
+    return Split(np.ascontiguousarray(x), records[:, label_bytes - 1].astype(np.int64))
 
-    names: of each split, its files in order.
+
+@by_split
+def cifar_sheets(files: Sequence[File], shape: tuple[int, ...]) -> Split:
+    """Sheets of images, and last a JSON list of their labels.
+
+    Each row of pixels of a sheet is one image, whose own rows follow one another.
     """
-    files = _pick(paths, chain(*names.values()))
-    splits = {}
-    for split, some in _reported(names.items(), progress):
-        number, height, width, channels = shapes[split]
-        record = label_bytes + height * width * channels
-        for title, content in (files[name] for name in some):
-            _expect(title, f"bytes beyond whole records of {record}:", len(content) % record, 0)
-        records = np.frombuffer(b"".join(files.pop(name)[1] for name in some), np.uint8).reshape(-1, record)
-        _expect(", ".join(some), "images:", len(records), number)
-        x = records[:, label_bytes:].reshape(number, channels, height, width).transpose(0, 2, 3, 1)
-        splits[split] = Split(np.ascontiguousarray(x), records[:, label_bytes - 1].astype(np.int64))
-    return splits
-
-
-def cifar_sheets(
-    paths: Paths, shapes: Shapes, progress: Progress, *, sheets: Mapping[str, Sequence[str]], labels: Mapping[str, str]
-) -> Splits:
-    """Sheets of images: each row of pixels of a sheet is one image, whose own rows follow one another.
-
-    sheets: of each split, its image files in order.
-    labels: of each split, a JSON list of numbers.
-    """
-    files = _pick(paths, chain(*sheets.values(), labels.values()))
-    rows: dict[str, list[Images]] = {split: [] for split in sheets}
-    for split, name in _reported([(split, name) for split, some in sheets.items() for name in some], progress):
-        title, content = files.pop(name)
-        height, width, channels = shapes[split][1:]
+    *sheets, labels = files
+    number, height, width, channels = shape
+    x = np.empty((0, height * width, channels), np.uint8)
+    for title, content in sheets:
         sheet = np.asarray(_rgb(title, content))
-        _expect(title, "is a sheet of width and channels", sheet.shape[1:], (height * width, channels))
-        rows[split].append(sheet.reshape(-1, height, width, channels))
-    splits = {}
-    for split, some in sheets.items():
-        x = np.concatenate(rows.pop(split))
-        _expect(", ".join(some), "images:", len(x), shapes[split][0])
-        title, content = files.pop(labels[split])
-        splits[split] = Split(x, _integers(title, _json(title, content), (len(x),)))
-    return splits
+        _expect(title, "is a sheet of width and channels", sheet.shape[1:], x.shape[1:])
+        x = np.concatenate([x, sheet])
+    _expect(_titles(sheets), "images:", len(x), number)
+    return Split(x.reshape(shape), _integers(labels[0], _json(*labels), (number,)))
+
+
+@by_split
+def mat(files: Sequence[File], shape: tuple[int, ...], zero: int) -> Split:
+    """A MATLAB file (version 5) with images `X (height, width, channels, n)` and labels `y`.
+
+    zero: the label that stands for 0, as 10 does in SVHN.
+    """
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    ((title, content),) = files
+    number, *image = shape
+    cut_short = refusing(title, "not a MATLAB file, or cut short", MatReadError, ValueError, TypeError, OSError)
+    with cut_short, decompressing(title):
+        arrays = loadmat(io.BytesIO(content), variable_names=("X", "y"))
+    for key in ("X", "y"):
+        if key not in arrays:
+            raise DataFileError(f"{title}: array {key} is missing")
+    x = arrays["X"]
+    _expect(title, "X has type and shape", (str(x.dtype), x.shape), ("uint8", (*image, number)))
+    y = _integers(title, arrays["y"].ravel(), (number,))
+    return Split(np.ascontiguousarray(np.moveaxis(x, -1, 0)), np.where(y == zero, 0, y))
+
+
+@by_split
+def recordings(files: Sequence[File], shape: tuple[int, ...], reach: Sequence[float]) -> Split:
+    """Recordings of several sensors, cut into segments of equal length; a shorter rest is left out.
+
+    The file is a pickled dictionary, so its hash must have been checked: "X", a list of arrays (steps, sensors), and
+    "y", their labels. reach: of each sensor, minus this value becomes 0, and plus this value 255.
+    """
+    ((title, content),) = files
+    number, steps, _, sensors = shape
+    with decompressing(title):
+        found = np.load(io.BytesIO(content), allow_pickle=True).item()
+    segments, labels = [], []
+    for values, label in zip(found["X"], found["y"]):
+        _expect(title, "sensors", values.shape[1], sensors)
+        whole = len(values) // steps
+        segments.append(values[: whole * steps].reshape(whole, steps, 1, sensors))
+        labels += [int(label)] * whole
+    x = np.concatenate(segments)
+    _expect(title, "segments", len(x), number)
+    scaled = np.rint(255 * (x / np.asarray(reach) + 1) / 2)
+    return Split(np.clip(scaled, 0, 255).astype(np.uint8), np.array(labels, np.int64))
 
 
 def class_json(paths: Paths, shapes: Shapes, progress: Progress, *, names: Sequence[str]) -> Splits:
@@ -231,52 +275,23 @@ def class_json(paths: Paths, shapes: Shapes, progress: Progress, *, names: Seque
     a stream sorted by class would be another task.
     """
     files = _pick(paths, names)
-    shares = {split: shapes[split][0] // len(names) for split in ("test", "train")}
-    image = shapes["train"][1:]
-    parts: dict[str, list[Images]] = {"test": [], "train": []}
-    for name in _reported(names, progress):
+    test, image = shapes["test"][0] // len(names), shapes["test"][1:]
+    count = test + shapes["train"][0] // len(names)
+    x = np.empty((len(names), count, *image), np.uint8)
+    for label, name in enumerate(names):
         title, content = files.pop(name)
         data = _json(title, content)
         if not isinstance(data, dict) or not isinstance(data.get("data"), list):
             raise DataFileError(f'{title}: expected {{"data": [...]}}')
-        values = _integers(title, [pixels for pixels in data["data"] if pixels], (sum(shares.values()), prod(image)))
+        values = _integers(title, [pixels for pixels in data["data"] if pixels], (count, prod(image)))
         _expect(title, "values beyond 255:", int((values > 255).sum()), 0)
-        x = values.astype(np.uint8).reshape(-1, *image)
-        parts["test"].append(x[: shares["test"]])
-        parts["train"].append(x[shares["test"] :])
+        x[label] = values.reshape(x[label].shape)
+        progress("reading", label + 1, len(names))
     splits = {}
-    for split in shapes:
-        x, y = np.concatenate(parts[split]), np.repeat(np.arange(len(names)), [len(part) for part in parts[split]])
-        order = np.random.default_rng(0).permutation(len(x))
-        splits[split] = Split(x[order], y[order].astype(np.int64))
-    return splits
-
-
-def mat(paths: Paths, shapes: Shapes, progress: Progress, *, names: Mapping[str, str], zero: int) -> Splits:
-    """MATLAB files (version 5) with images `X (height, width, channels, n)` and labels `y`.
-
-    zero: the label that stands for 0, as 10 does in SVHN.
-    """
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
-    files = _pick(paths, names.values())
-    splits = {}
-    for split, name in _reported(names.items(), progress):
-        title, content = files.pop(name)
-        number, *shape = shapes[split]
-        try:
-            with decompressing(title):
-                arrays = loadmat(io.BytesIO(content), variable_names=("X", "y"))
-        except (MatReadError, ValueError, TypeError, OSError) as error:
-            raise DataFileError(f"{title}: not a MATLAB file, or cut short ({error})") from error
-        for key in ("X", "y"):
-            if key not in arrays:
-                raise DataFileError(f"{title}: array {key} is missing")
-        x = arrays["X"]
-        _expect(title, "X has type and shape", (str(x.dtype), x.shape), ("uint8", (*shape, number)))
-        y = _integers(title, arrays["y"].ravel(), (number,))
-        splits[split] = Split(np.ascontiguousarray(np.moveaxis(x, -1, 0)), np.where(y == zero, 0, y))
+    for split, part in (("train", x[:, test:]), ("test", x[:, :test])):
+        y = np.repeat(np.arange(len(names)), part.shape[1])
+        order = np.random.default_rng(0).permutation(len(y))
+        splits[split] = Split(part.reshape(-1, *image)[order], y[order].astype(np.int64))
     return splits
 
 
@@ -295,7 +310,7 @@ def image_folders(
     classes: dict[str, str] = {}
     total = sum(shape[0] for shape in shapes.values())
     wanted = re.compile("|".join([*patterns.values(), re.escape(annotations or "")]))
-    for title, name, content in _contents(paths, lambda name: wanted.fullmatch(name) is not None):
+    for title, name, content in _contents(paths, wanted.fullmatch):
         if name == annotations:
             lines = content.decode("utf-8", "replace").splitlines()
             classes = {key: label for key, label, *_ in (line.split("\t") for line in lines if "\t" in line)}
@@ -320,40 +335,20 @@ def image_folders(
     return splits
 
 
-def recordings(paths: Paths, shapes: Shapes, progress: Progress, *, name: str, reach: Sequence[float]) -> Splits:
-    """Recordings of several sensors, cut into segments of equal length; a shorter rest is left out.
-
-    The file is a pickled dictionary, so its hash must have been checked: "X", a list of arrays (steps, sensors), and
-    "y", their labels. reach: of each sensor, minus this value becomes 0, and plus this value 255.
-    """
-    ((split, (number, steps, _, sensors)),) = shapes.items()
-    title, content = _pick(paths, [name])[name]
-    with decompressing(title):
-        found = np.load(io.BytesIO(content), allow_pickle=True).item()
-    segments, labels = [], []
-    for values, label in _reported([*zip(found["X"], found["y"])], progress):
-        _expect(title, "sensors", values.shape[1], sensors)
-        whole = len(values) // steps
-        segments.append(values[: whole * steps].reshape(whole, steps, 1, sensors))
-        labels += [int(label)] * whole
-    x = np.concatenate(segments)
-    _expect(title, "segments", len(x), number)
-    scaled = np.rint(255 * (x / np.asarray(reach) + 1) / 2)
-    return {split: Split(np.clip(scaled, 0, 255).astype(np.uint8), np.array(labels, np.int64))}
-
-
 def npz(path: Path, shape: tuple[int, ...] | None, splits: Iterable[str]) -> Splits:
     """An .npz file with arrays x_train, y_train, x_test, ... (or plain x and y: train): uint8 images, integer labels.
 
     shape: of one image; None: that of the first one.
     splits: the required ones; others in the file are read as well.
     """
-    with decompressing(path.name):
-        try:
-            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-                arrays = {key: array for key, array in file.items() if isinstance(array, np.ndarray)}
-        except (ValueError, AttributeError, TypeError) as error:  # pickles; one array in place of an archive
-            raise DataFileError(f"{path.name}: not an .npz file of plain arrays ({error})") from error
+    kinds = (ValueError, AttributeError, TypeError)  # pickles; one array in place of an archive
+    with (
+        decompressing(path.name),
+        refusing(path.name, "not an .npz file of plain arrays", *kinds),
+        path.open("rb") as stream,
+        np.load(stream, allow_pickle=False) as file,
+    ):
+        arrays = {key: array for key, array in file.items() if isinstance(array, np.ndarray)}
     if "x" in arrays and "x_train" not in arrays:
         arrays |= {f"{key}_train": arrays[key] for key in ("x", "y") if key in arrays}
     found = {}
@@ -379,18 +374,14 @@ def npz(path: Path, shape: tuple[int, ...] | None, splits: Iterable[str]) -> Spl
 
 
 def _json(title: str, content: bytes) -> Any:
-    try:
+    with refusing(title, "damaged or cut short", ValueError):
         return json.loads(content)
-    except ValueError as error:
-        raise DataFileError(f"{title}: damaged or cut short ({error})") from error
 
 
 def _integers(title: str, values: Any, shape: tuple[int, ...]) -> Labels:
     """Integers of at least 0, of this shape."""
-    try:
+    with refusing(title, f"expected numbers of shape {shape}", ValueError):
         array = np.asarray(values)
-    except ValueError as error:
-        raise DataFileError(f"{title}: expected numbers of shape {shape} ({error})") from error
     _expect(title, "has shape", array.shape, shape)
     if array.dtype.kind not in "iu" or array.min() < 0:
         raise DataFileError(f"{title}: expected integers of at least 0, got {array.dtype} {array.flat[:5]} ...")
@@ -400,11 +391,9 @@ def _integers(title: str, values: Any, shape: tuple[int, ...]) -> Labels:
 def _rgb(title: str, content: bytes) -> Image:
     import PIL.Image
 
-    try:
-        with PIL.Image.open(io.BytesIO(content)) as image:
-            return image.convert("RGB")
-    except (OSError, SyntaxError, ValueError) as error:  # all that Pillow raises for a damaged file
-        raise DataFileError(f"{title}: not an image, or cut short ({error})") from error
+    kinds = (OSError, SyntaxError, ValueError)  # all that Pillow raises for a damaged file
+    with refusing(title, "not an image, or cut short", *kinds), PIL.Image.open(io.BytesIO(content)) as image:
+        return image.convert("RGB")
 
 
 def _centered(image: Image, height: int, width: int) -> Images:

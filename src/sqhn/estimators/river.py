@@ -28,40 +28,6 @@ except ImportError as error:
 Sample = Mapping[Hashable, Any]
 
 
-class _Features:
-    """Samples as rows of a memory, with a column for each feature in the order of its first appearance.
-
-    holes: as in `RowMemory`.
-    """
-
-    def __init__(self, capacity: int, when_full: WhenFull, holes: bool = True) -> None:
-        level = Level(capacity=capacity, when_full=when_full)  # checks them
-        self.capacity, self.when_full = level.capacity, level.when_full
-        self.holes = holes
-        self.columns: dict[Hashable, int] = {}
-        self.rows: RowMemory | None = None
-
-    def learn(self, x: Sample, value: int | None = None) -> None:
-        """Learn a sample; one without any value teaches nothing."""
-        given = dict(_numbers(x))
-        if new := [name for name in given if name not in self.columns]:
-            if self.rows is None:
-                self.rows = RowMemory(len(new), self.capacity, self.when_full, self.holes)
-            else:
-                self.rows.add_columns(np.array([given[name] for name in new]))
-            self.columns |= {name: len(self.columns) + i for i, name in enumerate(new)}
-        if self.rows:
-            self.rows.learn(self.row(given), None if value is None else [value])
-
-    def row(self, x: Sample) -> Floats:
-        """A sample as one row, without features that were never learned."""
-        row = np.full((1, len(self.columns)), np.nan)
-        for name, number in _numbers(x):
-            if name in self.columns:
-                row[0, self.columns[name]] = number
-        return row
-
-
 def _numbers(x: Sample) -> Iterator[tuple[Hashable, float]]:
     """The features of a sample that have a value."""
     for name, value in x.items():
@@ -81,16 +47,42 @@ def _numbers(x: Sample) -> Iterator[tuple[Hashable, float]]:
 
 
 class _Estimator:
-    """The common part of all estimators."""
+    """Samples as rows of a memory, with a column for each feature in the order of its first appearance.
 
-    capacity: int
-    when_full: WhenFull
-    _features: _Features
+    holes: as in `RowMemory`.
+    """
+
+    def __init__(self, capacity: int, when_full: WhenFull, holes: bool = True) -> None:
+        level = Level(capacity=capacity, when_full=when_full)  # checks them
+        self.capacity, self.when_full = level.capacity, level.when_full
+        self._holes = holes
+        self._columns: dict[Hashable, int] = {}
+        self._rows: RowMemory | None = None
 
     @property
     def memory(self) -> Any:
         """The memory, an `sqhn.SQHN`; None before the first sample is learned."""
-        return self._features.rows and self._features.rows.memory
+        return self._rows and self._rows.memory
+
+    def _learn(self, x: Sample, value: int | None = None) -> None:
+        """Learn a sample; one without any value teaches nothing."""
+        given = dict(_numbers(x))
+        if new := [name for name in given if name not in self._columns]:
+            if self._rows is None:
+                self._rows = RowMemory(len(new), self.capacity, self.when_full, self._holes)
+            else:
+                self._rows.add_columns(np.array([given[name] for name in new]))
+            self._columns |= {name: len(self._columns) + i for i, name in enumerate(new)}
+        if self._rows:
+            self._rows.learn(self._row(given), None if value is None else [value])
+
+    def _row(self, x: Sample) -> Floats:
+        """A sample as one row, without features that were never learned."""
+        row = np.full((1, len(self._columns)), np.nan)
+        for name, number in _numbers(x):
+            if name in self._columns:
+                row[0, self._columns[name]] = number
+        return row
 
 
 class SQHNDetector(_Estimator, base.AnomalyDetector):
@@ -123,19 +115,18 @@ class SQHNDetector(_Estimator, base.AnomalyDetector):
     """
 
     def __init__(self, capacity: int = 1000, when_full: WhenFull = "average") -> None:
-        self._features = _Features(capacity, when_full, holes=False)
-        self.capacity, self.when_full = capacity, when_full
+        super().__init__(capacity, when_full, holes=False)
 
     def learn_one(self, x: Sample) -> None:
         """Learn a sample."""
-        self._features.learn(x)
+        self._learn(x)
 
     def score_one(self, x: Sample) -> float:
         """The anomaly score; 0 if there is nothing to compare."""
-        row, rows = self._features.row(x), self._features.rows
-        if rows is None or np.isnan(row).all():
+        row = self._row(x)
+        if self._rows is None or np.isnan(row).all():
             return 0.0
-        match: float = rows.memory.recognize(rows.with_means(row)[0]).score
+        match: float = self._rows.memory.recognize(self._rows.with_means(row)[0]).score
         return 1.0 - match
 
 
@@ -150,9 +141,9 @@ class _Neighbors(_Estimator):
         when_full: WhenFull = "average",
     ) -> None:
         check_neighbors(n_neighbors, weights)
-        self._features = _Features(capacity, when_full)
+        super().__init__(capacity, when_full)
+        self.n_neighbors, self.weights = n_neighbors, weights
         self._counts: dict[Hashable, int] = {}  # of each class
-        self.capacity, self.n_neighbors, self.weights, self.when_full = capacity, n_neighbors, weights, when_full
 
 
 class SQHNImputer(_Neighbors, base.Transformer):
@@ -160,14 +151,12 @@ class SQHNImputer(_Neighbors, base.Transformer):
 
     Parameters
     ----------
-    capacity
-        The largest number of neurons.
+    capacity, when_full
+        As in `SQHNDetector`.
     n_neighbors
         The number of neurons that each missing value is averaged from.
     weights
         "distance" (a Gaussian of the distance, wider where all are far) or "uniform".
-    when_full
-        As in `SQHNDetector`.
 
     Examples
     --------
@@ -181,19 +170,17 @@ class SQHNImputer(_Neighbors, base.Transformer):
 
     def learn_one(self, x: Sample) -> None:
         """Learn a sample, with its missing values."""
-        self._features.learn(x)
+        self._learn(x)
 
     def transform_one(self, x: Sample) -> dict[Hashable, Any]:
         """The sample with all features ever learned; a feature without any known value is 0."""
-        given, columns = dict(_numbers(x)), self._features.columns
-        missing = [name for name in {**x, **columns} if name not in given]
-        if not missing:
-            return dict(x)
-        filled: Any = {}
-        if self._features.rows is not None:
-            row = self._features.rows.impute(self._features.row(x), self.n_neighbors, self.weights)[0]
-            filled = {name: float(row[column]) for name, column in columns.items()}
-        return {**x, **{name: filled.get(name, 0.0) for name in missing}}
+        given = dict(_numbers(x))
+        missing = [name for name in {**x, **self._columns} if name not in given]
+        filled = dict.fromkeys(missing, 0.0)
+        if missing and self._rows is not None:
+            row = self._rows.impute(self._row(x), self.n_neighbors, self.weights)[0].tolist()
+            filled |= {name: row[self._columns[name]] for name in missing if name in self._columns}
+        return {**x, **filled}
 
 
 class SQHNClassifier(_Neighbors, base.Classifier):
@@ -201,12 +188,10 @@ class SQHNClassifier(_Neighbors, base.Classifier):
 
     Parameters
     ----------
-    capacity
-        The largest number of neurons.
+    capacity, weights, when_full
+        As in `SQHNImputer`.
     n_neighbors
         The number of neurons that vote.
-    weights, when_full
-        As in `SQHNImputer`.
 
     Examples
     --------
@@ -225,14 +210,12 @@ class SQHNClassifier(_Neighbors, base.Classifier):
     def learn_one(self, x: Sample, y: Hashable) -> None:
         """Learn a sample with its class."""
         code = list(self._counts).index(y) if y in self._counts else len(self._counts)
-        self._features.learn(x, code)
+        self._learn(x, code)
         self._counts[y] = self._counts.get(y, 0) + 1
 
     def predict_proba_one(self, x: Sample, **kwargs: Any) -> dict[Any, float]:  # noqa: ARG002
         """The share of votes for each known class; if there is nothing to compare, the shares of all samples."""
         votes = np.array(list(self._counts.values()), float)
-        if self._features.rows:
-            row = self._features.row(x)
-            nearest = self._features.rows.votes(row, self.n_neighbors, self.weights, len(votes))[0]
-            votes = nearest if nearest.any() else votes
+        if self._rows:
+            votes = self._rows.votes(self._row(x), self.n_neighbors, self.weights, votes)[0]
         return dict(zip(self._counts, (votes / votes.sum()).tolist())) if len(votes) else {}

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from sqhn.checks import is_real
 from sqhn.estimators.tables import Floats, RowMemory, Weights, WhenFull, as_rows, check_neighbors
-from sqhn.inputs import LARGEST
+from sqhn.inputs import as_samples
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, OutlierMixin, TransformerMixin
@@ -46,6 +46,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
 
     capacity: int
     when_full: WhenFull
+    rows_: RowMemory
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -57,11 +58,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         numbers = [np.float64, np.float32]
         checked = validate_data(self, as_rows(X), y, reset=first, dtype=numbers, ensure_all_finite="allow-nan")
         rows = checked[0] if isinstance(checked, tuple) else checked
-        if (too_large := np.abs(rows) > LARGEST).any():
-            i, j = np.argwhere(too_large)[0].tolist()
-            raise ValueError(
-                f"the value at {i, j} of an array of shape {rows.shape} is {rows[i, j]}: beyond +-{LARGEST:g}"
-            )
+        as_samples(rows, rows.shape[1:], ~np.isnan(rows))  # raises an error if a value is too large
         return checked
 
     def _memory(self, first: bool, holes: bool = True) -> RowMemory:
@@ -74,8 +71,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
                 f"the memory was made with capacity={made.capacity} and when_full={made.when_full!r}; for "
                 f"{self.capacity!r} and {self.when_full!r} it must be fitted again"
             )
-        rows: RowMemory = self.rows_
-        return rows
+        return self.rows_
 
     @contextmanager
     def _atomic(self) -> Iterator[None]:
@@ -188,9 +184,7 @@ class SQHNDetector(OutlierMixin, _Unsupervised):  # type: ignore[misc]
 
     def score_samples(self, X: Any) -> Floats:
         """The match of each row with its nearest neuron: the higher, the more normal."""
-        check_is_fitted(self, "rows_")
-        scores: Floats = self.memory_.recognize(self.rows_.with_means(self._some(X))).score
-        return scores
+        return np.asarray(self.memory_.recognize(self.rows_.with_means(self._some(X))).score)
 
     def decision_function(self, X: Any) -> Floats:
         """The score minus the threshold: negative for outliers."""
@@ -217,9 +211,6 @@ class _Neighbors(_Estimator):
         self.weights = weights
         self.when_full = when_full
 
-    def _check(self) -> None:
-        check_neighbors(self.n_neighbors, self.weights)
-
 
 class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Unsupervised, _Neighbors):  # type: ignore[misc]
     """Fills in missing values from the most similar rows that have them; other values stay unchanged.
@@ -240,7 +231,7 @@ class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Unsupervised, _Neighb
     """
 
     def _learn(self, X: Any, first: bool) -> Self:
-        self._check()
+        check_neighbors(self.n_neighbors, self.weights)
         with self._atomic():
             rows = self._rows(X, first=first)
             memory = self._memory(first)
@@ -251,7 +242,7 @@ class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Unsupervised, _Neighb
     def transform(self, X: Any) -> Floats:
         """Fill in missing values."""
         check_is_fitted(self, "rows_")
-        self._check()
+        check_neighbors(self.n_neighbors, self.weights)
         rows = self._rows(X)
         filled = self.rows_.impute(rows, self.n_neighbors, self.weights)
         if (left := np.isnan(filled).any(axis=0)).any():
@@ -294,7 +285,7 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
         return self._learn(X, y, classes, first)
 
     def _learn(self, X: Any, y: Any, classes: Sequence[Any] | NDArray[Any] | None, first: bool) -> Self:
-        self._check()
+        check_neighbors(self.n_neighbors, self.weights)
         with self._atomic():
             rows, y = self._rows(X, first=first, y=y)
             check_classification_targets(y)
@@ -317,14 +308,11 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Floats:
         """The share of votes for each class, in the order of `classes_`; for an empty row, the shares of all rows."""
         check_is_fitted(self, "rows_")
-        self._check()
-        votes = self.rows_.votes(self._rows(X), self.n_neighbors, self.weights, len(self.classes_))
-        votes = np.where(votes.any(axis=1, keepdims=True), votes, self.class_count_)
-        shares: Floats = votes / votes.sum(axis=1, keepdims=True)
-        return shares
+        check_neighbors(self.n_neighbors, self.weights)
+        votes = self.rows_.votes(self._rows(X), self.n_neighbors, self.weights, self.class_count_)
+        return np.asarray(votes / votes.sum(axis=1, keepdims=True))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the most votes."""
         shares = self.predict_proba(X)
-        found: NDArray[Any] = self.classes_[shares.argmax(axis=1)]
-        return found
+        return np.asarray(self.classes_[shares.argmax(axis=1)])

@@ -38,8 +38,7 @@ LARGE_VALUE = 1e6
 
 def as_rows(x: Any) -> Any:
     """A table with NaN for masked values, and as an array if it is a tensor; anything else unchanged."""
-    dtypes = getattr(x, "dtypes", None)  # of the columns of a frame
-    dtypes = [getattr(x, "dtype", None)] if dtypes is None else list(dtypes)
+    dtypes = getattr(x, "dtypes", [getattr(x, "dtype", None)])  # of the columns of a frame
     if dates := [str(dtype) for dtype in dtypes if str(dtype).lower().startswith(("date", "time", "<m8", "duration"))]:
         raise TypeError(f"dates and times have no scale ({dates[0]}): give numbers, such as days since the first date")
     if isinstance(x, np.ma.MaskedArray):
@@ -184,23 +183,23 @@ class RowMemory:
             out[asking, j] = (weight * stored[knowing[nearest], j]).sum(axis=1) / weight.sum(axis=1)
         return out
 
-    def votes(self, rows: Floats, count: int, weights: Weights, values: int) -> Floats:
-        """(rows, values): how often the nearest neurons learned each value, times their weights; 0 for empty rows.
+    def votes(self, rows: Floats, count: int, weights: Weights, otherwise: NDArray[Any]) -> Floats:
+        """(rows, values): how often the nearest neurons learned each value, times their weights.
 
-        Values are integers below `values`.
+        Values are integers. otherwise (values,): the votes for empty rows, or if nothing was learned.
         """
-        out = np.zeros((len(rows), values))
+        out = np.zeros((len(rows), len(otherwise)))
         some = np.flatnonzero(~np.isnan(rows).all(axis=1))
-        if not len(some) or not len(self.memory):
-            return out
-        index, distance = self.neighbors(rows[some], count)
-        weight = weighted(distance, np.isfinite(distance), weights)
-        used = np.unique(index).tolist()
-        labels = dict(zip(used, self.memory.values(used)))
-        for row, row_weights, neurons in zip(some, weight, index.tolist()):
-            for share, j in zip(row_weights, neurons):
-                for value, times in labels[j]:
-                    out[row, value] += share * times
+        if len(some) and len(self.memory):
+            index, distance = self.neighbors(rows[some], count)
+            weight = weighted(distance, np.isfinite(distance), weights)
+            used = np.unique(index).tolist()
+            labels = dict(zip(used, self.memory.values(used)))
+            for row, row_weights, neurons in zip(some, weight, index.tolist()):
+                for share, j in zip(row_weights, neurons):
+                    for value, times in labels[j]:
+                        out[row, value] += share * times
+        out[~out.any(axis=1)] = otherwise
         return out
 
     def add_columns(self, first: Floats) -> None:

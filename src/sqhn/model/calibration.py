@@ -9,7 +9,8 @@ samples, as in conformal prediction.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,8 @@ Kind = Literal["new", "old"]
 class Calibration(NamedTuple):
     """How a threshold was found: the kind of samples, the error rate, the number of samples, and the step.
 
-    before: the rho that the user had set. threshold: of evidence; None if rho was calibrated.
+    before: the rho that the user had set. threshold: of evidence; None if rho was calibrated. ratios: the sorted ratios
+    of all samples, or their evidence; None in files of earlier versions.
     """
 
     kind: Kind
@@ -33,6 +35,11 @@ class Calibration(NamedTuple):
     step: int
     before: float | None = None
     threshold: float | None = None
+    ratios: Sequence[float] | None = None
+
+    def __repr__(self) -> str:
+        settings = {**self._asdict(), "ratios": self.ratios and f"{len(self.ratios):,} ratios"}
+        return f"Calibration({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
     def __str__(self) -> str:
         what = "rho" if self.threshold is None else "the threshold of evidence"
@@ -42,9 +49,19 @@ class Calibration(NamedTuple):
             f"called {wrong}, for the memory"
         )
 
-    def outdated(self, step: int) -> bool:
-        """Whether the memory has learned at least as many samples since the calibration as before."""
-        return step >= 2 * self.step
+    def p(self, ratio: Any, xp: Any) -> Any:
+        """The p-values of samples with these ratios, of being like the samples of the calibration; xp: their namespace.
+
+        p is the share of ratios, with the sample's own, that are at least as extreme: as small among those of old
+        samples, as large among those of new ones.
+        """
+        assert self.ratios is not None
+        known = xp.asarray(self.ratios, dtype=xp.float64, device=ratio.device)
+        if self.kind == "old":
+            extreme = xp.searchsorted(known, ratio, side="right")
+        else:
+            extreme = len(known) - xp.searchsorted(known, ratio, side="left")
+        return (extreme + 1.0) / (len(known) + 1)
 
 
 def tolerance(score: NDArray[np.float64], mean: NDArray[np.float64], kind: Kind, error: float) -> float:

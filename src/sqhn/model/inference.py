@@ -118,14 +118,11 @@ class Exact:
         return batch_size(neurons)
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
-        return self.message(bank, bank.activity(patches), count)
+        u = bank.activity(patches)
+        return Message(*best_of(bank, u, count), u)
 
     def up(self, bank: CodeBank, below: Message, count: int | None = None) -> Message:
-        return self.message(bank, bank.max_sum(below.evidence), count)
-
-    @staticmethod
-    def message(bank: Bank, u: Array, count: int | None) -> Message:
-        """The message from the energies that all neurons can reach."""
+        u = bank.max_sum(below.evidence)
         return Message(*best_of(bank, u, count), u)
 
     def score(self, root: Message, terms: int) -> Array:
@@ -225,10 +222,7 @@ class Evidence:
 
 KNOWING = Paper(aware=True)
 """The rule by which the levels below the memory node recall while it learns alone."""
-RECOGNITION: dict[str, Inference] = {
-    "argmax": Paper(propagation="argmax", aware=True),
-    "max": Paper(aware=True),
-}
+RECOGNITION: dict[str, Inference] = {"argmax": Paper(propagation="argmax", aware=True), "max": KNOWING}
 INFERENCES: dict[str, Inference] = {
     "paper": Paper(),
     "feedforward": Paper(feedback=False),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,10 @@ class Labels(dict[int, dict[str, int]]):
     def of_all(self, index: Any) -> Any:
         """The same for a neuron, or for nested lists of neurons."""
         return [self.of_all(one) for one in index] if isinstance(index, list) else self.of(index)
+
+    def where(self, test: Callable[[Any], bool]) -> list[int]:
+        """The neurons whose latest label passes a test."""
+        return [j for j, own in sorted(self.items()) if own and test(_decoded(next(reversed(own))))]
 
     def state(self) -> NDArray[np.uint8]:
         """All labels, as JSON in bytes."""

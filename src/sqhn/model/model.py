@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from sqhn.banks.interface import Array, Device, Learned
 from sqhn.checks import is_whole
 from sqhn.level import TIE, Level, Options
 from sqhn.model.calibration import Calibration, Kind, tolerance
 from sqhn.model.inference import Inference
 from sqhn.model.labels import Labels, Texts
-from sqhn.model.tree import Tree
+from sqhn.model.tree import Part, Tree
 
 
 class Model:
@@ -42,6 +44,45 @@ class Model:
             return self.rho
         return 0.99999 if len(self.tree.levels) == 1 else 0.999
 
+    def differences(self, other: Model) -> str:
+        """The settings in which another model differs, but for rho, and for a capacity that is smaller than here."""
+        tree, wanted = self.tree, other.tree
+        levels = wanted.levels
+        if len(levels) == len(tree.levels) and levels[-1].capacity <= tree.levels[-1].capacity:
+            levels = (*levels[:-1], replace(levels[-1], capacity=tree.levels[-1].capacity))
+        pairs = {
+            "input_shape": (tree.input_shape, wanted.input_shape),
+            "levels": (tree.levels, levels),
+            "options": (replace(tree.options, rho=None), replace(wanted.options, rho=None)),
+        }
+        return "; ".join(f"{name} {here}, not {there}" for name, (here, there) in pairs.items() if here != there)
+
+    # -- changes, which `sqhn.storage.changes` can store -------------------------------------------------------------
+
+    def learn(
+        self, samples: Array, observed: Array = None, part: Part = "all", last: bool = True, texts: Texts | None = None
+    ) -> Learned:
+        """Learn a chunk of samples. last: the last chunk of a call. texts: labels as JSON, None where there is none."""
+        return self._note(self.tree.learn(samples, observed, part, last)[-1], texts)
+
+    def hold(self, samples: Array, observed: Array = None, texts: Texts | None = None) -> Learned:
+        """Learn samples of one thing: the first, and the others averaged into what it wrote."""
+        return self._note(self.tree.hold(samples, observed), texts)
+
+    def memorize(self, samples: Array) -> None:
+        """Make every sample a new neuron in every node."""
+        self.tree.memorize(samples)
+
+    def forget(self, index: Sequence[int]) -> int:
+        """Forget neurons of the memory node; returns the step at which it took effect."""
+        self.tree.forget(index)
+        self.labels.forget(index)
+        return self.tree.step
+
+    def resize(self, capacity: int) -> None:
+        """Let the memory node grow up to `capacity` neurons."""
+        self.tree.resize(capacity)
+
     def reset(self) -> None:
         """Forget everything; a calibrated rho returns to what it was before."""
         if self.calibration:
@@ -50,11 +91,27 @@ class Model:
         self.labels = Labels()
         self.tree.reset()
 
-    def note(self, learned: Learned, texts: Texts) -> None:
-        """Attach the labels of samples to the neurons that the samples ended in."""
-        to_user = self.tree.device.to_user
-        index, kind = (to_user(field[0], None).tolist() for field in (learned.k, learned.kind))
-        self.labels.note(index, kind, texts)
+    def set_rho(self, rho: float | None) -> None:
+        """Set the tolerance of recognition; None: the default."""
+        self.rho, self.calibration = rho, None
+
+    def calibrate(self, calibration: Calibration, rho: float | None = None) -> float | None:
+        """Set and return a calibrated threshold: rho, or that of recognition by evidence, which `calibration` holds."""
+        if calibration.threshold is None:
+            self.rho, self.calibration = rho, calibration
+        else:
+            self.evidence_calibration = calibration
+        return rho if calibration.threshold is None else calibration.threshold
+
+    def _note(self, learned: Learned, texts: Texts | None) -> Learned:
+        """Attach the labels of samples, if there are any, to the neurons that the samples ended in."""
+        if texts:
+            to_user = self.tree.device.to_user
+            index, kind = (to_user(field[0], None).tolist() for field in (learned.k, learned.kind))
+            self.labels.note(index, kind, texts)
+        return learned
+
+    # -- questions ---------------------------------------------------------------------------------------------------
 
     def recall(
         self, samples: Array, observed: Array, rule: Inference, k: int | None, keep: bool
@@ -77,9 +134,17 @@ class Model:
             raise IndexError(f"neuron {given} is not one of {grown}")
         return self.labels.of(int(given))
 
-    def recognize(self, samples: Array, observed: Array, by_evidence: bool) -> tuple[Array, Array, Array]:
-        """Old or new, the score and the threshold; by evidence, both are in nats."""
-        made, tree, factor = self.evidence_calibration, self.tree, self.tolerance
+    def outdated(self, by_evidence: bool) -> str | None:
+        """A message if the memory has learned at least as many samples since the calibration in use as before."""
+        made, step = self.evidence_calibration if by_evidence else self.calibration, self.tree.step
+        if made is None or step < 2 * made.step:
+            return None
+        return f"{made}, but {step:,} samples have been learned by now: calibrate again"
+
+    def recognize(self, samples: Array, observed: Array, by_evidence: bool) -> tuple[Array, ...]:
+        """Old or new, the score, the threshold and, once calibrated, p-values; scores by evidence are in nats."""
+        tree, factor = self.tree, self.tolerance
+        made = self.evidence_calibration if by_evidence else self.calibration
         if by_evidence:
             if made is None or made.threshold is None:
                 raise ValueError(
@@ -93,16 +158,19 @@ class Model:
         else:
             score, mean = (tree.full((len(samples),), value) for value in (-math.inf, 1.0))
         threshold = factor * mean
-        return score >= threshold - TIE, score, threshold
+        found = score >= threshold - TIE, score, threshold
+        if made is None or made.ratios is None:
+            return found
+        return *found, made.p(score / mean.clip(min=TIE), tree.device.xp)
 
     def calibrated(
         self, samples: Array, observed: Array, kind: Kind, error: float, by_evidence: bool
-    ) -> tuple[float, Calibration]:
-        """The threshold of recognition that guarantees an error rate on samples like these, and how it was found."""
+    ) -> tuple[Calibration, float | None]:
+        """The arguments of `calibrate` for a threshold that guarantees an error rate on samples like these."""
         tree, to_user = self.tree, self.tree.device.to_user
         score, mean = (to_user(field, None) for field in tree.familiarity(samples, observed, by_evidence))
-        found = tolerance(score, mean, kind, error)
+        found, ratios = tolerance(score, mean, kind, error), np.sort(score / mean).tolist()
+        made = Calibration(kind, float(error), len(samples), tree.step, ratios=ratios)
         if by_evidence:
-            return found, Calibration(kind, float(error), len(samples), tree.step, threshold=found)
-        before = self.calibration.before if self.calibration else self.rho
-        return found, Calibration(kind, float(error), len(samples), tree.step, before)
+            return made._replace(threshold=found), None
+        return made._replace(before=self.calibration.before if self.calibration else self.rho), found

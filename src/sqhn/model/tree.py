@@ -211,12 +211,11 @@ class Tree:
         """Sweep up, batch by batch; the memory node reports its `count` best neurons, or only the winner (None)."""
         if not len(self):
             raise EmptyMemoryError("this memory is empty: learn something before asking it")
-        counts = [*[None] * len(self.codes), count]
         for part in self._batches(len(samples), rule, observed is not None):
             patches = self.split(samples[part], None if observed is None else observed[part])
-            messages = [rule.look(self.patterns, patches, counts[0])]
-            for bank, most in zip(self.codes, counts[1:]):
-                messages.append(rule.up(bank, messages[-1], most))
+            messages = [rule.look(self.patterns, patches, None if self.codes else count)]
+            for bank in self.codes:
+                messages.append(rule.up(bank, messages[-1], count if bank is self.codes[-1] else None))
             yield patches, messages
 
     # -- recall --------------------------------------------------------------------------------------------------

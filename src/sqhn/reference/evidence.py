@@ -18,11 +18,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE, WHOLE, chance, pyramid
 from sqhn.patches import Tiling
-from sqhn.reference.model import Codes, Mask, Network, Node, Vector, winner
+from sqhn.reference.model import Codes, Mask, Messages, Network, Node, Vector, winner, winners
 
 __all__ = ["down", "evidence", "preferred", "up"]
 
@@ -70,12 +70,12 @@ def _posterior(likelihood: Vector, flat: float) -> Vector:
 # -- in a network ------------------------------------------------------------------------------------------------------
 
 
-def up(network: Network, x: ArrayLike, observed: ArrayLike | None = None) -> list[list[Vector]]:
+def up(network: Network, x: ArrayLike, observed: ArrayLike | None = None) -> Messages:
     """A of every node: the evidence, in nats, that its block shows what each of its neurons has stored.
 
-    One level: summed over the blocks of a pyramid. A tree: its nodes are the blocks. A node adds to the evidence of its
-    own block that of its children, averaged over the values that it expects of them. Forgotten neurons have minus
-    infinity.
+    One level: summed over the blocks of a pyramid. A tree: its nodes are the blocks, and a neuron has stored the
+    likeliest block of each child. A node adds to the evidence of its own block that of its children, averaged over the
+    values that it expects of them. Forgotten neurons have minus infinity.
     """
     centre = network.options.centre
     given = np.asarray(x).astype(np.float64) - centre
@@ -92,17 +92,15 @@ def up(network: Network, x: ArrayLike, observed: ArrayLike | None = None) -> lis
     blank = np.zeros(xs[0].shape)
     for number, level in enumerate(network.levels[1:], start=1):
         A.append([np.where(node.free[: max(1, node.grown)], -np.inf, 0.0) for node in level])
-        for n, q, child in network.families(number):
-            for j in range(level[n].grown):
-                p = network.expectation(number, n, q, j)
+        parts: list[list[list[Vector]]] = [[[] for _ in range(node.grown)] for node in level]
+        for n, child, expected in network.families(number):
+            for j, p in enumerate(expected[: level[n].grown]):
                 if p.any():
                     own = A[number - 1][child][p > 0]
                     A[number][n][j] += own.max() + np.log(p[p > 0] @ np.exp(own - own.max()))
+                parts[n][j].append(stored[child][winner(p)] if p.any() else blank)
+        stored = [np.array([np.concatenate(blocks) for blocks in neurons]) for neurons in parts]
         children = network.children[number]
-        stored = [
-            np.array([_likeliest(network, number, n, j, stored, blank) for j in range(node.grown)])
-            for n, node in enumerate(level)
-        ]
         xs, masks = ([np.concatenate([one[c] for c in below]) for below in children] for one in (xs, masks))
         blank = np.zeros(xs[0].shape)
         weight = WHOLE if number == len(network.levels) - 1 else 1.0
@@ -112,16 +110,14 @@ def up(network: Network, x: ArrayLike, observed: ArrayLike | None = None) -> lis
     return A
 
 
-def down(network: Network, A: list[list[Vector]], root: int) -> Codes:
+def down(network: Network, A: Messages, root: int) -> Codes:
     """The value of every node: the one with the most evidence, from below and from its parent; root: the first one."""
-    k = [np.array([winner(one) for one in level]) for level in A]
+    k = [winners(level)[0] for level in A]
     k[-1][0] = root
-    for number in range(len(network.levels) - 1, 0, -1):
-        for n, q, child in network.families(number):
-            p = network.expectation(number, n, q, k[number][n])
-            if p.any():
-                with np.errstate(divide="ignore"):
-                    k[number - 1][child] = winner(np.log(p) + A[number - 1][child])
+    for number, _, child, p in network.expectations(k):
+        if p.any():
+            with np.errstate(divide="ignore"):
+                k[number - 1][child] = winner(np.log(p) + A[number - 1][child])
     return k
 
 
@@ -133,7 +129,7 @@ def preferred(network: Network, x: ArrayLike, observed: ArrayLike | None, A: Vec
     j = winner(network.up(x, observed)[-1][0])
     if len(network.levels) > 1 or network.root.c[j] <= 1:
         return A
-    looks = 2 * sum(WHOLE if tiling.nodes == 1 else tiling.nodes for tiling in _scales(network))
+    looks = 2 * sum(weight * tiling.nodes for tiling, weight in _scales(network))
     return A + np.where(np.arange(len(A)) == j, chance(looks), 0.0)
 
 
@@ -151,25 +147,15 @@ def _of_scales(network: Network, x: Vector, seen: Mask) -> Vector:
     """The evidence for the neurons of one level, summed over the blocks of all scales."""
     node, total = network.root, np.zeros(network.root.grown)
     m = (node.m[: node.grown].astype(np.float64) - network.options.centre).reshape(-1, *network.input_shape)
-    for tiling in _scales(network):
-        pixels, weight = (-1, tiling.channels), WHOLE if tiling.nodes == 1 else 1.0
+    for tiling, weight in _scales(network):
+        pixels = (-1, tiling.channels)
         for one, stored, mask in zip(*(tiling.split(array) for array in (x[None], m, seen[None]))):
             block = one.reshape(pixels), stored.reshape(len(m), *pixels), mask.reshape(pixels)
             total += weight * _of_block(node, *block)
     return total
 
 
-def _scales(network: Network) -> list[Tiling]:
-    """The blocks of every scale, for one level."""
-    return [Tiling(network.input_shape, sides) for sides in pyramid(network.input_shape)]
-
-
-def _likeliest(
-    network: Network, number: int, n: int, j: int, below: list[Vector], blank: Vector
-) -> NDArray[np.float64]:
-    """The block that neuron j of node n has most likely stored, from the likeliest value of each child."""
-    parts = []
-    for q, child in enumerate(network.children[number][n]):
-        p = network.expectation(number, n, q, j)
-        parts.append(below[child][winner(p)] if p.any() else blank)
-    return np.concatenate(parts)
+def _scales(network: Network) -> list[tuple[Tiling, float]]:
+    """The blocks of every scale, for one level, and the weight of each."""
+    tilings = [Tiling(network.input_shape, sides) for sides in pyramid(network.input_shape)]
+    return [(tiling, WHOLE if tiling.nodes == 1 else 1.0) for tiling in tilings]

@@ -21,13 +21,22 @@ from sqhn.protocol import Recalled, Recognized, Written
 
 Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Codes = list[NDArray[np.int64]]
+Values = NDArray[np.int64]
+Codes = list[Values]
 """The value of every node, level by level."""
+Messages = list[list[Vector]]
+"""The message of every node, level by level: h, or that of another rule of recall."""
 
 
 def winner(h: Vector) -> int:
     """The lowest index of a maximum; values within TIE of it are equal to it."""
     return int(np.flatnonzero(h >= h.max() - TIE)[0])
+
+
+def winners(h: list[Vector]) -> tuple[Values, Vector]:
+    """The winner of every node, and its strength."""
+    k = np.array([winner(one) for one in h], np.int64)
+    return k, np.array([one[j] for one, j in zip(h, k)])
 
 
 def cosine(products: Vector, lengths: Vector, length: float) -> Vector:
@@ -63,8 +72,6 @@ class Node:
         self.holes = False  # whether any learned sample had missing values
         self.grown = self.step = 0
 
-    # -- activity --------------------------------------------------------------------------------------------------
-
     def activity(self, x: NDArray[Any], observed: Mask | None = None, only: int | None = None) -> Vector:
         """h, how well each neuron matches a patch, or the children's one-hot values times their strengths.
 
@@ -97,11 +104,8 @@ class Node:
             columns = m[:, np.repeat([y[a:b].any() for a, b in pairwise(self.edges)], np.diff(self.edges))]
         return cosine(m @ y, np.linalg.norm(columns, axis=1), float(np.linalg.norm(y)))
 
-    # -- learning --------------------------------------------------------------------------------------------------
-
-    def learn(self, x: NDArray[Any], target: NDArray[Any], observed: Mask | None = None) -> Step:
+    def learn(self, x: NDArray[Any], target: NDArray[Any], seen: Mask) -> Step:
         """Grow a neuron for the target if no neuron matches x well enough; else average it into the winner."""
-        seen = np.ones(len(x), bool) if observed is None else observed
         if not seen.any():
             self.step += 1
             return Step(0, 0.0, 0.0, SKIPPED)
@@ -125,11 +129,10 @@ class Node:
         return (self.grown, GREW) if below and self.grown < self.level.capacity else (j, AVERAGED)
 
     def assign(self, j: int, target: NDArray[Any], seen: Mask) -> None:
-        """Store the target in neuron j."""
-        self.holes = self.holes or not seen.all()
-        self.m[j], self.known[j], self.free[j] = np.where(seen, target, self.blank), seen, False
-        self.c[j], self.mu[j], self.written[j] = 1, 1.0, self.step + 1
+        """Make neuron j one that has learned only the target."""
+        self.m[j], self.known[j], self.c[j], self.mu[j], self.free[j] = self.blank, 0, 0, 1.0, False
         self.grown = max(self.grown, j + 1)
+        self.average(j, target, seen)
 
     def average(self, j: int, target: NDArray[Any], seen: Mask) -> None:
         """Make each observed entry of m[j] the mean of its targets."""
@@ -142,37 +145,27 @@ class Node:
 class Network:
     """A tree of nodes for samples of shape `input_shape`; the last level is one node, the memory node (`root`)."""
 
+    node_type: type[Node] = Node
+
     def __init__(self, input_shape: Sequence[int], levels: Sequence[Level], options: Options | None = None) -> None:
         self.input_shape, self.options = tuple(input_shape), options or Options()
         self.rho = self.options.rho if self.options.rho is not None else (0.99999 if len(levels) == 1 else 0.999)
         self.tilings = plan(self.input_shape, levels)
         self.levels: list[list[Node]] = []
         for number, (level, tiling) in enumerate(zip(levels, self.tilings)):
-            sections = [tiling.size] if number == 0 else [levels[number - 1].capacity] * tiling.size
-            self.levels.append([self.node(level, sections, number == 0) for _ in range(tiling.nodes)])
+            visible = number == 0
+            sections = [tiling.size] if visible else [levels[number - 1].capacity] * tiling.size
+            self.levels.append([self.node_type(level, sections, visible, self.options) for _ in range(tiling.nodes)])
         self.children = [tiling.children() for tiling in self.tilings]  # [l][n]: nodes of level l - 1 below node n
-
-    def node(self, level: Level, sections: Sequence[int], visible: bool) -> Node:
-        """A new node."""
-        return Node(level, sections, visible, self.options)
 
     @property
     def root(self) -> Node:
         """The memory node."""
         return self.levels[-1][0]
 
-    def nodes(self) -> Iterator[Node]:
-        """All nodes, level by level."""
-        return (node for level in self.levels for node in level)
-
-    def families(self, number: int) -> Iterator[tuple[int, int, int]]:
-        """All (parent n, its q-th child, the child's place in the level below) of a level."""
-        return ((n, q, int(child)) for n, below in enumerate(self.children[number]) for q, child in enumerate(below))
-
     def patches(self, x: ArrayLike) -> NDArray[Any]:
         """The patches of a sample, (nodes of level 1, size)."""
-        patches: NDArray[Any] = self.tilings[0].split(np.asarray(x)[None])[:, 0, :]
-        return patches
+        return np.asarray(self.tilings[0].split(np.asarray(x)[None])[:, 0])
 
     def masks(self, observed: ArrayLike | None) -> list[list[Mask]]:
         """Which entries every node observes: pixels, or the sections of children that observe anything."""
@@ -182,20 +175,29 @@ class Network:
             masks.append([np.repeat(heard[below], np.diff(node.edges)) for node, below in zip(level, children)])
         return masks
 
-    def inputs(self, number: int, x: ArrayLike, k: NDArray[np.int64], v: Vector) -> list[NDArray[Any]]:
+    def inputs(self, number: int, x: ArrayLike, k: Values, v: Vector | None = None) -> list[NDArray[Any]]:
         """The input of every node of a level: its patch, or its children's values k as one-hot vectors, times v."""
         if number == 0:
             return list(self.patches(x))
         inputs = [np.zeros(node.edges[-1]) for node in self.levels[number]]
         for y, node, below in zip(inputs, self.levels[number], self.children[number]):
-            y[node.edges[:-1] + k[below]] = v[below]
+            y[node.edges[:-1] + k[below]] = 1.0 if v is None else v[below]
         return inputs
 
-    def expectation(self, number: int, n: int, q: int, j: int) -> Vector:
-        """The distribution that node n of a level expects of its q-th child's value when its own value is j."""
-        node = self.levels[number][n]
-        child = self.levels[number - 1][self.children[number][n][q]]
-        return node.m[j, node.edges[q] : node.edges[q] + max(1, child.grown)]
+    def families(self, number: int) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+        """All nodes of a level with each of their children: the places of both, and the expectations of the parent.
+
+        Row j is the distribution of the child's values that the parent expects if its own value is j.
+        """
+        for n, node in enumerate(self.levels[number]):
+            for child, start in zip(self.children[number][n], node.edges):
+                yield n, int(child), node.m[:, start : start + max(1, self.levels[number - 1][child].grown)]
+
+    def expectations(self, k: Codes) -> Iterator[tuple[int, int, int, Vector]]:
+        """From the top down, the level and place of a parent, its child's place, and its expectation; k may change."""
+        for number in range(len(self.levels) - 1, 0, -1):
+            for n, child, expected in self.families(number):
+                yield number, n, child, expected[k[number][n]]
 
     # -- learning: one sweep up ------------------------------------------------------------------------------------
 
@@ -206,9 +208,9 @@ class Network:
     def learn_nodes(self, x: ArrayLike, observed: ArrayLike | None) -> list[list[Step]]:
         """Each level learns its children's values, which it hears with their strengths."""
         steps: list[list[Step]] = []
-        k, v = np.zeros(0, np.int64), np.zeros(0)
+        k, v = winners([])
         for number, (level, masks) in enumerate(zip(self.levels, self.masks(observed))):
-            inputs, targets = self.inputs(number, x, k, v), self.inputs(number, x, k, np.ones_like(v))
+            inputs, targets = self.inputs(number, x, k, v), self.inputs(number, x, k)
             steps.append([node.learn(*given) for node, *given in zip(level, inputs, targets, masks)])
             k, v = np.array([step.k for step in steps[-1]]), np.array([step.v for step in steps[-1]])
         return steps
@@ -217,62 +219,45 @@ class Network:
         """The answer to `learn` from the memory node's step."""
         return Written(step.k, step.kind >= GREW, step.score, self.root.step, step.kind == REPLACED)
 
-    # -- recall: one sweep up, one sweep down ----------------------------------------------------------------------
+    # -- recall: one sweep up, one sweep down; recognition: one sweep up -------------------------------------------
 
     def up(
         self, x: ArrayLike, observed: ArrayLike | None = None, propagation: str = "max", aware: bool = False
-    ) -> list[list[Vector]]:
+    ) -> Messages:
         """The bottom-up sweep: h of every node. aware: nodes disregard children that observe nothing."""
-        h: list[list[Vector]] = []
-        for number, masks in enumerate(self.masks(observed)):
-            below = h[-1] if h else []
-            h.append(self.activities(number, x, below, masks if aware or number == 0 else None, propagation))
+        h: Messages = []
+        for number, (level, masks) in enumerate(zip(self.levels, self.masks(observed))):
+            k, v = winners(h[-1] if h else [])  # each child sends its winner, with its strength
+            if propagation == "argmax":
+                v = (np.abs(v) > TIE).astype(np.float64)
+            inputs, seen = self.inputs(number, x, k, v), masks if aware or number == 0 else repeat(None)
+            h.append([node.activity(y, mask) for node, y, mask in zip(level, inputs, seen)])
         return h
 
-    def activities(
-        self, number: int, x: ArrayLike, below: list[Vector], masks: list[Mask] | None = None, propagation: str = "max"
-    ) -> list[Vector]:
-        """h of a level, from the sample or from h of the level below: a child sends its winner, with its strength."""
-        k = np.array([winner(h) for h in below], np.int64)
-        v = np.array([h[j] for h, j in zip(below, k)])
-        if propagation == "argmax":
-            v = (np.abs(v) > TIE).astype(np.float64)
-        level, inputs, seen = self.levels[number], self.inputs(number, x, k, v), masks or repeat(None)
-        return [node.activity(y, mask) for node, y, mask in zip(level, inputs, seen)]
-
-    def down(self, h: list[list[Vector]], blend: float, root: int | None = None) -> Codes:
+    def down(self, h: Messages, blend: float, root: int) -> Codes:
         """The top-down sweep: each node takes the best value by blend * h + (1 - blend) * its parent's expectation.
 
-        root: the value of the memory node, if not its winner. A node chooses among the values that its parent expects
-        and its own winner, so no tie can reach beyond the winner to a neuron that both find worse.
+        root: the value of the memory node. A node chooses among the values that its parent expects and its own winner,
+        so no tie can reach beyond the winner to a neuron that both find worse.
         """
-        k = [np.array([winner(one) for one in level]) for level in h]
-        if root is not None:
-            k[-1][0] = root
-        for number in range(len(self.levels) - 1, 0, -1) if blend < 1 else ():
-            for n, q, child in self.families(number):
-                own, p = h[number - 1][child], self.expectation(number, n, q, k[number][n])
-                among = (p > 0) | (np.arange(len(own)) == winner(own))
-                k[number - 1][child] = winner(np.where(among, blend * own + (1 - blend) * p, -np.inf))
+        k = [winners(level)[0] for level in h]
+        k[-1][0] = root
+        for number, _, child, p in self.expectations(k) if blend < 1 else ():
+            own = h[number - 1][child]
+            among = (p > 0) | (np.arange(len(own)) == winner(own))
+            k[number - 1][child] = winner(np.where(among, blend * own + (1 - blend) * p, -np.inf))
         return k
-
-    def infer(self, x: ArrayLike, observed: ArrayLike | None = None) -> Codes:
-        """The value of every node."""
-        return self.down(self.up(x, observed), self.options.blend)
 
     def recall(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recalled:
         """The completed sample, the memory node's value and its activity."""
         h = self.up(x, observed)
-        k = self.down(h, self.options.blend)
-        index = int(k[-1][0])
-        return Recalled(self.decode(k), index, float(h[-1][0][index]))
+        index = winner(h[-1][0])
+        return Recalled(self.decode(self.down(h, self.options.blend, index)), index, float(h[-1][0][index]))
 
     def decode(self, k: Codes) -> NDArray[Any]:
         """The prototypes of the values of level 1 as one sample."""
         patches = np.stack([node.m[j] for node, j in zip(self.levels[0], k[0])])
         return np.asarray(self.tilings[0].join(patches[:, None])[0])
-
-    # -- recognition and energy ------------------------------------------------------------------------------------
 
     def recognize(self, x: ArrayLike, observed: ArrayLike | None = None) -> Recognized:
         """Old if the memory node's best match reaches its neuron's mean activity, by a share of rho."""
@@ -282,20 +267,3 @@ class Network:
         j = winner(h)
         threshold = self.rho * float(self.root.mu[j])
         return Recognized(bool(h[j] >= threshold - TIE), float(h[j]), threshold)
-
-    def energy(self, x: ArrayLike, codes: Codes | None = None, observed: ArrayLike | None = None) -> float:
-        """E of an assignment, by default the recalled one: the mean probability of values given their parents'.
-
-        The probability of a patch is its similarity to the prototype. Nodes that observe nothing are left out.
-        """
-        k = self.infer(x, observed) if codes is None else codes
-        level, masks = self.levels[0], self.masks(observed)[0]
-        there = np.array([node.grown > 0 and mask.any() for node, mask in zip(level, masks)])
-        each = zip(level, self.patches(x), masks, k[0], there)
-        terms = [node.activity(patch, mask)[j] for node, patch, mask, j, heard in each if heard]
-        for number in range(1, len(self.levels)):
-            for n, q, child in self.families(number):
-                if there[child]:
-                    terms.append(self.expectation(number, n, q, k[number][n])[k[number - 1][child]])
-            there = np.any(there[self.children[number]], axis=1)
-        return float(np.mean(terms))

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from sqhn.banks.rule import AVERAGED, GREW, REPLACED, SKIPPED
 from sqhn.checks import check_words
 from sqhn.level import REPLACING, TIE, Level, Options
-from sqhn.protocol import Recalled, Recognized, Written
+from sqhn.protocol import Recalled, Written
 from sqhn.reference import evidence
-from sqhn.reference.model import Codes, Mask, Network, Node, Step, Vector, winner
+from sqhn.reference.model import Codes, Mask, Messages, Network, Node, Step, Vector, winner, winners
 
 if TYPE_CHECKING:
     from sqhn.memory import SQHN
@@ -60,17 +61,7 @@ class Reading:
 class VariedNode(Node):
     """A node with an ablation, a reading of the paper, or the Euclidean similarity."""
 
-    def __init__(
-        self,
-        level: Level,
-        sections: Sequence[int],
-        visible: bool,
-        options: Options,
-        ablation: Ablation | None = None,
-        reading: Reading | None = None,
-    ) -> None:
-        super().__init__(level, sections, visible, options)
-        self.ablation, self.reading = ablation or Ablation(), reading or Reading()
+    ablation, reading = Ablation(), Reading()
 
     def patch_activity(self, rows: slice, x: NDArray[Any], seen: Mask) -> Vector:
         if not self.options.euclidean:
@@ -85,8 +76,8 @@ class VariedNode(Node):
         m = self.m[rows]
         return np.asarray(m @ y / y.sum()) if abs(y.sum()) > TIE else np.zeros(len(m))
 
-    def learn(self, x: NDArray[Any], target: NDArray[Any], observed: Mask | None = None) -> Step:
-        step = super().learn(x, target, observed)
+    def learn(self, x: NDArray[Any], target: NDArray[Any], seen: Mask) -> Step:
+        step = super().learn(x, target, seen)
         if self.reading.update_order == "after":
             return step._replace(v=1.0 if step.kind >= GREW else step.score)
         return step
@@ -119,9 +110,10 @@ class ReferenceSQHN(Network):
     """The network with all variants, for samples of shape `input_shape`.
 
     ablation: what is left out of the learning rule; random weights are drawn with `seed`.
-    keep_error: recall each sample before it is learned and keep the mean error, for `recognize_by_error`.
     reading: of the paper, where there are several.
     """
+
+    node_type = VariedNode
 
     def __init__(
         self,
@@ -130,21 +122,20 @@ class ReferenceSQHN(Network):
         options: Options | None = None,
         ablation: Ablation | None = None,
         seed: int = 0,
-        keep_error: bool = False,
         reading: Reading | None = None,
     ) -> None:
-        self.ablation, self.reading = ablation or Ablation(), reading or Reading()
-        self.keep_error, self.errors, self.error = keep_error, 0, 0.0
         super().__init__(input_shape, levels, options)
-        if not self.ablation.grows:
-            rng = np.random.default_rng(seed)
-            for node in self.nodes():
+        rng = np.random.default_rng(seed)
+        for node in self.nodes():
+            node.ablation, node.reading = ablation or node.ablation, reading or node.reading
+            if not node.ablation.grows:
                 bound = node.level.capacity**-0.5
                 node.m[:] = rng.uniform(-bound, bound, node.m.shape)
                 node.grown = node.level.capacity
 
-    def node(self, level: Level, sections: Sequence[int], visible: bool) -> Node:
-        return VariedNode(level, sections, visible, self.options, self.ablation, self.reading)
+    def nodes(self) -> Iterator[Any]:
+        """All nodes, level by level."""
+        return (node for level in self.levels for node in level)
 
     @classmethod
     def of(cls, memory: SQHN) -> ReferenceSQHN:
@@ -181,29 +172,24 @@ class ReferenceSQHN(Network):
     def learn(self, x: ArrayLike, observed: ArrayLike | None = None, root_only: bool = False) -> Written:
         """One online step on one sample. root_only: the levels below only recall what they know."""
         if not root_only or len(self.levels) == 1:
-            return self.learn_samples(np.asarray(x)[None], None if observed is None else np.asarray(observed)[None])
-        number, below = len(self.levels) - 1, self.up(x, observed, aware=True)[-2]
-        k = np.array([winner(h) for h in below])
-        v = np.array([h[j] for h, j in zip(below, k)])
+            return super().learn(x, observed)
+        number, (k, v) = len(self.levels) - 1, winners(self.up(x, observed, aware=True)[-2])
         grown = np.array([node.grown > 0 for node in self.levels[-2]])
         seen = self.masks(observed)[-1][0] & np.repeat(grown, np.diff(self.root.edges))
-        (y,), (target,) = self.inputs(number, x, k, v), self.inputs(number, x, k, np.ones(len(k)))
+        (y,), (target,) = self.inputs(number, x, k, v), self.inputs(number, x, k)
         return self.written(self.root.learn(y, target, seen))
 
     def learn_samples(self, samples: ArrayLike, observed: ArrayLike | None = None) -> Written:
         """Samples of one thing (SQHN+): the first is learned, the others are averaged into the neurons it wrote."""
         first, *others = np.asarray(samples)
         observed, *masks = [None] * (1 + len(others)) if observed is None else list(np.asarray(observed))
-        if self.keep_error and self.root.grown:
-            self.errors += 1
-            self.error += (self.recall_error(first) - self.error) / self.errors
         steps = self.learn_nodes(first, observed)
         written = self.written(steps[-1][0])
         k = [np.array([step.k for step in level]) for level in steps]
         for sample, mask in zip(others, masks):
             seen = [self.masks(mask)[0], *self.masks(observed)[1:]]
             for number, level in enumerate(self.levels):
-                targets = self.inputs(number, sample, k[number - 1], np.ones(len(k[number - 1])))
+                targets = self.inputs(number, sample, k[number - 1])
                 for node, step, target, those in zip(level, steps[number], targets, seen[number]):
                     if step.kind != SKIPPED:
                         node.average(step.k, target, those)
@@ -215,7 +201,7 @@ class ReferenceSQHN(Network):
         x = np.asarray(samples)
         k = [np.zeros(0, np.int64)] * len(x)
         for number, level in enumerate(self.levels):
-            targets = [self.inputs(number, one, values, np.ones(len(values))) for one, values in zip(x, k)]
+            targets = [self.inputs(number, one, values) for one, values in zip(x, k)]
             for node, y in (pair for each in targets for pair in zip(level, each)):
                 node.assign(node.grown, y, np.ones(len(y), bool))
                 node.step += 1
@@ -229,13 +215,13 @@ class ReferenceSQHN(Network):
 
     # -- recall ----------------------------------------------------------------------------------------------------
 
-    def messages(self, x: ArrayLike, observed: ArrayLike | None, rule: str) -> list[list[Vector]]:
+    def messages(self, x: ArrayLike, observed: ArrayLike | None, rule: str) -> Messages:
         """The message of every node: activities, the best energies below ("exact"), or evidence."""
         if rule == "evidence":
-            return self.evidence(x, observed)
+            return evidence.up(self, x, observed)
         return self.max_sum(x, observed) if rule == "exact" else self.up(x, observed)
 
-    def values(self, u: list[list[Vector]], rule: str, root: int) -> Codes:
+    def values(self, u: Messages, rule: str, root: int) -> Codes:
         """The values of all nodes, from the messages and the value of the memory node."""
         if rule == "evidence":
             return evidence.down(self, u, root)
@@ -249,12 +235,12 @@ class ReferenceSQHN(Network):
         u, blend = self.messages(x, observed, rule), self.options.blend
         k = self.values(u, rule, winner(u[-1][0]))
         for _ in range(sweeps - 1):
-            for number in range(1, len(self.levels)):
-                for n, q, child in self.families(number):
-                    p = self.expectation(number, n, q, k[number][n])
-                    u[number - 1][child] = blend * u[number - 1][child] + (1 - blend) * p
-            for number in range(len(self.levels)):
-                h = self.activities(number, x, u[number - 1], self.masks(observed)[0] if number == 0 else None)
+            for number, _, child, p in self.expectations(k):
+                u[number - 1][child] = blend * u[number - 1][child] + (1 - blend) * p
+            for number, level in enumerate(self.levels):
+                inputs = self.inputs(number, x, *winners(u[number - 1]))
+                masks = self.masks(observed)[0] if number == 0 else repeat(None)
+                h = [node.activity(y, mask) for node, y, mask in zip(level, inputs, masks)]
                 u[number] = [blend * one + (1 - blend) * own for one, own in zip(u[number], h)]
             k = self.values(u, rule, winner(u[-1][0]))
         return k
@@ -268,12 +254,13 @@ class ReferenceSQHN(Network):
     ) -> list[Recalled]:
         """The samples that the best values of the memory node recall, each with its own sweep down, best first."""
         u, found = self.messages(x, observed, inference), []
-        left = evidence.preferred(self, x, observed, u[-1][0]) if inference == "evidence" else u[-1][0].copy()
+        terms = len(self.levels[0]) + sum(map(len, self.levels)) - 1  # of the energy: patches, and nodes with a parent
+        left = evidence.preferred(self, x, observed, u[-1][0]) if inference == "evidence" else u[-1][0]
         for _ in range(count):
             index = winner(left)
             left = np.where(np.arange(len(left)) == index, -np.inf, left)
             image, known = self.image(self.values(u, inference, index), observed)
-            score = float(u[-1][0][index]) / (self.terms if inference == "exact" else 1)
+            score = float(u[-1][0][index]) / (terms if inference == "exact" else 1)
             found.append(Recalled(image, index, score, known=known))
         return found
 
@@ -284,10 +271,8 @@ class ReferenceSQHN(Network):
         count as if they were observed.
         """
         masks, known = self.masks(observed), [np.array([node.grown > 0 for node in level]) for level in self.levels]
-        for number in range(len(self.levels) - 1, 0, -1):
-            for n, q, child in self.families(number):
-                expected = known[number][n] and self.expectation(number, n, q, k[number][n]).any()
-                known[number - 1][child] &= bool(masks[number - 1][child].any() or expected)
+        for number, n, child, p in self.expectations(k):
+            known[number - 1][child] &= masks[number - 1][child].any() or (known[number][n] and p.any())
         each = zip(self.levels[0], k[0], known[0])
         there = [one & ((node.known[j] > 0) | (node.c[j] == 0) & ~node.free[j]) for node, j, one in each]
         values = self.tilings[0].join(np.stack(there)[:, None])[0]
@@ -295,49 +280,41 @@ class ReferenceSQHN(Network):
 
     def prototypes(self) -> NDArray[Any]:
         """The sample that each neuron of the memory node recalls by itself: the most expected values, all the way."""
-        found = []
-        for j in range(self.root.grown):
-            k = [np.zeros(len(level), np.int64) for level in self.levels]
-            k[-1][0] = j
-            for number in range(len(self.levels) - 1, 0, -1):
-                for n, q, child in self.families(number):
-                    k[number - 1][child] = winner(self.expectation(number, n, q, k[number][n]))
-            found.append(self.image(k, np.zeros(self.input_shape, bool))[0])
-        return np.array(found).reshape(-1, *self.input_shape)
+        silent = [[np.zeros(max(1, node.grown)) for node in level] for level in self.levels]
+        values = [self.down(silent, 0.0, j) for j in range(self.root.grown)]
+        images = [self.image(k, np.zeros(self.input_shape, bool))[0] for k in values]
+        return np.array(images).reshape(-1, *self.input_shape)
 
     def random(self, rng: np.random.Generator) -> Codes:
         """A value for every node, uniform over its grown neurons."""
         return [np.array([rng.integers(node.grown) for node in level]) for level in self.levels]
 
-    @property
-    def terms(self) -> int:
-        """The number of terms of the energy: nodes of level 1, plus hidden nodes other than the memory node."""
-        return len(self.levels[0]) + sum(map(len, self.levels)) - 1
+    # -- energy ----------------------------------------------------------------------------------------------------
 
-    def max_sum(self, x: ArrayLike, observed: ArrayLike | None) -> list[list[Vector]]:
+    def energy(self, x: ArrayLike, codes: Codes | None = None, observed: ArrayLike | None = None) -> float:
+        """E of an assignment, by default the recalled one: the mean probability of values given their parents'.
+
+        The probability of a patch is its similarity to the prototype. Nodes that observe nothing are left out.
+        """
+        k, masks = self.infer(x, observed) if codes is None else codes, self.masks(observed)[0]
+        h = [node.activity(*given) for node, *given in zip(self.levels[0], self.patches(x), masks)]
+        there = np.array([node.grown > 0 and mask.any() for node, mask in zip(self.levels[0], masks)])
+        terms = [h[n][k[0][n]] for n in np.flatnonzero(there)]
+        for number in range(1, len(self.levels)):
+            pairs = self.families(number)
+            terms += [p[k[number][n], k[number - 1][child]] for n, child, p in pairs if there[child]]
+            there = np.any(there[self.children[number]], axis=1)
+        return float(np.mean(terms))
+
+    def max_sum(self, x: ArrayLike, observed: ArrayLike | None) -> Messages:
         """The best sum of terms of the energy that each neuron can reach with all nodes below it."""
         u = [self.up(x, observed)[0]]
         for number, level in enumerate(self.levels[1:], start=1):
             u.append([np.where(node.free[: max(1, node.grown)], -np.inf, 0.0) for node in level])
-            for n, q, child in self.families(number):
-                for j in range(level[n].grown):
-                    u[number][n][j] += (self.expectation(number, n, q, j) + u[number - 1][child]).max()
+            for n, child, p in self.families(number):
+                if level[n].grown:
+                    u[number][n] += (p[: level[n].grown] + u[number - 1][child]).max(axis=1)
         return u
-
-    def evidence(self, x: ArrayLike, observed: ArrayLike | None = None) -> list[list[Vector]]:
-        """The evidence for the neurons of every node, in nats (`sqhn.reference.evidence`)."""
-        return evidence.up(self, x, observed)
-
-    # -- recognition by the error of recall --------------------------------------------------------------------------
-
-    def recall_error(self, x: ArrayLike) -> float:
-        """The mean squared error of what x recalls, as if x were what should be recalled."""
-        return float(np.mean(np.square(self.recall(x).x.astype(np.float64) - np.asarray(x))))
-
-    def recognize_by_error(self, x: ArrayLike, rho: float = 0.5) -> Recognized:
-        """Old if the error of recall is at most rho times its mean before learning (SQHN(mse))."""
-        error = self.recall_error(x) if self.root.grown else np.inf
-        return Recognized(error <= rho * self.error, -error, -rho * self.error)
 
 
 def learn_by_map(tree: ReferenceSQHN, x: ArrayLike) -> Written:
@@ -347,32 +324,29 @@ def learn_by_map(tree: ReferenceSQHN, x: ArrayLike) -> Written:
     takes the value its parent expects, if that is better together with its own match; a new neuron counts as the
     threshold. Then the neurons of these values learn.
     """
-    h: list[list[Vector]] = []  # of all neurons, and of a new one where there is room
-    k: list[NDArray[np.int64]] = []
-    v = np.ones(0)
+    h: Messages = []  # of all neurons, and of a new one where there is room
+    k: Codes = []
+    below, v = winners([])
     for number, level in enumerate(tree.levels):
-        inputs = tree.inputs(number, x, k[-1] if k else np.zeros(0, np.int64), v)
-        h.append([_with_new(node, y) for node, y in zip(level, inputs)])
-        k.append(np.array([winner(one) for one in h[-1]]))
-        v = np.array([1.0 if j == node.grown else one[j] for node, one, j in zip(level, h[-1], k[-1])])
+        h.append([])
+        for node, y in zip(level, tree.inputs(number, x, below, v)):
+            known = node.activity(y)[: node.grown]
+            new = [node.level.threshold(node.step)] if node.grown < node.level.capacity else []
+            h[-1].append(np.append(known, new))
+        below, v = winners(h[-1])
+        v[below == [node.grown for node in level]] = 1.0
+        k.append(below)
     score = float(h[-1][0][: tree.root.grown].max(initial=-np.inf))
-    for number in range(len(tree.levels) - 1, 0, -1):
-        for n, q, child in tree.families(number):
-            if k[number][n] < tree.levels[number][n].grown:
-                own, p = h[number - 1][child], tree.expectation(number, n, q, k[number][n])
-                expected = np.zeros(len(own))
-                expected[: len(p)] = p[: len(own)]
-                k[number - 1][child] = winner(tree.options.blend * own + (1 - tree.options.blend) * expected)
+    for number, n, child, p in tree.expectations(k):
+        if k[number][n] < tree.levels[number][n].grown:
+            own = h[number - 1][child]
+            expected = np.zeros(len(own))
+            expected[: len(p)] = p[: len(own)]
+            k[number - 1][child] = winner(tree.options.blend * own + (1 - tree.options.blend) * expected)
     for number, level in enumerate(tree.levels):
-        targets = tree.inputs(number, x, k[number - 1], np.ones(len(k[number - 1])))
+        targets = tree.inputs(number, x, k[number - 1])
         for node, j, target in zip(level, k[number], targets):
             (node.assign if j == node.grown else node.average)(int(j), target, np.ones(len(target), bool))
             node.step += 1
     root = int(k[-1][0])
     return Written(root, bool(tree.root.c[root] == 1), score, tree.root.step, False)
-
-
-def _with_new(node: Node, y: NDArray[Any]) -> Vector:
-    """The activities of a node's neurons, and the threshold as that of a new one if there is room for it."""
-    h = node.activity(y) if node.grown else np.zeros(0)
-    return h if node.grown == node.level.capacity else np.append(h, node.level.threshold(node.step))

@@ -61,14 +61,6 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def check_writable(path: Path) -> None:
-    """Raise if a file could not be written there: before an hour of work, not after."""
-    place = regular(path)
-    if not os.access(place.parent, os.W_OK):
-        kind = PermissionError if place.parent.exists() else FileNotFoundError
-        raise kind(f"{path} cannot be written: its folder does not exist, or is write-protected")
-
-
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file with this content."""
     with written_whole(path) as file:

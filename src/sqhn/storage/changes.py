@@ -14,17 +14,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
 from sqhn.banks.interface import Array, Learned
-from sqhn.checks import is_real, is_whole
+from sqhn.checks import check_count, is_real, is_whole
 from sqhn.inputs import as_numpy, as_samples
+from sqhn.level import Options
 from sqhn.model.calibration import Calibration
 from sqhn.model.labels import Texts, check_text
 from sqhn.model.model import Model
 from sqhn.model.tree import PARTS, Part
-from sqhn.storage.headers import read_header
+from sqhn.storage.headers import INCONSISTENT, read_all
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,7 @@ class Learn(Change):
     texts: Texts | None = None
 
     def apply(self, model: Model) -> Learned:
-        learned = model.tree.learn(self.samples, self.observed, self.part, self.last)[-1]
-        if self.texts:
-            model.note(learned, self.texts)
-        return learned
+        return model.learn(self.samples, self.observed, self.part, self.last, self.texts)
 
     def check(self, model: Model) -> None:
         _check_samples(model, self.samples, self.observed)
@@ -66,6 +63,17 @@ class Learn(Change):
             raise ValueError(f"part={self.part!r} in a memory of {len(model.tree.levels)} levels")
         if not isinstance(self.last, bool):
             raise TypeError(f"last={self.last!r} is neither true nor false")
+
+
+def chunks(model: Model, samples: Array, observed: Array, part: Part, texts: Texts | None) -> Iterator[Learn]:
+    """The changes that learn a batch; how many samples one takes is decided after the one before is made."""
+    start = 0
+    while start < len(samples):
+        now = slice(start, start + model.tree.chunk_size())
+        chunk, mask = samples[now], None if observed is None else observed[now]
+        start += len(chunk)
+        mask = None if mask is None or mask.all() else mask
+        yield Learn(chunk, mask, part, start >= len(samples), texts and texts[now])
 
 
 @dataclass(frozen=True)
@@ -78,10 +86,7 @@ class Hold(Change):
     texts: Texts | None = None
 
     def apply(self, model: Model) -> Learned:
-        held = model.tree.hold(self.samples, self.observed)
-        if self.texts:
-            model.note(held, self.texts)
-        return held
+        return model.hold(self.samples, self.observed, self.texts)
 
     def check(self, model: Model) -> None:
         _check_samples(model, self.samples, self.observed)
@@ -96,7 +101,7 @@ class Memorize(Change):
     samples: Array
 
     def apply(self, model: Model) -> None:
-        model.tree.memorize(self.samples)
+        model.memorize(self.samples)
 
     def check(self, model: Model) -> None:
         _check_samples(model, self.samples, None)
@@ -110,9 +115,7 @@ class Forget(Change):
     index: list[int]
 
     def apply(self, model: Model) -> int:
-        model.tree.forget(self.index)
-        model.labels.forget(self.index)
-        return model.tree.step
+        return model.forget(self.index)
 
     def check(self, model: Model) -> None:  # noqa: ARG002
         if not isinstance(self.index, list) or not all(map(is_whole, self.index)):
@@ -129,11 +132,10 @@ class Resize(Change):
     capacity: int
 
     def apply(self, model: Model) -> None:
-        model.tree.resize(self.capacity)
+        model.resize(self.capacity)
 
     def check(self, model: Model) -> None:  # noqa: ARG002
-        if not is_whole(self.capacity):
-            raise TypeError(f"capacity must be an int; got {self.capacity!r}")
+        check_count("capacity", self.capacity)
 
 
 @dataclass(frozen=True)
@@ -154,11 +156,10 @@ class SetRho(Change):
     rho: float | None
 
     def apply(self, model: Model) -> None:
-        model.rho, model.calibration = self.rho, None
+        model.set_rho(self.rho)
 
     def check(self, model: Model) -> None:  # noqa: ARG002
-        if self.rho is not None and (not is_real(self.rho) or not 0 <= self.rho < float("inf")):
-            raise ValueError(f"rho must be a number of at least 0, or None; got {self.rho!r}")
+        Options(rho=self.rho)  # checks it
 
 
 @dataclass(frozen=True)
@@ -166,19 +167,19 @@ class Calibrate(Change):
     """Set a calibrated threshold: rho, or that of recognition by evidence, which `calibration` then holds."""
 
     name = "calibrate"
+    version = 2  # 1: without ratios
     calibration: Calibration
     rho: float | None = None
 
-    def apply(self, model: Model) -> None:
-        if self.calibration.threshold is None:
-            model.rho, model.calibration = self.rho, self.calibration
-        else:
-            model.evidence_calibration = self.calibration
+    def apply(self, model: Model) -> float | None:
+        return model.calibrate(self.calibration, self.rho)
 
     def check(self, model: Model) -> None:  # noqa: ARG002
         made = self.calibration
         if not isinstance(made, Calibration) or made.kind not in ("new", "old"):
             raise TypeError(f"calibration must be that of new or old samples; got {made!r}")
+        if made.ratios is not None and not all(map(is_real, made.ratios)):
+            raise TypeError(f"ratios must be numbers; got {made.ratios!r}")
         if is_real(self.rho) == is_real(made.threshold):
             raise ValueError(f"either rho or a threshold of evidence; got {self.rho!r} and {made.threshold!r}")
 
@@ -192,37 +193,29 @@ def encode(change: Change) -> bytes:
     """A change as bytes: a safetensors document whose metadata holds everything but arrays."""
     arrays: dict[str, NDArray[Any]] = {}
     values: dict[str, Any] = {}
-    for name, value in _fields(change):
-        if isinstance(value, Calibration):
-            values[name] = value._asdict()
-        elif value is None or isinstance(value, str | bool | int | float | list):
-            values[name] = value
-        else:
+    for field in fields(change):
+        value = getattr(change, field.name)
+        if hasattr(value, "shape"):
             array = as_numpy(value)
-            arrays[name] = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
-    text = json.dumps({"change": change.name, "version": change.version, "values": values})
-    return save(arrays, {"change": text})
+            arrays[field.name] = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+        else:
+            values[field.name] = value._asdict() if isinstance(value, Calibration) else value
+    return save(arrays, {"change": json.dumps({"change": change.name, "version": change.version, "values": values})})
 
 
 def decode(content: bytes) -> Change:
     """The change that was encoded; ValueError if these bytes are none."""
     try:
-        arrays: dict[str, NDArray[Any]] = load(content)
-        head = json.loads(read_header(io.BytesIO(content))[0]["change"])
+        metadata, arrays = read_all(io.BytesIO(content))
+        head = json.loads(metadata["change"])
         kind, values = CHANGES.get(head["change"]), head["values"]
-        if kind is None or head["version"] != kind.version:
-            raise ValueError(
-                f"a change {head['change']!r} of version {head['version']!r}, which this version of sqhn does not know"
-            )
+        if kind is None or not 1 <= head["version"] <= kind.version:
+            raise ValueError(f"this version of sqhn does not know {head['change']!r} of version {head['version']!r}")
         if isinstance(values.get("calibration"), dict):
             values["calibration"] = Calibration(**values["calibration"])
         return kind(**arrays, **values)
-    except (SafetensorError, AttributeError, LookupError, TypeError) as error:
+    except INCONSISTENT as error:
         raise ValueError(f"not a change: {error}") from error
-
-
-def _fields(change: Change) -> Iterator[tuple[str, Any]]:
-    return ((field.name, getattr(change, field.name)) for field in fields(change))
 
 
 def _check_samples(model: Model, samples: Any, observed: Any) -> None:

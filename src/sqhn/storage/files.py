@@ -11,20 +11,17 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import io
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load as deserialize
 from safetensors.numpy import save as serialize
 
 from sqhn.banks import devices
@@ -34,38 +31,52 @@ from sqhn.level import Level, Options, as_levels
 from sqhn.model.calibration import Calibration
 from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
-from sqhn.storage.atomic import check_writable, regular, write_whole
-from sqhn.storage.headers import read_header, read_rows
-from sqhn.storage.sharded_files import Rows, folder_of, keep_only, one_at_a_time, open_shard_files, write_shard_files
+from sqhn.storage.atomic import regular, write_whole
+from sqhn.storage.headers import INCONSISTENT, read_all, read_header, read_rows
+from sqhn.storage.locks import held
+from sqhn.storage.sharded_files import folder_of, keep_only, open_shard_files, write_shard_files
 
 FORMAT = 2
 FORMAT_1 = 1  # without features, and without the steps of last writes, which count as 0
-FEATURES = frozenset({"values", "holes", "forgotten", "pieces"})
+FEATURES = frozenset({"values", "holes", "forgotten", "pieces", "ratios"})
 """The features that this version knows. values: labels. holes: samples with missing values were learned, so neurons
 know how often each of their values was observed. forgotten: neurons of the memory node are forgotten: their count is 0.
-pieces: the prototypes of level 1 are in shard files."""
+pieces: the prototypes of level 1 are in shard files. ratios: calibrations keep those of their samples."""
 DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}
 """Options of earlier versions, with their defaults."""
-INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of a file whose digest is right and whose content contradicts itself."""
 Header = dict[str, Any]
 Tensors = dict[str, Any]
-"""NumPy arrays, or `Rows` of arrays that are still in files."""
+"""NumPy arrays, or `Rows` of arrays that are still in shard files."""
 
 
-def save(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None:
-    """Write a memory to `path`, atomically."""
-    _write(path, header, tensors)
+def save(
+    path: str | os.PathLike[str],
+    model: Model,
+    ask: Callable[..., Any] = lambda question, *args: question(*args),
+    **entries: Any,
+) -> None:
+    """Write a memory to a file, atomically; on shards also a file for each of them.
+
+    ask: calls a function with arguments while the model does not change. entries: more of the header.
+    """
+    if model.tree.device.shards is not None:
+        ask(_save_sharded, path, model, entries)
+        return
+    header, tensors = ask(encode, model)
+    write(path, header | entries, tensors)
     if folder_of(path).exists():
-        with suppress(OSError), one_at_a_time(path) as folder:  # the memory is saved, with or without this
-            keep_only(folder, header_of(path).get("pieces", ()))  # another process may have saved shards since
+        with suppress(OSError), _shard_folder(path):  # the memory is saved, with or without this
+            pass
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
-    """Raise if a memory must not be saved to a file with this name."""
+    """Raise if a memory cannot or must not be saved to a file with this name: before an hour of work, not after."""
     if os.fspath(path).endswith(os.sep):
         raise IsADirectoryError(f"{path} is a folder, not a file")
     place = regular(path)
+    if not os.access(place.parent, os.W_OK):
+        number = errno.EACCES if place.parent.exists() else errno.ENOENT
+        raise OSError(number, "cannot be written: its folder does not exist, or is write-protected", str(path))
     if "journal" in header_of(place):
         raise ValueError(
             f"{path} belongs to the memory that is kept in {place.parent}, with the changes in its journal: save under "
@@ -73,45 +84,64 @@ def check_place(path: str | os.PathLike[str]) -> None:
         )
 
 
-def _write(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None:
+def write(path: str | os.PathLike[str], header: Header, tensors: Tensors) -> None:
+    """Write a file with this header and these arrays, atomically."""
     text = json.dumps(header, sort_keys=True, allow_nan=False)
     write_whole(Path(path), serialize(tensors, {"sqhn": text, "sha256": _digest(text, tensors)}))
 
 
-def save_sharded(path: str | os.PathLike[str], model: Model, more: Header) -> None:
-    """Write a memory on shards, atomically; never more than one shard is in this process.
-
-    more: further entries of the header.
-    """
-    check_writable(Path(path))
+def _save_sharded(path: str | os.PathLike[str], model: Model, entries: Header) -> None:
+    """Write a memory on shards, atomically; never more than one shard is in this process."""
     header, tensors = encode(model, whole=False)
-    with one_at_a_time(path) as folder:
+    header["features"].append("pieces")
+    header |= {"shards": model.tree.device.shards, **entries}
+    with _shard_folder(path) as folder:
+        header["pieces"] = write_shard_files(folder, cast("ShardedBank", model.tree.patterns).shard_states())
+        write(path, header, tensors)
+
+
+@contextmanager
+def _shard_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """The folder of the shard files of a memory, locked; in the end, files that the memory does not name are removed.
+
+    Another process that saves the same memory would remove the files that this one has written.
+    """
+    folder = folder_of(path)
+    with held(folder, lambda _: None):
         try:
-            entries = write_shard_files(folder, cast("ShardedBank", model.tree.patterns).shard_states())
-            features = [*header["features"], "pieces"]
-            header |= {"pieces": entries, "shards": model.tree.device.shards, "features": features, **more}
-            _write(path, header, tensors)
-        except BaseException:
-            keep_only(folder, header_of(path).get("pieces", ()))
-            raise
-        keep_only(folder, entries)
+            yield folder
+        finally:
+            header = header_of(path)
+            if header or not Path(path).exists():  # a file that cannot be read now may name any of them
+                keep_only(folder, header.get("pieces", ()))
 
 
 def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
     """A memory as a header and copies of its arrays; whole: with the arrays that are on shards."""
     tree, labels = model.tree, model.labels
+    pairs = (("calibration", model.calibration), ("evidence", model.evidence_calibration))
+    calibrations = {
+        name: {field: value for field, value in made._asdict().items() if value is not None}
+        for name, made in pairs
+        if made
+    }
     features = {
         "values": bool(labels),
         "holes": any(bank.holes for bank in tree.banks),
         "forgotten": len(tree) < int(tree.root.grown[0]),
+        "ratios": any("ratios" in made for made in calibrations.values()),
     }
     header: Header = {
         "format": FORMAT,
         "features": [name for name, used in features.items() if used],
         "input_shape": list(tree.input_shape),
-        "levels": [_finite(asdict(level)) for level in tree.levels],
+        "levels": [
+            asdict(level) | ({"alpha": "inf"} if math.isinf(level.alpha) else {})  # JSON has no infinity
+            for level in tree.levels
+        ],
         "options": asdict(model.options),
         "steps": [bank.neurons.step for bank in tree.banks],
+        **calibrations,
     }
     tensors: Tensors = {}
     for number, bank in enumerate(tree.banks, start=1):
@@ -119,29 +149,24 @@ def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
         tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in state.items()}
     if labels:
         tensors["values"] = labels.state()
-    for name, calibration in (("calibration", model.calibration), ("evidence", model.evidence_calibration)):
-        if calibration:
-            header[name] = calibration._asdict()
     return header, tensors
 
 
 def decode(header: Header, tensors: Tensors, device: str, shards: int | None = None) -> Model:
     """The memory with this header and these arrays."""
-    levels = [Level(**_infinite(level)) for level in header["levels"]]
+    levels = as_levels([_level(fields) for fields in header["levels"]])
     shape, nodes = as_shape(header["input_shape"]), len(tensors["level1.grown"])
     size = tensors["level1.prototypes"].shape[1]
     if math.prod(shape) != nodes * size:  # before arrays of that size are made
         raise ValueError(f"{nodes} nodes with prototypes of {size} values, for samples of shape {shape}")
     at = devices.device_of(device, shards)
     with at.stream():
-        model = Model(shape, as_levels(levels), Options(**_options(header)), at)
+        model = Model(shape, levels, Options(**_options(header)), at)
         _fill(model.tree.banks, header, tensors)
         if (labels := tensors.get("values")) is not None:
             model.labels.restore(labels, model.tree.neurons("c"))
-    if calibration := header.get("calibration"):
-        model.calibration = Calibration(**calibration)
-    if calibration := header.get("evidence"):
-        model.evidence_calibration = Calibration(**calibration)
+    made = {name: Calibration(**header[name]) for name in ("calibration", "evidence") if header.get(name)}
+    model.calibration, model.evidence_calibration = made.get("calibration"), made.get("evidence")
     return model
 
 
@@ -160,7 +185,7 @@ def _fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
     for number, (bank, step) in enumerate(zip(banks, header["steps"], strict=True), start=1):
         prefix = f"level{number}."
         state = {
-            name.removeprefix(prefix): array if bank.device.shards else np.asarray(array)
+            name.removeprefix(prefix): array if bank.device.shards else array[:]
             for name, array in tensors.items()
             if name.startswith(prefix)
         }
@@ -177,36 +202,39 @@ def _fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
         values = bank.neurons.room
 
 
+@contextmanager
+def _reading(path: str | os.PathLike[str], problem: str) -> Iterator[None]:
+    """Raise errors of a file as a `MemoryFileError` that names it and the problem."""
+    try:
+        yield
+    except MemoryFileError:
+        raise
+    except FileNotFoundError as error:
+        if error.filename == str(path):
+            raise
+        raise MemoryFileError(f"{path} has a shard file that is not there: {error.filename} belongs to it") from error
+    except INCONSISTENT as error:
+        raise MemoryFileError(f"{path} {problem}: {error}") from error
+
+
 def load(path: str | os.PathLike[str], device: str = "cpu", shards: int | None = None) -> tuple[Header, Model]:
     """Read a memory; whatever is wrong with it is a `MemoryFileError` that names the file."""
     if Path(path).is_dir():
         raise IsADirectoryError(errno.EISDIR, "a folder, not a memory", str(path))
-    header, tensors = _read(path)
-    try:
+    with _reading(path, "is not a memory, or is truncated"), Path(path).open("rb") as file:
+        metadata, tensors = read_all(file)
+        header = _header(path, metadata)
+        if metadata.get("sha256") != _digest(metadata["sqhn"], tensors):
+            raise MemoryFileError(f"{path} is damaged: its content does not match its digest")
+    with _reading(path, "does not hold a consistent memory"):
         if "pieces" in header:
-            rows = _rows(path, header)
-            if rows is None:  # another memory was saved there meanwhile
-                return load(path, device, shards)
-            tensors |= {f"level1.{name}": array for name, array in rows.items()}
+            try:
+                tensors |= open_shard_files(path, header["pieces"])
+            except FileNotFoundError:
+                if header_of(path).get("pieces") == header["pieces"]:
+                    raise
+                return load(path, device, shards)  # another memory was saved there meanwhile
         return header, decode(header, tensors, device, shards)
-    except MemoryFileError:
-        raise
-    except INCONSISTENT as error:
-        raise MemoryFileError(f"{path} does not hold a consistent memory: {error}") from error
-
-
-def _read(path: str | os.PathLike[str]) -> tuple[Header, Tensors]:
-    """The content of a file, if its digest is right."""
-    content = Path(path).read_bytes()
-    try:
-        tensors = deserialize(content)
-        metadata, _ = read_header(io.BytesIO(content))
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise MemoryFileError(f"{path} is not a memory, or is truncated: {error}") from error
-    header = _header(path, metadata)
-    if metadata.get("sha256") != _digest(metadata["sqhn"], tensors):
-        raise MemoryFileError(f"{path} is damaged: its content does not match its digest")
-    return header, tensors
 
 
 def header_of(path: str | os.PathLike[str]) -> Header:
@@ -219,44 +247,22 @@ def header_of(path: str | os.PathLike[str]) -> Header:
         return {}
 
 
-def _rows(path: str | os.PathLike[str], header: Header) -> dict[str, Rows] | None:
-    """The arrays in the shard files that a header names; None if the file does not name them any more."""
-    try:
-        return open_shard_files(path, header["pieces"])
-    except FileNotFoundError as error:
-        if header_of(path).get("pieces") != header["pieces"]:
-            return None
-        raise _missing(path, error) from error
-
-
-def _missing(path: str | os.PathLike[str], error: FileNotFoundError) -> MemoryFileError:
-    return MemoryFileError(f"{path} has a shard file that is not there: {Path(error.filename)} belongs to it")
-
-
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The header of a file, and how many neurons its nodes have grown and forgotten; no more of it is read."""
-    try:
+    with _reading(path, "is not a memory, or is damaged"):
         with Path(path).open("rb") as file:
             metadata, arrays = read_header(file)
             header = _header(path, metadata)
             about = outline(header, lambda name: read_rows(file, arrays[name]))
         shard_files = [folder_of(path) / entry["name"] for entry in header.get("pieces", ())]
         return {"memory": str(path), "bytes": sum(file.stat().st_size for file in (Path(path), *shard_files)), **about}
-    except FileNotFoundError as error:
-        if error.filename == str(path):
-            raise
-        raise _missing(path, error) from error
-    except MemoryFileError:
-        raise
-    except INCONSISTENT as error:
-        raise MemoryFileError(f"{path} is not a memory, or is damaged: {error}") from error
 
 
 def outline(header: Header, array: Callable[[str], NDArray[Any]]) -> dict[str, Any]:
     """The settings of a memory, and how far it has grown, from its header and some of its arrays."""
     levels = []
     for number, level in enumerate(header["levels"], start=1):
-        Level(**_infinite(level))  # checks it
+        _level(level)  # checks it
         grown = array(f"level{number}.grown")
         reached = {"min": int(grown.min()), "mean": float(grown.mean()), "max": int(grown.max())}
         levels.append({**level, "nodes": len(grown), "grown": reached})
@@ -277,11 +283,9 @@ def outline(header: Header, array: Callable[[str], NDArray[Any]]) -> dict[str, A
 
 def _header(path: str | os.PathLike[str], metadata: dict[str, Any]) -> Header:
     """The header in the metadata of a file, if this version can read such a file."""
-    try:
+    with _reading(path, "is a safetensors file, but not a memory of this package"):
         header: Header = json.loads(metadata["sqhn"])
         version, features = header["format"], set(header.get("features", ()))
-    except INCONSISTENT as error:
-        raise MemoryFileError(f"{path} is a safetensors file, but not a memory of this package") from error
     if version not in (FORMAT_1, FORMAT):
         raise MemoryFileError(f"{path} has format {version}; this version of sqhn reads {FORMAT}: upgrade sqhn")
     if unknown := features - FEATURES:
@@ -299,10 +303,6 @@ def _digest(header: str, tensors: Tensors) -> str:
     return digest.hexdigest()
 
 
-def _finite(fields: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no infinity: alpha may be one."""
-    return {name: "inf" if value == math.inf else value for name, value in fields.items()}
-
-
-def _infinite(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: math.inf if value == "inf" else value for name, value in fields.items()}
+def _level(fields: dict[str, Any]) -> Level:
+    """The level with these fields in a header."""
+    return Level(**fields | ({"alpha": math.inf} if fields["alpha"] == "inf" else {}))

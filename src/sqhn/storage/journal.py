@@ -18,7 +18,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,9 +28,9 @@ from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
 from sqhn.storage import files, old_journal
 from sqhn.storage.atomic import make_folder
-from sqhn.storage.changes import Change, decode, encode
-from sqhn.storage.files import Header, save, save_sharded
-from sqhn.storage.files import encode as encode_model
+from sqhn.storage.changes import Change, Forget, decode, encode
+from sqhn.storage.files import Header, save
+from sqhn.storage.headers import INCONSISTENT
 from sqhn.storage.locks import held
 from sqhn.storage.log import Log
 from sqhn.storage.sharded_files import folder_of
@@ -60,20 +60,10 @@ class Journal:
         self.folder = Path(os.path.realpath(folder))  # wherever the process goes
         self.path, self.process = self.folder / MEMORY, os.getpid()
         try:
-            self._lock()
+            self.open_files.enter_context(held(self.path))
         except BlockingIOError:
             gc.collect()  # a memory of this process that nobody uses may still be there
-            self._lock()
-
-    @staticmethod
-    def file(folder: Path) -> Path:
-        """The checkpoint in a folder."""
-        return folder / MEMORY
-
-    @classmethod
-    def exists(cls, folder: Path) -> bool:
-        """Whether a folder holds a memory."""
-        return cls.file(folder).exists()
+            self.open_files.enter_context(held(self.path))
 
     @classmethod
     def create(cls, folder: Path, model: Model) -> Self:
@@ -94,24 +84,17 @@ class Journal:
         """The memory in a folder, with all its changes."""
         journal = cls(folder)
         try:
-            header, model = files.load(journal.path, device, shards)
-            with model.tree.device.stream():
-                if isinstance(header.get("journal"), str):
-                    old_journal.replay(journal.folder, header["journal"], model)
-                    journal.begin(model)
-                else:
-                    journal._keep(open_log(journal.path, header, journal.folder))
-                    _replay(journal.log, model)
-                    journal._plan()
-                model.tree.settle()
-            journal.saved = journal._identity()
+            model, log = restored(journal.path, journal.folder, device, shards)
+            if log is None:
+                journal.begin(model)
+            else:
+                journal._keep(log)
+                journal.saved = journal._identity()
+                journal._plan()
         except BaseException:
             journal.close()
             raise
         return model, journal
-
-    def _lock(self) -> None:
-        self.open_files.enter_context(held(self.path, _refuse, warnings.warn))
 
     def _keep(self, log: Log) -> None:
         self.log = log
@@ -132,7 +115,7 @@ class Journal:
             raise RuntimeError(
                 f"{self.folder} belongs to a memory of process {self.process}: this one has a copy of it"
             )
-        if self._identity() != self.saved:
+        if self._identity() != self.saved or not self.log.in_place():
             raise FileNotFoundError(
                 errno.ENOENT, "the memory was removed or replaced: changes cannot be kept", str(self.path)
             )
@@ -163,18 +146,14 @@ class Journal:
     def begin(self, model: Model) -> None:
         """Save a memory that has no journal yet."""
         self._keep(Log(self.folder / JOURNAL, 0, secrets.token_hex(32), new=True))
-        self._checkpoint(model)
+        with model.tree.device.stream():
+            self._checkpoint(model)
 
     def _checkpoint(self, model: Model) -> None:
         """Save the memory, and remove the changes that it includes."""
-        entry = {"journal": {"change": self.log.number, "sha256": self.log.digest}}
         with deferred():
             try:
-                if model.tree.device.shards is not None:
-                    save_sharded(self.path, model, entry)
-                else:
-                    header, tensors = encode_model(model)
-                    save(self.path, header | entry, tensors)
+                save(self.path, model, journal={"change": self.log.number, "sha256": self.log.digest})
             finally:  # a save that fails late has replaced the file all the same
                 self.saved = self._identity()
             self.log.clear()
@@ -205,23 +184,53 @@ def open_log(path: Path, header: Header, folder: Path) -> Log:
     raise MemoryFileError(f"{path} was not kept in a folder, and has no journal: load it by its name")
 
 
-def _replay(log: Log, model: Model) -> None:
-    """Make all changes of a journal."""
-    try:
-        for number, content, unconfirmed in log.records():
+def replay(log: Log, model: Model) -> Iterator[str | None]:
+    """Make all changes of a journal: None for each, and a sentence for each that is damaged or cannot be made.
+
+    A change that forgets neurons by their numbers cannot be made after a damaged one, and neither can those that
+    follow it: the numbers may be those of other neurons.
+    """
+    lost = False
+    for number, found in log.records():
+        if isinstance(found, str):
+            lost = True
+            yield found
+            continue
+        try:
+            change = decode(found)
+            if lost and isinstance(change, Forget):
+                yield f"neurons {change.index} were forgotten then, which may be others now: left out"
+                return
+            change.check(model)
+            change.apply(model)
+        except INCONSISTENT as error:
+            problem = f"change {number:,} cannot be made: {error}"
+            if not log.unconfirmed(number):
+                yield problem
+            else:
+                warnings.warn(f"{log.path}: {problem}. It was never confirmed, and is left out", stacklevel=6)
+            return
+        yield None
+
+
+def restored(path: Path, folder: Path, device: str, shards: int | None) -> tuple[Model, Log | None]:
+    """The memory of a checkpoint, with all changes in the journal in a folder; and its log, None for an old journal."""
+    header, model = files.load(path, device, shards)
+    log = None
+    with model.tree.device.stream():
+        if isinstance(header.get("journal"), str):
+            old_journal.replay(path.parent, header["journal"], model)
+        else:
+            log = open_log(path, header, folder)
             try:
-                change = decode(content)
-                change.check(model)
-                change.apply(model)
-            except (AttributeError, LookupError, TypeError, ValueError) as error:
-                problem = f"{log.path}: change {number:,} cannot be made: {error}"
-                if not unconfirmed:
-                    raise MemoryFileError(problem) from error
-                warnings.warn(f"{problem}. It was never confirmed, and is left out", stacklevel=5)
-                break
-    except MemoryFileError:
-        log.abandon()
-        raise
+                for problem in replay(log, model):
+                    if problem:
+                        raise MemoryFileError(f"{log.path}: {problem}")
+            except BaseException:
+                log.abandon()  # a refused folder is not changed
+                raise
+        model.tree.settle()
+    return model, log
 
 
 @contextmanager
@@ -236,24 +245,19 @@ def copied(folder: Path) -> Iterator[Path]:
 
 def read(folder: Path, device: str = "cpu", shards: int | None = None) -> Model:
     """A copy of the memory in a folder as it is now: nothing there is locked or written, and it may be in use."""
-    path = Journal.file(folder)
-    for attempt in reversed(range(ATTEMPTS)):
+    attempts = 0
+    while True:
         try:
             with copied(folder) as copy:
-                header, model = files.load(path, device, shards)
-                with model.tree.device.stream():
-                    if isinstance(header.get("journal"), str):
-                        old_journal.replay(folder, header["journal"], model)
-                    else:
-                        with closing(open_log(path, header, copy)) as log:
-                            _replay(log, model)
-                    model.tree.settle()
+                model, log = restored(folder / MEMORY, copy, device, shards)
+                if log is not None:
+                    log.close()
                 return model
         except MemoryFileError:  # perhaps because the memory was saved meanwhile
-            if not attempt:
+            attempts += 1
+            if attempts == ATTEMPTS:
                 raise
             time.sleep(PAUSE)
-    raise AssertionError("there is a last attempt")
 
 
 def load(
@@ -261,9 +265,9 @@ def load(
 ) -> tuple[Model, Journal | None]:
     """The memory in a file, or in a folder with its journal; shards: None for as many as it was saved from."""
     place = Path(path)
-    folder = place if Journal.exists(place) else None
+    folder = place if (place / MEMORY).exists() else None
     if shards is None and str(device).partition(":")[0] == "ray":
-        shards = files.header_of(place if folder is None else Journal.file(folder)).get("shards")
+        shards = files.header_of(place if folder is None else folder / MEMORY).get("shards")
     devices.device_of(device, shards)  # an unusable device is not the file's fault
     if folder is not None:
         return (read(folder, device, shards), None) if read_only else Journal.open(folder, device, shards)
@@ -273,5 +277,12 @@ def load(
     return model, None
 
 
-def _refuse(text: str) -> None:
-    raise BlockingIOError(text.removesuffix(": waiting for it to finish"))
+def begin_or_continue(folder: Path, model: Model) -> tuple[Model, Journal]:
+    """The memory in a folder, which must be of the same kind as this one; or this one, kept there from now on."""
+    if not (folder / MEMORY).exists():
+        return model, Journal.create(folder, model)
+    kept, journal = Journal.open(folder, model.tree.device.name, model.tree.device.shards)
+    if differences := kept.differences(model):
+        journal.close()
+        raise ValueError(f"{folder} has another kind of memory: {differences}")
+    return kept, journal

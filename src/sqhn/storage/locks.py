@@ -10,29 +10,25 @@ import errno
 import os
 import socket
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from filelock import FileLock
-
-
-POLL = 0.05  # seconds between two attempts
+PATIENCE = 0.1  # seconds before others are told: a new holder may not have signed yet
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of file systems without locks."""
 
 
 @contextmanager
-def held(path: Path, waiting: Callable[[str], None], without: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the lock of a file for the length of a block; wait while another process holds it.
+def held(path: Path, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Hold the lock of a file for the length of a block, which runs without one, with a warning, if there are no locks.
 
     path: need not exist; a link has the lock of the file that it leads to.
-    waiting: called once with a text that says who holds the lock; if it raises, nobody waits.
-    without: called with a text if the file system has no locks: the block then runs without one. Default: `waiting`.
+    waiting: called with a text that says which other process holds the lock, before this one waits for it; None: if
+        another process holds it, that is a BlockingIOError.
     """
-    from filelock import FileLock  # here: its import takes half as long as that of the whole package
+    from filelock import FileLock, Timeout  # here: this import takes half as long as that of the whole package
 
     real = Path(os.path.realpath(path))
     place = real.with_name(f".{real.name}.lock")
@@ -51,13 +47,20 @@ def held(path: Path, waiting: Callable[[str], None], without: Callable[[str], No
     # mode: other users can take over a lock file that was left behind. thread_local: any thread can end the lock.
     lock = FileLock(place, mode=0o666, thread_local=False, fallback_to_soft=False, on_acquired=sign)
     try:
-        _acquire(lock, path, place, waiting)
+        lock.acquire(timeout=PATIENCE)
+    except Timeout:
+        problem = f"{path} is in use by {_holder(place)}"
+        if waiting is None:
+            raise BlockingIOError(problem) from None
+        waiting(f"{problem}: waiting for it to finish")
+        lock.acquire()
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
         with suppress(OSError):
             place.unlink()  # no lock came of it
-        (without or waiting)(f"there are no locks on the file system of {path}: let nothing else write to it meanwhile")
+        problem = f"there are no locks on the file system of {path}: let nothing else write to it meanwhile"
+        warnings.warn(problem, stacklevel=3)
     try:
         yield
     finally:
@@ -66,22 +69,6 @@ def held(path: Path, waiting: Callable[[str], None], without: Callable[[str], No
                 if os.path.samestat(own[0], place.lstat()):
                     place.unlink()
             lock.release()
-
-
-def _acquire(lock: FileLock, path: Path, place: Path, waiting: Callable[[str], None]) -> None:
-    """Wait for the lock."""
-    from filelock import Timeout
-
-    told = False
-    while True:
-        try:
-            lock.acquire(blocking=False)
-            return
-        except Timeout:
-            time.sleep(POLL)  # the holder may not have signed yet
-        if not told and place.exists():
-            told = True
-            waiting(f"{path} is in use by {_holder(place)}: waiting for it to finish")
 
 
 def _holder(place: Path) -> str:

@@ -28,7 +28,7 @@ VFS = "win32" if sys.platform == "win32" else "unix-none"
 open the log again. Our locks are `held` for the folder, and `_keep_others_out` for the database."""
 ROW = 1 << 28  # bytes; SQLite limits a value to a billion of them, so a large record has several rows
 SMALLEST = 512  # bytes of a database; SQLite would take a smaller file for a new one, and remove its log
-NAMES = "number, more, sha256, content"
+NEXT = "SELECT number, more, sha256, content FROM record WHERE number > ? ORDER BY number LIMIT 1"
 COLUMNS = "number INTEGER PRIMARY KEY, more INTEGER, sha256 TEXT, content BLOB"
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_NOTADB)
 ERRNO = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS}
@@ -96,60 +96,39 @@ class Log:
             self.connection.execute("DELETE FROM record")
         self.connection.execute("SELECT max(number) FROM record").fetchall()  # opens SQLite's log
 
-    def records(self) -> Iterator[tuple[int, bytes, bool]]:
-        """All records: the number of the last row of each, its content, and whether it may be left out.
-
-        That is the last one, if it was not confirmed.
-        """
-        confirmed = self._last_confirmed()
+    def records(self) -> Iterator[tuple[int, bytes | str]]:
+        """All records in order: the number of the last row of each, and its content, or a sentence about its damage."""
+        number, digest, size = self.number, self.digest, self.size
         parts: list[bytes] = []
-        with self._errors():
-            ((end,),) = self.connection.execute("SELECT max(number) FROM record").fetchall()
-        for number, more, digest, content in self._rows():
-            before, right, size = self.appended
-            if number != before + 1:
-                raise MemoryFileError(f"{self.path}: change {before + 1:,} is missing: {number:,} comes next")
-            if not isinstance(content, bytes) or digest != (right := _digest(right, content)).encode():
-                raise MemoryFileError(f"{self.path}: change {number:,} is damaged, or is not of this memory")
-            self.appended = (number, right, size + len(content))
-            parts.append(content)
+        whole = True  # so far, the record of the current row
+        for row, more, stored, content in self._rows(number):
+            if row != number + 1:
+                yield row, _missing(number + 1, row - 1)
+                digest, whole = "", False
+            if isinstance(content, bytes) and stored == _digest(digest, content).encode():
+                parts.append(content)
+                size += len(content)
+            else:
+                yield row, f"change {row:,} is damaged, of another memory, or follows a missing one"
+                whole = False
+            number, digest = row, stored.decode(errors="replace") if isinstance(stored, bytes) else ""
             if not more:
-                yield number, b"".join(parts), number == end > confirmed
-                self.number, self.digest, self.size = self.appended
-                parts = []
-        if parts or self.number < confirmed:
-            numbers = f"{self.number + 1:,} to {max(confirmed, self.appended[0]):,}"
-            raise MemoryFileError(f"{self.path}: changes {numbers} are missing, or damaged in {self.wal.name}")
+                if whole:
+                    yield number, b"".join(parts)
+                    self.number, self.digest, self.size = number, digest, size
+                parts, whole = [], True
+        last = max(number, self._last_confirmed())
+        if parts or number < last:
+            yield last, f"{_missing(number + 1 - len(parts), last)}, or damaged in {self.wal.name}"
 
-    def salvage(self) -> Iterator[bytes | str]:
-        """The content of every record that is whole, in order; and a sentence in place of others."""
-        last, digest, parts = self.number, self.digest, [b""]
-        broken = False  # the record of the current row
-        try:
-            for number, more, stored, content in self._rows():
-                if number != last + 1:
-                    yield f"changes {last + 1:,} to {number - 1:,} are missing"
-                    digest, broken = "", True
-                if not isinstance(content, bytes) or stored != _digest(digest, content).encode():
-                    yield f"change {number:,} is damaged, or follows a missing one"
-                    broken = True
-                else:
-                    parts.append(content)
-                last, digest = number, stored.decode(errors="replace") if isinstance(stored, bytes) else ""
-                if not more:
-                    if not broken:
-                        yield b"".join(parts)
-                    parts, broken = [], False
-        except MemoryFileError as error:
-            yield f"{error}"
-        if last < (confirmed := self._last_confirmed()):
-            yield f"changes {last + 1:,} to {confirmed:,} are missing"
+    def unconfirmed(self, number: int) -> bool:
+        """Whether a record is the last one, and was not confirmed: it may be left out."""
+        return number > self._last_confirmed() and not any(self._rows(number))
 
-    def _rows(self) -> Iterator[tuple[int, int, Any, Any]]:
-        """The number, whether more rows belong to the record, the digest and the content of every row, unchecked."""
-        number, query = self.number, f"SELECT {NAMES} FROM record WHERE number > ? ORDER BY number LIMIT 1"
+    def _rows(self, number: int) -> Iterator[tuple[int, int, Any, Any]]:
+        """Number, whether more rows belong to the record, digest and content of each row after a number, unchecked."""
         with self._errors():
-            while found := self.connection.execute(query, (number,)).fetchall():
+            while found := self.connection.execute(NEXT, (number,)).fetchall():
                 (row,) = found
                 number = row[0]
                 yield row
@@ -162,10 +141,6 @@ class Log:
 
     def append(self, content: bytes) -> None:
         """Write a record; the next one takes its place, unless `confirm` is called."""
-        if self._files() != self.files:
-            raise FileNotFoundError(
-                errno.ENOENT, "the journal was removed or replaced: changes cannot be kept", str(self.path)
-            )
         rows = []
         number, digest, size = self.number, self.digest, self.size
         for start in range(0, len(content), ROW):
@@ -206,17 +181,23 @@ class Log:
 
     def close(self) -> None:
         """Close the log, unless others have put another one in its place: SQLite would remove that one's files."""
-        if not self.abandoned and self._files() != self.files:
-            self.abandon()
-        if not self.abandoned:
+        if self.abandoned:
+            return
+        if self.in_place():
             self.connection.close()
             self.opened.close()
+        else:
+            self.abandon()
 
     def abandon(self) -> None:
         """Leave the files as they are, for good: the connection is never closed, because SQLite would write to them."""
         self.abandoned = True
         self.opened.close()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
+
+    def in_place(self) -> bool:
+        """Whether the files that have records are those that were opened, and none was removed."""
+        return self._files() == self.files
 
     def _files(self) -> list[tuple[int, int]]:
         """The devices and numbers of the files that have records; shorter if one was removed."""
@@ -241,6 +222,10 @@ def _digest(before: str, content: bytes) -> str:
     digest = hashlib.sha256(before.encode())
     digest.update(content)
     return digest.hexdigest()
+
+
+def _missing(first: int, last: int) -> str:
+    return f"change {first:,} is missing" if first == last else f"changes {first:,} to {last:,} are missing"
 
 
 OPEN: weakref.WeakSet[Log] = weakref.WeakSet()

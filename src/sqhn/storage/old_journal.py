@@ -14,16 +14,13 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
-
-from safetensors import SafetensorError
-from safetensors.numpy import load
+from typing import Any
 
 from sqhn.model.calibration import Calibration
 from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
-from sqhn.storage.changes import Calibrate, Change, Forget, Hold, Learn, Memorize, Reset, Resize, SetRho
-from sqhn.storage.headers import read_header
+from sqhn.storage.changes import CHANGES, Calibrate, Change, Hold, SetRho
+from sqhn.storage.headers import INCONSISTENT, read_all
 
 NAME = "journal-[0-9a-f]{16}"
 HEAD = 16
@@ -34,46 +31,44 @@ def replay(folder: Path, name: str, model: Model) -> None:
     path = folder / name
     if not re.fullmatch(NAME, name) or path.is_symlink() or not path.is_file():
         raise MemoryFileError(f"{path} is the journal of a memory, and is not there")
-    with path.open("rb") as file:
-        size, done = path.stat().st_size, 0
-        for content in _records(file, path, size):
-            try:
-                change = _change(content, model)
-                change.check(model)
-                change.apply(model)
-            except (AttributeError, LookupError, SafetensorError, TypeError, ValueError) as error:
-                if file.tell() < size:
-                    raise MemoryFileError(f"{path}: the change at byte {done:,} cannot be made: {error}") from error
-                break  # the process ended before it could remove a change that had failed
-            done = file.tell()
+    size, done = path.stat().st_size, 0
+    for end, content in _records(path, size):
+        try:
+            change = _change(content, model)
+            change.check(model)
+            change.apply(model)
+        except INCONSISTENT as error:
+            if end < size:
+                raise MemoryFileError(f"{path}: the change at byte {done:,} cannot be made: {error}") from error
+            break  # the process ended before it could remove a change that had failed
+        done = end
     if done < size:
-        warnings.warn(f"{path}: the last {size - done:,} bytes are a change that was never completed", stacklevel=4)
+        warnings.warn(f"{path}: the last {size - done:,} bytes are a change that was never completed", stacklevel=6)
 
 
-def _records(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:
-    """The content of every complete record; the last record may be incomplete."""
-    while size - (start := file.tell()) >= HEAD:
-        head = file.read(HEAD)
-        length = int.from_bytes(head[:8], "little")
-        if zlib.crc32(head[:12]) == int.from_bytes(head[12:], "little"):
-            content = file.read(min(length, size))
-            if len(content) == length and zlib.crc32(content) == int.from_bytes(head[8:12], "little"):
-                yield content
-                continue
-            if start + HEAD + length >= size:
-                return
-        elif not any(head) and not any(map(any, iter(lambda: file.read(1 << 20), b""))):
-            return  # blocks that were never written
-        raise MemoryFileError(f"{path} is damaged, at byte {start:,} of {size:,}")
+def _records(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
+    """The end and the content of every complete record; the last record may be incomplete."""
+    with path.open("rb") as file:
+        while size - (start := file.tell()) >= HEAD:
+            head = file.read(HEAD)
+            length = int.from_bytes(head[:8], "little")
+            if zlib.crc32(head[:12]) == int.from_bytes(head[12:], "little"):
+                content = file.read(min(length, size))
+                if len(content) == length and zlib.crc32(content) == int.from_bytes(head[8:12], "little"):
+                    yield file.tell(), content
+                    continue
+                if start + HEAD + length >= size:
+                    return
+            elif not any(head) and not any(map(any, iter(lambda: file.read(1 << 20), b""))):
+                return  # blocks that were never written
+            raise MemoryFileError(f"{path} is damaged, at byte {start:,} of {size:,}")
 
 
 def _change(content: bytes, model: Model) -> Change:
     """The change in a record."""
-    name, values = json.loads(read_header(io.BytesIO(content))[0]["change"])
-    arrays = load(content)
+    metadata, arrays = read_all(io.BytesIO(content))
+    name, values = json.loads(metadata["change"])
     args = [_value(value, arrays) for value in values]
-    if name == "_learn_chunk":
-        return Learn(*args)
     if name == "_learn_held":
         samples, observed, texts = args
         return Hold(samples, observed, (texts or [None]) * len(samples) if texts or model.labels else None)
@@ -82,10 +77,10 @@ def _change(content: bytes, model: Model) -> Change:
         if options | {"rho": model.rho} != asdict(model.options):
             raise ValueError(f"other options than those of the memory: {options}")
         return Calibrate(calibration, options["rho"]) if calibration else SetRho(options["rho"])
-    if name == "_set_shown":
-        return Calibrate(*args)
-    others: dict[str, type[Change]] = {"_memorize": Memorize, "_forget": Forget, "_resize": Resize, "_reset": Reset}
-    return others[name](*args)
+    kind = CHANGES.get({"_learn_chunk": "learn", "_set_shown": "calibrate"}.get(name, name.removeprefix("_")))
+    if kind is None:
+        raise ValueError(f"an unknown change {name!r}")
+    return kind(*args)
 
 
 def _value(value: Any, arrays: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,9 @@ from sqhn.banks.interface import State
 from sqhn.protocol import MemoryFileError
 from sqhn.storage.atomic import write_whole
 from sqhn.storage.headers import read_header, read_rows
-from sqhn.storage.locks import held
 
 NAME = r"[0-9a-f]{8}-\d+\.piece"
 OURS = re.compile(rf"{NAME}|\.{NAME}\.[0-9a-f]+\.tmp")  # with drafts that a crash left behind
-BLOCK = 1 << 22  # bytes read at once
 Entry = dict[str, Any]
 """A shard file as the header of its memory lists it: its name, and the digest of its content."""
 
@@ -36,14 +34,6 @@ Entry = dict[str, Any]
 def folder_of(path: str | os.PathLike[str]) -> Path:
     """The folder of the shard files of a memory."""
     return Path(f"{os.path.realpath(path)}.pieces")
-
-
-@contextmanager
-def one_at_a_time(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """The folder, with its lock held: another process that saves the same memory would remove these shard files."""
-    folder = folder_of(path)
-    with held(folder, lambda _: None):
-        yield folder
 
 
 def write_shard_files(folder: Path, states: Iterator[State]) -> list[Entry]:
@@ -80,13 +70,10 @@ class ShardFile:
             raise ValueError(f"a shard file with the name {name!r}")
         self.path = folder / name
         self.file = self.path.open("rb")
-        digest = hashlib.sha256()
-        while block := self.file.read(BLOCK):
-            digest.update(block)
-        if digest.hexdigest() != entry["sha256"]:
+        if hashlib.file_digest(self.file, "sha256").hexdigest() != entry["sha256"]:
             raise MemoryFileError(f"{self.path} is damaged: its content does not match its digest")
         _, self.arrays = read_header(self.file)
-        self.number = self.rows("number")
+        self.number = read_rows(self.file, self.arrays["number"])
         if len(self.number) and (self.number[0] < 0 or (np.diff(self.number) <= 0).any()):
             raise ValueError(f"{self.path} has neurons that are not in order")
 
@@ -94,18 +81,14 @@ class ShardFile:
         if hasattr(self, "file"):
             self.file.close()
 
-    def rows(self, name: str, first: int = 0, last: int | None = None) -> NDArray[Any]:
-        """Some rows of an array, or all."""
-        return read_rows(self.file, self.arrays[name], first, last)
-
 
 class Rows:
-    """An array whose rows are in shard files: read when they are asked for, with a slice, or all of them."""
+    """An array whose rows are in shard files: read when they are asked for, with a slice."""
 
     def __init__(self, files: Sequence[ShardFile], name: str) -> None:
         self.files, self.name = files, name
-        self.shape = (sum(len(file.number) for file in files), *files[0].arrays[name].shape[1:])
-        self.dtype = files[0].arrays[name].dtype
+        _, self.dtype, shape = files[0].arrays[name]
+        self.shape = (sum(len(file.number) for file in files), *shape[1:])
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -115,16 +98,12 @@ class Rows:
         found = np.empty((max(0, last - first), *self.shape[1:]), self.dtype)
         for file in self.files:
             a, b = np.searchsorted(file.number, [first, last])
-            if a < b:
-                found[file.number[a:b] - first] = file.rows(self.name, a, b)
+            found[file.number[a:b] - first] = read_rows(file.file, file.arrays[self.name], a, b)
         return found
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.asarray(self[:], dtype)
 
 
 def open_shard_files(path: str | os.PathLike[str], entries: Sequence[Entry]) -> dict[str, Rows]:
-    """The arrays in the shard files of a memory; checked, but not read yet."""
+    """The arrays of level 1 in the shard files of a memory; checked, but not read yet."""
     files = [ShardFile(folder_of(path), entry) for entry in entries]
     numbers = np.sort(np.concatenate([file.number for file in files]))
     if (numbers != np.arange(len(numbers))).any():
@@ -133,4 +112,4 @@ def open_shard_files(path: str | os.PathLike[str], entries: Sequence[Entry]) -> 
         found, first = ({name: (a.dtype, a.shape[1:]) for name, a in one.arrays.items()} for one in (file, files[0]))
         if found != first or any(array.shape[0] != len(file.number) for array in file.arrays.values()):
             raise ValueError(f"shard files that do not fit together: {found} and {first}")
-    return {name: Rows(files, name) for name in files[0].arrays if name != "number"}
+    return {f"level1.{name}": Rows(files, name) for name in files[0].arrays if name != "number"}

@@ -81,9 +81,11 @@ def check_excuses(cannot: Mapping[str, str]) -> None:
         raise ValueError("`cannot` names both 'single samples' and 'batches', so the memory takes no samples at all")
 
 
-def first_written(s: Subject) -> compare.Answer:
-    """The answer of a new memory to learning the samples."""
-    return s.each(s.make(), "learn", s.samples)
+def learn_alike(s: Subject, when: str, memory: Any, other: Any, x: NDArray[Any]) -> None:
+    """A memory gives the same answers as another one while both learn samples, and afterwards."""
+    written = s.each(other, "learn", x)
+    compare.same(f"{when}, learn", s.each(memory, "learn", x), written)
+    compare.same(f"{when} and learning", s.answers(memory), s.answers(other))
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
@@ -92,17 +94,14 @@ def first_written(s: Subject) -> compare.Answer:
 @check("made alike")
 def made_alike(s: Subject) -> None:
     """Two new memories that learn the same samples give the same answers; most other checks compare such two."""
-    one, other = s.make(), s.make()
-    written = s.each(one, "learn", s.samples)
-    compare.same("learn of a second new memory", s.each(other, "learn", s.samples), written)
-    compare.answers("{} of a second memory that learned the same", s.answers(one), s.answers(other))
+    learn_alike(s, "after making a second memory", s.make(), s.make(), s.samples)
 
 
 def answers_have_form(s: Subject, samples: int | slice, count: int | None) -> None:
     """The fields of all answers to some samples have their types and shapes."""
     memory, x = s.make(), s.samples[samples]
-    masked = [("recall", s.halves[samples])] if s.can("missing values") else []
-    for verb, observed in (*((verb, None) for verb in s.verbs), *masked):
+    for verb, masked in s.calls:
+        observed = s.halves[samples] if masked else None
         for field, value in s.call(memory, verb, x, observed).items():
             what = f"{compare.call_text(verb, x, observed)}: {field}"
             compare.form(what, value, FIELDS[verb][field], x.shape, count)
@@ -150,7 +149,7 @@ def batch_equals_loop(s: Subject) -> None:
     batch, loop = s.make(), s.make()
     for x in (s.samples, s.later):
         compare.same("learn of a batch", s.each(batch, "learn", x), s.loop(loop, "learn", x), compare.ROUNDING)
-    compare.answers("after learning in batches, {}", s.answers(batch), s.answers(loop), compare.ROUNDING)
+    compare.same("after learning in batches", s.answers(batch), s.answers(loop), compare.ROUNDING)
 
 
 @check("answers one by one", "batches")
@@ -158,7 +157,7 @@ def answers_one_by_one(s: Subject) -> None:
     """A batch of queries gets the same answers as its samples one by one."""
     memory = s.taught()
     wanted = s.answers(memory, loop=True)
-    compare.answers("{} of a batch", s.answers(memory), wanted, compare.ROUNDING)
+    compare.same("a batch", s.answers(memory), wanted, compare.ROUNDING)
 
 
 @check("steps from 1")
@@ -185,7 +184,7 @@ def one_shot(s: Subject) -> None:
     for start, stop in ((0, 1), (1, 3), (3, 6)):
         written.extend(np.asarray(s.each(memory, "learn", s.samples[start:stop])["index"]).tolist())
         found = s.each(memory, "recall", s.samples[:stop])
-        compare.exact(f"recall of {stop} learned samples", found["x"], s.samples[:stop])
+        compare.same(f"recall of {stop} learned samples", found, {"x": s.samples[:stop]}, compare.ROUNDING)
         if min(written) >= 0 and list(found["index"]) != written:
             raise AssertionError(f"learn returned the neurons {written}, but recall of the samples {found['index']}")
 
@@ -195,7 +194,7 @@ def from_half(s: Subject) -> None:
     """A learned sample is recalled exactly from half of it."""
     halves = s.halves[: len(s.samples)]
     found = s.each(s.taught(), "recall", np.where(halves, s.samples, np.float32(0)), halves)
-    compare.exact("recall of learned samples, half of each observed", found["x"], s.samples)
+    compare.same("recall of learned samples, half of each observed", found, {"x": s.samples}, compare.ROUNDING)
 
 
 @check("one mask for all", "missing values", "batches")
@@ -223,7 +222,7 @@ def empty_recall(s: Subject) -> None:
     """Recall of an empty memory raises `EmptyMemoryError`, and it can learn afterwards."""
     memory = s.make()
     s.assert_empty(memory, "an empty memory")
-    compare.same("after recall of an empty memory, learn", s.each(memory, "learn", s.samples), first_written(s))
+    learn_alike(s, "after recall of an empty memory", memory, s.make(), s.samples)
 
 
 @check("empty recognize", "recognize")
@@ -240,9 +239,9 @@ def empty_recognize(s: Subject) -> None:
 def takes(s: Subject, form: str, convert: Callable[[NDArray[Any]], Any], masks: bool = False) -> None:
     """Samples, and perhaps masks, of some form give the same answers as float32 samples."""
     memory, wanted = s.taught(convert(s.samples)), s.answers(s.taught())
-    compare.answers(f"after learning {form}, {{}}", s.answers(memory), wanted, compare.ROUNDING)
+    compare.same(f"after learning {form}", s.answers(memory), wanted, compare.ROUNDING)
     got = s.answers(memory, convert(s.queries), convert(s.halves) if masks else s.halves)
-    compare.answers(f"after learning {form}, {{}} with {form}", got, wanted, compare.ROUNDING)
+    compare.same(f"after learning {form}, queries with {form}", got, wanted, compare.ROUNDING)
 
 
 @check("bytes")
@@ -283,18 +282,14 @@ def input_unchanged(s: Subject) -> None:
     """No verb writes into the arrays it is given."""
     for kind in (np.float32, np.float64) if s.can("float64") else (np.float32,):
         memory = s.make()
-        for verb in s.verbs:
-            for ask, x in ((s.each, s.samples), (s.one, s.samples[0])):
-                given = x.astype(kind)
-                ask(memory, verb, given)
-                compare.unchanged(compare.call_text(verb, given), given, x.astype(kind))
-        if s.can("missing values"):
-            holes = np.where(s.halves, s.queries, np.float32(np.nan)).astype(kind)
-            for ask, x, mask in ((s.each, holes, s.halves), (s.one, holes[0], s.halves[0])):
-                given, observed = x.copy(), mask.copy()
-                ask(memory, "recall", given, observed)
-                compare.unchanged(compare.call_text("recall", given, observed), given, x)
-                compare.unchanged(compare.call_text("recall", given, observed) + ": observed", observed, mask)
+        holes = {"x": np.where(s.halves, s.queries, np.nan).astype(kind), "observed": s.halves}
+        for verb, masked in s.calls:
+            arrays = holes if masked else {"x": s.samples.astype(kind)}
+            for ask, part in ((s.each, slice(None)), (s.one, 0)):
+                given = {name: array[part].copy() for name, array in arrays.items()}
+                ask(memory, verb, **given)
+                wanted = {name: array[part] for name, array in arrays.items()}
+                compare.same(f"after {compare.call_text(verb, **given)}, its argument", given, wanted)
 
 
 @check("shared arrays")
@@ -305,15 +300,15 @@ def shared_arrays(s: Subject) -> None:
         ask(memory, "learn", given)
         before = s.answers(memory)
         given[...] = 1 - given
-        compare.answers("after writing into the learned array, {}", s.answers(memory), before)
+        compare.same("after writing into the learned array", s.answers(memory), before)
         given[...] = x
-        found = ask(memory, "recall", given)["x"]
-        kept = found.copy()
+        found = ask(memory, "recall", given)
+        kept = {"x": found["x"].copy()}
         given[...] = 1 - given
-        compare.unchanged("after writing into the query, the recalled array", found, kept)
-        if found.flags.writeable:
-            found[...] = 1 - found
-        compare.answers("after writing into the recalled array, {}", s.answers(memory), before)
+        compare.same("after writing into the query, the recalled array", found, kept)
+        if found["x"].flags.writeable:
+            found["x"][...] = 1 - found["x"]
+        compare.same("after writing into the recalled array", s.answers(memory), before)
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -343,19 +338,16 @@ def refusal_changes_nothing(s: Subject) -> None:
     memory, other, empty = s.taught(), s.taught(), s.make()
     before = s.answers(memory)
     for kind, several in s.invalid_inputs().items():
-        for verb, invalid in several:
-            refused = isinstance(s.error(memory, verb, invalid), Exception)
+        for verb, (x, _, observed) in several:
+            refused = isinstance(s.attempt(memory, verb, x, observed), Exception)
             if verb == "learn":  # accepting it fails another check
                 memory = memory if refused else s.taught()
-                empty = empty if isinstance(s.error(empty, verb, invalid), Exception) else s.make()
-        compare.answers(f"after refusing {kind}, {{}}", s.answers(memory), before)
-    for x in (s.later, s.samples):
-        compare.same("after refusing samples, learn", s.each(memory, "learn", x), s.each(other, "learn", x))
-    compare.answers("after refusing samples and learning more, {}", s.answers(memory), s.answers(other))
+                empty = empty if isinstance(s.attempt(empty, verb, x), Exception) else s.make()
+        compare.same(f"after refusing {kind}", s.answers(memory), before)
+    learn_alike(s, "after refusing samples", memory, other, np.concatenate([s.later, s.samples]))
     if s.can("empty recall"):
         s.assert_empty(empty, "an empty memory that refused samples")
-    written = s.each(empty, "learn", s.samples)
-    compare.same("learn of an empty memory that refused samples", written, first_written(s))
+    learn_alike(s, "after an empty memory refused samples", empty, s.make(), s.samples)
 
 
 @check("asking changes nothing")
@@ -363,10 +355,8 @@ def asking_changes_nothing(s: Subject) -> None:
     """Queries do not change a memory: repeated, they get the same answers, and it learns as if there had been none."""
     memory, other = s.taught(), s.taught()
     first = s.answers(memory)
-    compare.answers("the second time, {}", s.answers(memory), first)
-    got, wanted = s.each(memory, "learn", s.later), s.each(other, "learn", s.later)
-    compare.same("after queries, learn", got, wanted)
-    compare.answers("after queries and learning more, {}", s.answers(memory), s.answers(other))
+    compare.same("the second time", s.answers(memory), first)
+    learn_alike(s, "after queries", memory, other, s.later)
 
 
 # -- optional methods --------------------------------------------------------------------------------------------------
@@ -383,8 +373,7 @@ def reset(s: Subject) -> None:
         s.assert_empty(memory, "a memory after reset()")
     if s.can("recognize") and s.can("empty recognize") and np.any(s.each(memory, "recognize", s.samples)["old"]):
         raise AssertionError("after reset(), recognize calls samples old")
-    compare.same("after reset(), learn", s.each(memory, "learn", s.samples), first_written(s))
-    compare.answers("after reset() and learning again, {}", s.answers(memory), s.answers(s.taught()))
+    learn_alike(s, "after reset()", memory, s.make(), s.samples)
 
 
 @check("len")
@@ -422,8 +411,8 @@ def copies(s: Subject, which: str, make_copy: Callable[[Any], Any]) -> None:
     except Exception as error:
         raise MissingError(f"it has no {which}: {compare.error_text(error)}") from error
     before = s.answers(memory)
-    compare.answers(f"{{}} of a {which}", s.answers(other), before)
+    compare.same(f"a {which}", s.answers(other), before)
     written = s.each(other, "learn", s.later)
-    compare.answers(f"after a {which} learned more, {{}} of the memory itself", s.answers(memory), before)
+    compare.same(f"after a {which} learned more, the memory itself", s.answers(memory), before)
     compare.same(f"learn of a {which}", written, s.each(memory, "learn", s.later))
-    compare.answers(f"{{}} of a {which} that learned more", s.answers(other), s.answers(memory))
+    compare.same(f"a {which} that learned more", s.answers(other), s.answers(memory))

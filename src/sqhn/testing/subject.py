@@ -67,7 +67,9 @@ class Subject:
         self.make, self.shape, self.cannot = make, tuple(shape), cannot
         if math.prod(self.shape) < LEAST_VALUES:
             raise ValueError(f"samples to check with must have at least {LEAST_VALUES} values; got shape {self.shape}")
-        self.verbs = [verb for verb in FIELDS if verb not in cannot]
+        self.calls = [(verb, False) for verb in FIELDS if verb not in cannot]  # verbs, and whether with a mask
+        if self.can("missing values"):
+            self.calls.append(("recall", True))
         rng = np.random.default_rng(0)
         size = (CAPACITY + 4, *self.shape)
         x = 192 * rng.integers(0, 2, size) + rng.integers(0, 64, size)
@@ -113,12 +115,18 @@ class Subject:
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
+    def attempt(self, memory: Any, verb: str, x: Any, observed: Any = None) -> Any:
+        """Call a verb with x as it is; returns the answer, or the error that it raises."""
+        try:
+            return getattr(memory, verb)(x, **({} if observed is None else {"observed": observed}))
+        except Exception as error:
+            return error
+
     def call(self, memory: Any, verb: str, x: Any, observed: Any = None) -> Answer:
         """Call a verb with x as it is; the answer must have the fields of this verb."""
-        try:
-            answer = getattr(memory, verb)(x, **({} if observed is None else {"observed": observed}))
-        except Exception as error:
-            raise AssertionError(f"{call_text(verb, x, observed)} raised {error_text(error)}") from error
+        answer = self.attempt(memory, verb, x, observed)
+        if isinstance(answer, Exception):
+            raise AssertionError(f"{call_text(verb, x, observed)} raised {error_text(answer)}") from answer
         return answer_fields(verb, x, observed, answer)
 
     def one(self, memory: Any, verb: str, x: Any, observed: Any = None) -> Answer:
@@ -138,15 +146,14 @@ class Subject:
         answers = [self.one(memory, verb, sample, mask) for sample, mask in zip(x, masks)]
         return {name: np.stack([answer[name] for answer in answers]) for name in FIELDS[verb]}
 
-    def answers(self, memory: Any, x: Any = None, observed: Any = None, loop: bool = False) -> dict[str, Answer]:
+    def answers(self, memory: Any, x: Any = None, observed: Any = None, loop: bool = False) -> Answer:
         """The answers to all queries, or to x; loop: one by one."""
         x, observed = (self.queries, self.halves) if x is None else (x, observed)
-        ask = self.loop if loop else self.each
-        found = {"recall": ask(memory, "recall", x)}
-        if self.can("missing values"):
-            found["recall with observed"] = ask(memory, "recall", x, observed)
-        if self.can("recognize"):
-            found["recognize"] = ask(memory, "recognize", x)
+        found: Answer = {}
+        for verb, masked in self.calls[1:]:
+            answer = (self.loop if loop else self.each)(memory, verb, x, observed if masked else None)
+            query = f"{verb} with observed" if masked else verb
+            found |= {f"{query}: {field}": value for field, value in answer.items()}
         return found
 
     # -- errors ----------------------------------------------------------------------------------------------------
@@ -155,7 +162,8 @@ class Subject:
         """Verbs and inputs that they must refuse, by the name of the check."""
         *sides, last = self.shape
         x = self.samples
-        batch = x if self.can("batches") else x[-1]
+        batch, mask = (x, self.halves[: len(x)]) if self.can("batches") else (x[-1], self.halves[len(x) - 1])
+        wrong_masks = [np.ones(shape, bool) for shape in ((*sides, last + 1), (2, *self.shape))]
         shapes = [(*sides, last + 1), self.shape[1:], (2, 2, *self.shape)]
         if self.can("batches"):
             shapes += [(3, *sides, last + 1), (0, *self.shape)]
@@ -170,35 +178,23 @@ class Subject:
                 Invalid(one, (word, str(one.dtype).lower(), str(one.shape)))
                 for word, one in (("int64", batch.astype(np.int64)), ("str", np.full(self.shape, "dark")))
             ],
-            "not finite": values,
-        }
-        if self.can("missing values"):
-            mask = self.halves[: len(x)] if self.can("batches") else self.halves[len(x) - 1]
-            every["not finite"] += [one._replace(observed=np.ones(np.shape(one.x), bool)) for one in values]
-            every["bad masks"] = [
-                *(
-                    Invalid(batch, (str(shape),), np.ones(shape, bool))
-                    for shape in ((*sides, last + 1), (2, *self.shape))
-                ),
+            "not finite": values + [one._replace(observed=np.ones(one.x.shape, bool)) for one in values],
+            "bad masks": [
+                *(Invalid(batch, (str(mask.shape),), mask) for mask in wrong_masks),
                 *(Invalid(batch, (kind, str(mask.shape)), mask.astype(kind)) for kind in ("float64", "int64")),
-            ]
+            ],
+        }
         return {
-            kind: [(verb, one) for one in several for verb in (self.verbs if one.observed is None else ["recall"])]
+            kind: [
+                (verb, one) for one in several for verb, masked in self.calls if masked == (one.observed is not None)
+            ]
             for kind, several in every.items()
         }
-
-    def error(self, memory: Any, verb: str, invalid: Invalid) -> Exception | Any:
-        """The error that a verb raises for an invalid input, or else its answer."""
-        try:
-            more = {} if invalid.observed is None else {"observed": invalid.observed}
-            return getattr(memory, verb)(invalid.x, **more)
-        except Exception as error:
-            return error
 
     def assert_refused(self, memory: Any, verb: str, invalid: Invalid) -> None:
         """A verb refuses an invalid input with a ValueError or TypeError that names what is wrong."""
         call, name = call_text(verb, invalid.x, invalid.observed), invalid.words[0]
-        got = self.error(memory, verb, invalid)
+        got = self.attempt(memory, verb, invalid.x, invalid.observed)
         if not isinstance(got, Exception):
             raise AssertionError(f"{call}: expected a ValueError that names {name}; got {shortened(got)}")
         if not isinstance(got, (ValueError, TypeError)):
@@ -208,11 +204,7 @@ class Subject:
 
     def assert_empty(self, memory: Any, which: str) -> None:
         """Recall of an empty memory raises EmptyMemoryError."""
-        for ask, x in ((self.one, self.samples[0]), (self.each, self.samples)):
-            try:
-                got: Any = ask(memory, "recall", x)
-            except AssertionError as error:
-                got = error.__cause__ or error
-            if not isinstance(got, EmptyMemoryError):
+        for ability, x in (("single samples", self.samples[0]), ("batches", self.samples)):
+            if self.can(ability) and not isinstance(got := self.attempt(memory, "recall", x), EmptyMemoryError):
                 call = call_text("recall", x)
                 raise AssertionError(f"{call} of {which}: expected an EmptyMemoryError; got {shortened(got)}")

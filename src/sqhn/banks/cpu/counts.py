@@ -111,12 +111,10 @@ class Counts:
         return k, v
 
     def top_k(self, evidence: Codes, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        h = np.empty((self.nodes, evidence.k.shape[1], self.neurons.most))
-        split_range(
-            kernels.activity, h.shape[0] * h.shape[1], 8.0 * h.size * self.family, self.children, codes(evidence),
-            self.lists, self.neurons.statistics, self.heard_only, h,
-        )  # fmt: skip
-        return self.device.top_k(h, count)
+        pairs, most = self.nodes * evidence.k.shape[1], self.neurons.most
+        every = Support(np.arange(pairs + 1) * most, np.tile(np.arange(most, dtype=np.int32), pairs), None)
+        h = self.at(evidence, every).reshape(self.nodes, -1, most)
+        return self.device.top_k(np.where(self.neurons.c[:, None, :most] > 0, h, -np.inf), count)
 
     def at(self, evidence: Codes, support: Support) -> NDArray[np.float64]:
         h = np.empty(len(support.value))
@@ -156,11 +154,10 @@ class Counts:
         return found
 
     def probability(self, j: NDArray[np.int32], k: NDArray[np.int32]) -> NDArray[np.float64]:
-        p = np.empty(k.shape)
-        split_range(
-            kernels.probability_of, self.nodes, 32.0 * k.size, self.children, j, k, self.lists, self.neurons.c,
-            self.holes, p,
-        )  # fmt: skip
+        support, p = self.support(j), np.zeros(k.shape)
+        which = np.repeat(np.arange(k.size), np.diff(support.start))
+        same = support.value == k.ravel()[which]
+        p.ravel()[which[same]] = support.probability[same]
         return p
 
     # -- persistence ---------------------------------------------------------------------------------------------
@@ -169,7 +166,7 @@ class Counts:
         """Rows (node, neuron, child, value, count), sorted."""
         rows = np.empty((int(self.used.sum()), 5), np.int32)
         rows = rows[: kernels.dump(self.lists, self.grown, rows)]
-        known = {"known": heard_of(rows, self.grown, self.family)} if self.holes else {}
+        known = {"known": heard_of(rows, self.grown, self.family).astype(np.int32)} if self.holes else {}
         return {"counts": rows[np.lexsort(rows.T[::-1])], **known}
 
     def restore(self, state: State, values: int) -> None:

@@ -17,8 +17,6 @@ from sqhn.inputs import as_floats, as_numpy, is_tensor
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
 
-NO_QUEUE = nullcontext()
-
 
 class Cpu:
     """Arrays in main memory."""
@@ -79,7 +77,7 @@ class Cpu:
 
     @staticmethod
     def stream() -> nullcontext[None]:
-        return NO_QUEUE
+        return nullcontext()
 
     @staticmethod
     def to_user(array: NDArray[Any], x: object) -> Any:

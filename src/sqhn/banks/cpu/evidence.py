@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-def _less(bank: Prototypes, x: NDArray[np.float32]) -> Floats:
-    return x.astype(np.float64) - bank.centre
-
-
 class EvidenceCache(NamedTuple):
     """The stored blocks, with neurons side by side, as the kernels read them.
 
@@ -46,12 +42,8 @@ class EvidenceCache(NamedTuple):
 def cached(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
     """The cache of a bank, which every change drops; two readers that fill it at once store equal caches."""
     cache = bank.evidence_cache
-    if cache is None or cache.scales != scales:
-        cache = bank.evidence_cache = _filled(bank, scales)
-    return cache
-
-
-def _filled(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
+    if cache is not None and cache.scales == scales:
+        return cache
     finest, count = scales[0], bank.m.shape[1]
     own = np.arange(finest.size, dtype=np.int32) + np.zeros((finest.nodes, 1), np.int32)
     index = finest.children() if bank.top else own
@@ -72,44 +64,38 @@ def _filled(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
     sums, squares = np.concatenate(m), np.concatenate(mm)
     lengths, n = np.empty((len(sums), 2, count)), np.repeat(pixels[:, None], finest.channels, axis=1)
     split_range(kernels.all_lengths, len(sums), 8.0 * sums.size, n, sums, squares, lengths)
-    return EvidenceCache(scales, values, sums, squares, lengths, np.ascontiguousarray(order[-1][0]))
-
-
-class Elsewhere(NamedTuple):
-    """Neurons on other shards: the number of all neurons, and the weight of the others.
-
-    others (batch, blocks, 2): for each comparison of a block, the logarithm of the sum of their likelihoods.
-    """
-
-    many: int
-    others: Floats
+    cache = EvidenceCache(scales, values, sums, squares, lengths, np.ascontiguousarray(order[-1][0]))
+    bank.evidence_cache = cache
+    return cache
 
 
 def of_pyramid(
-    bank: Prototypes, patches: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere | None = None
+    bank: Prototypes, patches: Patches, scales: Sequence[Tiling], many: int | None = None, others: Floats | None = None
 ) -> tuple[Floats, Floats]:
     """The evidence for the neurons of one level, over blocks of all scales: (1, batch, most grown).
 
-    Also the weight of the neurons here, for the `Elsewhere` of other shards.
+    Also the weights of these neurons, (batch, blocks, 2): for each look at a block, the logarithm of the sum of their
+    likelihoods. others: the weights of neurons on other shards; many: how many neurons there are in all.
     """
     finest, cache = scales[0], cached(bank, scales)
-    x = _less(bank, finest.split(patches.x[0].reshape(-1, *finest.shape)))
+    x = finest.split(patches.x[0].reshape(-1, *finest.shape)).astype(np.float64) - bank.centre
     seen = None if patches.seen is None else finest.split(patches.seen[0].reshape(-1, *finest.shape))
     living, blocks = bank.neurons.c[0] > 0, len(cache.order)
     out = np.empty((x.shape[1], len(living)))
-    many, others = elsewhere or Elsewhere(int(living.sum()), np.full((len(out), blocks, 2), -np.inf))
-    own = np.full_like(others, -np.inf)
+    weights = np.full((len(out), blocks, 2, 2), -np.inf)
+    if others is not None:
+        weights[..., 0] = others
     split_range(
         kernels.pyramid, len(out), 16.0 * out.size * blocks, x, seen, cache.values, bank.centre,
-        (cache.m, cache.lengths), cache.order, WHOLE, living, many, others, own, out,
+        (cache.m, cache.lengths), cache.order, WHOLE, (living, many or int(living.sum())), weights, out,
     )  # fmt: skip
-    return np.ascontiguousarray(out[None, :, : bank.neurons.most]), own
+    return np.ascontiguousarray(out[None, :, : bank.neurons.most]), weights[..., 1]
 
 
 def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     """The evidence for the neurons of level 1 of a tree, and the sums that the levels above need."""
     cache, shape = cached(bank, [bank.tiling]), patches.x.shape[:2]
-    nodes, channels, room = cache.m.shape
+    (nodes, channels, room), x = cache.m.shape, patches.x.astype(np.float64) - bank.centre
     question = np.empty((*shape, channels), np.int64), np.empty((*shape, channels)), np.empty(shape)
     A, xm = np.empty((*shape, max(1, room))), np.empty((*shape, room))
     if patches.seen is None:
@@ -117,8 +103,8 @@ def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     else:
         stored = np.empty((*shape, channels, room)), np.empty((*shape, room)), xm
     split_range(
-        kernels.patches, nodes, 16.0 * A.size, _less(bank, patches.x), patches.seen, cache.values, bank.centre,
-        question, stored, cache.lengths, bank.neurons.statistics, A,
+        kernels.patches, nodes, 16.0 * A.size, x, patches.seen, cache.values, bank.centre, question,
+        stored, cache.lengths, bank.neurons.statistics, A,
     )  # fmt: skip
     return BlockEvidence(A, question, stored)
 

@@ -7,6 +7,7 @@ O(grown + chunk).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from sqhn.banks import bounds
 from sqhn.banks.cpu.kernels import steps
 from sqhn.banks.cpu.kernels.decision import NONE
 from sqhn.banks.cpu.kernels.large import STALE, Products
-from sqhn.banks.cpu.projection import Projected
+from sqhn.banks.cpu.neurons import enlarge
+from sqhn.banks.cpu.projection import Projection
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Patches
 from sqhn.inputs import batches
@@ -36,116 +38,143 @@ SQUARED_NEURONS = 1024
 """Neurons whose squares over observed values are computed at once."""
 TRIAL = 16
 """Samples of a question after which the projection is judged."""
+BLIND_CHUNKS = 16
+"""Chunks without the projection when it first did not pay; then twice as many each time."""
 
 
 class LargeNodes:
-    """How a bank of large nodes learns and answers; it does not refer to the bank, which would keep itself alive."""
+    """How a bank of large nodes learns and answers; it does not refer to the bank, which would keep itself alive.
 
-    def __init__(self, nodes: int, shape: tuple[int, ...], centre: float) -> None:
-        self.projected = Projected(nodes, shape, centre)
+    It has the features of the neurons in the projection (`Features`), kept up to date by everything that writes. blind:
+    for how many chunks to learn without the projection; features are not kept meanwhile. The projection is not used
+    where it would hardly be smaller than the vectors.
+    """
+
+    def __init__(self, nodes: int, shape: tuple[int, ...]) -> None:
+        self.projection = Projection(shape)
+        self.features = np.zeros((nodes, 0, self.projection.size), np.float32)
+        self.square, self.scale = np.zeros((2, nodes, 0))
+        self.moves = np.zeros((nodes, 0), np.int64)
+        self.blind: float = 0 if 2 * self.projection.size <= math.prod(shape) else math.inf
+        self.patience = BLIND_CHUNKS
 
     @staticmethod
     def chunk_size(bank: Prototypes, limit: int) -> int:
         return min(limit, samples_at_once(bank, bank.nodes * min(bank.level.capacity, bank.neurons.most + limit)))
 
+    def reserve(self, room: int) -> None:
+        self.features, self.square = enlarge(self.features, 1, room), enlarge(self.square, 1, room)
+        self.moves, self.scale = enlarge(self.moves, 1, room), enlarge(self.scale, 1, room)
+
     def rewritten(self, bank: Prototypes, n: Any, j: Any) -> None:
         """Compute the features of the prototypes j of the nodes n anew."""
-        self.projected.moves[n, j] = STALE
-        self.projected.update(bank.m, bank.square)
+        self.moves[n, j] = STALE
+        self.update(bank)
+
+    def update(self, bank: Prototypes) -> None:
+        """Compute features anew where a neuron was written without them, or where rounding may have added up."""
+        if self.blind:
+            return
+        for n in range(bank.nodes):
+            rows = np.flatnonzero(self.moves[n] >= STALE)
+            if len(rows):
+                features = self.projection(bank.m[n, rows], bank.centre)
+                self.features[n, rows] = features
+                self.square[n, rows] = np.einsum("ij,ij->i", features, features, dtype=np.float64)
+                self.moves[n, rows], self.scale[n, rows] = 0, np.sqrt(bank.square[n, rows])
+
+    def first_look(self, bank: Prototypes, nodes: slice, products: Products, observed: Any = None) -> FirstLook:
+        """At some nodes, from products of whole samples and, where values are missing, over the observed values."""
+        moves, scale = self.moves[nodes], self.scale[nodes]
+        if products.whole:
+            moves, scale = np.zeros_like(moves), np.sqrt(bank.square[nodes])
+        evaluated = np.zeros(products.P.shape[:2], np.int64)
+        return tuple(products), (self.features[nodes], self.square[nodes], moves, scale), observed, evaluated
+
+    def products(self, bank: Prototypes, nodes: slice, x: Floats, whole: bool, learning: bool = False) -> Products:
+        """Products of samples (nodes, batch, size) with the neurons of some nodes, whole or in the projection.
+
+        learning: also those of the samples among themselves, and with room for the neurons that they become.
+        """
+        batch, most = x.shape[1], bank.neurons.most
+        width = min(bank.neurons.room, most + batch) if learning else most
+        P, error = np.empty((len(x), batch, width), np.float32), 0.0 if whole else self.projection.error
+        z = x - np.float32(bank.centre) if whole else self.projection(x, bank.centre)
+        for own, n in enumerate(range(bank.nodes)[nodes]):
+            G = int(bank.grown[n])
+            if whole:
+                error = max(error, whole_products(bank, n, z[own], P[own, :, :G]))
+            else:
+                np.matmul(z[own], self.features[n, :G].T, out=P[own, :, :G])
+        return Products(P, z, error, whole, np.matmul(z, z.swapaxes(1, 2)) if learning else None)
 
     # -- learning ------------------------------------------------------------------------------------------------
 
     def first_look_of_chunk(self, bank: Prototypes, x: Floats, seen: NDArray[np.bool_] | None) -> FirstLook:
         """For samples to learn at all nodes."""
-        observed = None
-        if seen is not None:
-            observed = observed_products(bank, slice(None), x, seen, np.flatnonzero(~seen.all(axis=(0, 2))))
-        evaluated = np.zeros(x.shape[:2], np.int64)
-        return tuple(self.chunk_products(bank, x)), self.projected.of_nodes(slice(None)), observed, evaluated
+        every = slice(None)
+        observed = None if seen is None else observed_products(bank, every, x, seen, ~seen.all(axis=2))
+        return self.first_look(bank, every, self.products(bank, every, x, bool(self.blind), True), observed)
 
     def learned(self, bank: Prototypes, first_look: FirstLook) -> None:
-        """Judge the projection by how many neurons were evaluated, and bring features up to date."""
-        evaluated = first_look[3]
-        self.projected.judge(int(evaluated.sum()) / evaluated.size, bank.neurons.most)
-        self.projected.update(bank.m, bank.square)
-
-    def chunk_products(self, bank: Prototypes, x: Floats) -> Products:
-        """Products of the samples of a chunk with neurons and among themselves, at every node."""
-        batch, whole = x.shape[1], bool(self.projected.blind)
-        P = np.empty((bank.nodes, batch, min(bank.neurons.room, bank.neurons.most + batch)), np.float32)
-        z = np.empty((bank.nodes, batch, bank.size if whole else self.projected.projection.size), np.float32)
-        error = 0.0
-        for n in range(bank.nodes):
-            z[n], own_error = self.multiply(bank, n, x[n], whole, P[n])
-            error = max(error, own_error)
-        return Products(P, z, error, whole, np.matmul(z, z.swapaxes(1, 2)))
-
-    def multiply(self, bank: Prototypes, n: int, x: Floats, whole: bool, P: Floats) -> tuple[Floats, float]:
-        """Products of samples with the neurons of node n, whole or in the projection, into P.
-
-        Returns the samples there, and a bound of the relative error of the products.
-        """
-        G, projection = int(bank.grown[n]), self.projected.projection
-        z = x - np.float32(bank.centre) if whole else projection(x, bank.centre)
-        if whole:
-            return z, whole_products(bank, n, z, P[:, :G])
-        np.matmul(z, self.projected.features[n, :G].T, out=P[:, :G])
-        return z, projection.error
+        """Go without the projection for a while if it left too many neurons to be evaluated one by one."""
+        if self.blind:
+            self.blind -= 1
+            self.moves[:] = STALE
+        elif not pays(bank, first_look):
+            self.blind = self.patience
+            self.patience *= 2
+        self.update(bank)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
     def best(self, bank: Prototypes, evidence: Patches, k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
+        """The best neurons and their similarities, k, v (nodes, batch, count)."""
         for n in range(bank.nodes):
+            node = slice(n, n + 1)
             for part in batches(k.shape[1], samples_at_once(bank, bank.neurons.most)):
-                x, seen = evidence.x[n, part], None if evidence.seen is None else evidence.seen[n, part]
-                if seen is None:
-                    self._best_of_whole(bank, n, x, k[n, part], v[n, part])
-                else:
-                    products = observed_products(bank, slice(n, n + 1), x[None], seen[None], np.arange(len(x)))
-                    _best(bank, n, x, seen, products, k[n, part], v[n, part])
+                seen = None if evidence.seen is None else evidence.seen[node, part]
+                self._best(bank, node, evidence.x[node, part], seen, k[node, part], v[node, part])
 
-    def _best_of_whole(self, bank: Prototypes, n: int, x: Floats, k: NDArray[np.int32], v: NDArray[np.float64]) -> None:
-        """At one node, for samples without missing values; where several are asked for, products must be accurate."""
+    def _best(self, bank: Prototypes, node: slice, x: Floats, seen: Any, k: Any, v: Any) -> None:
+        """The same at one node."""
 
-        def ask(rows: slice, products: Products) -> NDArray[np.int64]:
-            evaluated = np.zeros(products.P.shape[:2], np.int64)
-            _best(bank, n, x[rows], None, self.first_look(n, products, evaluated), k[rows], v[rows])
-            return evaluated
+        def ask(rows: slice, first_look: FirstLook) -> None:
+            some = x[:, rows]
+            split_range(
+                steps.best, some.shape[1], float(some.size) + some.shape[1] * bank.neurons.most, some, seen, first_look,
+                bank.of_nodes(node), bank.grown[node], bank.measure, k[:, rows], v[:, rows],
+            )  # fmt: skip
 
-        self.in_turns(bank, n, x, self.products(bank, n, x, bool(self.projected.blind) or k.shape[1] > 1), ask)
-
-    def products(self, bank: Prototypes, n: int, x: Floats, whole: bool) -> Products:
-        """The products of samples with the neurons of a node, whole or in the projection."""
-        P = np.empty((1, len(x), int(bank.grown[n])), np.float32)
-        z, error = self.multiply(bank, n, x, whole, P[0])
-        return Products(P, z[None], error, whole)
-
-    def first_look(self, n: int, products: Products, evaluated: NDArray[np.int64]) -> FirstLook:
-        """For a question at one node."""
-        return tuple(products), self.projected.of_nodes(slice(n, n + 1)), None, evaluated
+        if seen is None:
+            whole = bool(self.blind) or k.shape[2] > 1  # where several are asked for, products must be accurate
+            self.in_turns(bank, node, x, self.products(bank, node, x, whole), ask)
+        else:
+            nothing = np.empty((*x.shape[:2], 0), np.float32)
+            observed = observed_products(bank, node, x, seen, np.ones(x.shape[:2], bool))
+            ask(slice(None), self.first_look(bank, node, Products(nothing, nothing, 0.0, whole=True), observed))
 
     def in_turns(
-        self, bank: Prototypes, n: int, x: Floats, products: Products, ask: Callable[[slice, Products], Any]
+        self, bank: Prototypes, node: slice, x: Floats, products: Products, ask: Callable[[slice, FirstLook], None]
     ) -> None:
         """Ask for samples whose products are known; with whole ones, once the projection has ruled out too few.
 
-        ask: for some rows and their products; returns how many neurons were evaluated for each.
+        ask: for some rows, with the first look at them.
         """
-        if products.whole or len(x) <= TRIAL:
-            ask(slice(None), products)
-            return
         first, rest = slice(TRIAL), slice(TRIAL, None)
-        pays = ask(first, products.rows(first)).mean() <= self.projected.too_many(bank.neurons.most)
-        ask(rest, products.rows(rest) if pays else self.products(bank, n, x[rest], whole=True))
+        if products.whole or x.shape[1] <= TRIAL:
+            ask(slice(None), self.first_look(bank, node, products))
+            return
+        trial = self.first_look(bank, node, products.rows(first))
+        ask(first, trial)
+        products = products.rows(rest) if pays(bank, trial) else self.products(bank, node, x[:, rest], whole=True)
+        ask(rest, self.first_look(bank, node, products))
 
 
-def _best(bank: Prototypes, n: int, x: Floats, seen: Any, first_look: FirstLook, k: Any, v: Any) -> None:
-    """The best neurons of one node."""
-    one, work = slice(n, n + 1), float(len(x)) * (bank.size + int(bank.grown[n]))
-    split_range(
-        steps.best, len(x), work, x[None], None if seen is None else seen[None], first_look, bank.of_nodes(one),
-        bank.grown[one], bank.measure, k[None], v[None],
-    )  # fmt: skip
+def pays(bank: Prototypes, first_look: FirstLook) -> bool:
+    """Whether a first look in the projection has left few neurons to be evaluated one by one."""
+    evaluated = first_look[3]
+    return bool(evaluated.sum() <= evaluated.size * max(64, bank.neurons.most) / 8)
 
 
 def samples_at_once(bank: Prototypes, width: int) -> int:
@@ -165,11 +194,9 @@ def whole_products(bank: Prototypes, n: int, y: Floats, P: Floats) -> float:
     return bounds.uncentred_product(bank.size, bank.centre, float(bank.inverse[n, : P.shape[1]].max(initial=0)))
 
 
-def observed_products(
-    bank: Prototypes, nodes: slice, x: Floats, seen: NDArray[np.bool_], rows: NDArray[np.intp]
-) -> FirstLook:
-    """Products of some samples with the neurons of some nodes over the observed values (`Observed`)."""
-    centre = np.float32(bank.centre)
+def observed_products(bank: Prototypes, nodes: slice, x: Floats, seen: NDArray[np.bool_], there: Any) -> FirstLook:
+    """Products over the observed values, of the samples that are `there` (nodes, batch) at some nodes (`Observed`)."""
+    centre, rows = np.float32(bank.centre), np.flatnonzero(there.any(axis=0))
     P, squares = np.zeros((2, len(x), len(rows), bank.neurons.most), np.float32)
     for n, m in enumerate(bank.m[nodes]):
         mask = seen[n, rows].astype(np.float32)
@@ -178,6 +205,5 @@ def observed_products(
             u = m[block] - centre
             np.matmul(y, u.T, out=P[n, :, block])
             np.matmul(mask, np.square(u).T, out=squares[n, :, block])
-    row = np.full(x.shape[1], NONE)
-    row[rows] = np.arange(len(rows))
+    row = np.where(there, np.cumsum(there.any(axis=0)) - 1, NONE)
     return P, squares, row, bounds.masked_product(bank.size)

@@ -3,7 +3,7 @@
 The features are the low frequencies along every axis: rows are added up in pairs, then a cosine transform keeps the
 slow part. All of it is orthonormal, so the length of the rest bounds what a product of features can miss
 (`bounds.outside`). Neighboring values of images and signals resemble each other, so the rest is short; where it is not,
-the bound is wide, never wrong, and after a while the projection is given up.
+the bound is wide, never wrong, and after a while the projection is given up (`large`).
 """
 
 from __future__ import annotations
@@ -15,16 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks import bounds
-from sqhn.banks.cpu.kernels.large import STALE, pair_rows
-from sqhn.banks.cpu.neurons import enlarge
+from sqhn.banks.cpu.kernels.large import pair_rows
 
 SHARE = 3 / 8
 """Of the frequencies along an axis, which are features."""
 SHORT_AXIS, LONG_AXIS, JOINT_AXES = 8, 64, 128
 """Axes below the first length (colors, say) are taken whole, those above the second are transformed in blocks, and
 trailing axes up to the third are transformed together."""
-BLIND_CHUNKS = 16
-"""Chunks without the projection when it first did not pay; then twice as many each time."""
 
 
 def cosines(n: int, share: float) -> NDArray[np.float64]:
@@ -76,63 +73,10 @@ class Projection:
         return z.reshape(count, -1)
 
     def __call__(self, x: NDArray[np.float32], centre: float) -> NDArray[np.float32]:
-        """`(count, values)` to `(count, size)`: the features of x - centre."""
+        """`(..., values)` to `(..., size)`: the features of x - centre."""
+        z = x.reshape(-1, self.height, self.width)
         if self.paired:
-            z = np.empty((len(x), self.height // 2, self.width), np.float32)
-            pair_rows(x.reshape(len(x), self.height, self.width), centre, z)
-        else:
-            z = x - np.float32(centre)
-        return self.transform(z, self.factors)
-
-
-class Projected:
-    """The features of the neurons of large nodes, kept up to date by everything that writes.
-
-    blind: for how many chunks to learn without the projection; features are not kept meanwhile. It is not used where it
-    would hardly be smaller than the vectors.
-    """
-
-    def __init__(self, nodes: int, shape: tuple[int, ...], centre: float) -> None:
-        self.projection, self.centre = Projection(shape), centre
-        self.features = np.zeros((nodes, 0, self.projection.size), np.float32)
-        self.square, self.scale = np.zeros((2, nodes, 0))
-        self.moves = np.zeros((nodes, 0), np.int64)
-        self.blind: float = 0 if 2 * self.projection.size <= math.prod(shape) else math.inf
-        self.patience = BLIND_CHUNKS
-
-    def reserve(self, room: int) -> None:
-        self.features = enlarge(self.features, 1, room)
-        self.square, self.moves = enlarge(self.square, 1, room), enlarge(self.moves, 1, room)
-        self.scale = enlarge(self.scale, 1, room)
-
-    def of_nodes(self, n: slice) -> tuple[NDArray[Any], ...]:
-        """As kernels take them (`Features`)."""
-        return self.features[n], self.square[n], self.moves[n], self.scale[n]
-
-    def update(self, m: NDArray[np.float32], square: NDArray[np.float64]) -> None:
-        """Compute features anew where a neuron was written without them, or where rounding may have added up.
-
-        square: the squared lengths of the prototypes m less the centre.
-        """
-        if self.blind:
-            return
-        for n in range(len(m)):
-            rows = np.flatnonzero(self.moves[n] >= STALE)
-            if len(rows):
-                features = self.projection(m[n, rows], self.centre)
-                self.features[n, rows] = features
-                self.square[n, rows] = np.einsum("ij,ij->i", features, features, dtype=np.float64)
-                self.moves[n, rows], self.scale[n, rows] = 0, np.sqrt(square[n, rows])
-
-    def judge(self, evaluated: float, most: int) -> None:
-        """Go without the projection for a while if it left too many neurons to be evaluated one by one."""
-        if self.blind:
-            self.blind -= 1
-        elif evaluated > self.too_many(most):
-            self.blind = self.patience
-            self.patience *= 2
-
-    @staticmethod
-    def too_many(most: int) -> float:
-        """How many neurons to evaluate for a sample are too many for the projection to be worth it, of `most`."""
-        return max(64, most) / 8
+            paired = np.empty((len(z), self.height // 2, self.width), np.float32)
+            pair_rows(z, centre, paired)
+        features = self.transform(paired if self.paired else z - np.float32(centre), self.factors)
+        return features.reshape(*x.shape[:-1], self.size)

@@ -32,14 +32,15 @@ SMALL = 64
 class Prototypes:
     """Prototype vectors of nodes that each see a patch of a tiling.
 
-    evidence: sums over the prototypes for recall by evidence, or None. It is the one thing that readers change: the
-    first to need it computes it. Two that do so at once compute the same, and one result stays; every write drops it.
+    evidence_cache: sums over the prototypes for recall by evidence, or None. Readers change nothing else: the first to
+    need it computes it. Two that do so at once compute the same, and one result stays; every write drops it.
     """
 
     def __init__(self, device: Device, tiling: Tiling, level: Level, options: Options, top: bool) -> None:
         nodes = tiling.nodes
         self.device, self.nodes, self.size, self.level = device, nodes, tiling.size, level
         self.tiling, self.top = tiling, top
+        self.node = np.arange(nodes)[:, None]  # to index arrays of neurons
         self.centre, self.rules = options.centre, tuple(rules(level, options, top))
         self.measure = options.centre, True if options.euclidean else None
         self.neurons = Neurons(nodes, level)
@@ -48,7 +49,7 @@ class Prototypes:
         self.inverse, self.candidate = np.zeros((2, nodes, 0), np.float32)
         self.known: NDArray[np.int32] | None = None  # how often each value was seen, once one was not
         self.evidence_cache: EvidenceCache | None = None
-        self.large = LargeNodes(nodes, tiling.patch, options.centre) if self.size > SMALL else None
+        self.large = LargeNodes(nodes, tiling.patch) if self.size > SMALL else None
 
     @property
     def grown(self) -> NDArray[np.int64]:
@@ -80,7 +81,7 @@ class Prototypes:
     def enlarge(self, room: int) -> None:
         self.evidence_cache = None
         if self.large is not None:
-            self.large.projected.reserve(room)
+            self.large.reserve(room)
         self.m, self.square = enlarge(self.m, 1, room), enlarge(self.square, 1, room)
         self.inverse, self.candidate = enlarge(self.inverse, 1, room), enlarge(self.candidate, 1, room)
         if self.known is not None:
@@ -142,11 +143,10 @@ class Prototypes:
 
     def store(self, evidence: Patches) -> None:
         new = self.neurons.append(evidence.x.shape[1])
-        n = np.arange(self.nodes)[:, None]
-        self.m[n, new] = evidence.x
+        self.m[self.node, new] = evidence.x
         if self.known is not None:
-            self.known[n, new] = 1
-        self.rewritten(np.repeat(n, new.shape[1]), new.ravel())
+            self.known[self.node, new] = 1
+        self.rewritten(np.repeat(self.node, new.shape[1]), new.ravel())
 
     def put(self, j: NDArray[np.int64], c: NDArray[np.int64], m: NDArray[np.float32], known: Any) -> None:
         """Write neurons of the only node as they are elsewhere; those after the last one are new, one after another."""
@@ -213,23 +213,18 @@ class Prototypes:
         return self.at(evidence, each).reshape(k.shape)
 
     def vectors(self, k: NDArray[np.int32]) -> NDArray[np.float32]:
-        out = np.empty((*k.shape, self.size), np.float32)
-        split_range(kernels.gather, self.nodes, out.size, k, self.m, out)
-        return out
+        return self.m.reshape(-1, self.size).take(self.node * self.neurons.room + k, 0)
 
     def known_values(self, k: NDArray[np.int32]) -> NDArray[np.bool_]:
-        n = np.arange(self.nodes)[:, None]
         if self.known is None:
-            return np.repeat(self.neurons.c[n, k, None] > 0, self.size, 2)
-        return np.asarray(self.known[n, k] > 0)
+            return np.repeat(self.neurons.c[self.node, k, None] > 0, self.size, 2)
+        return np.asarray(self.known[self.node, k] > 0)
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        found = {"prototypes": np.concatenate([self.m[n, :G] for n, G in enumerate(self.grown)])}
-        if self.known is not None:
-            found["known"] = np.concatenate([self.known[n, :G] for n, G in enumerate(self.grown)])
-        return found
+        found = {"prototypes": self.m} if self.known is None else {"prototypes": self.m, "known": self.known}
+        return {name: np.concatenate([own[:G] for own, G in zip(array, self.grown)]) for name, array in found.items()}
 
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
         check_prototypes(state, self.size, self.centre)

@@ -115,25 +115,19 @@ class Counts:
 
     def learn(self, evidence: Codes) -> Learned:
         k, v, heard = self.family_of(evidence)
-        single = self.learned_singly(v, heard)
-        self.holes = self.holes or (heard is not None and not bool(heard.all()))
-        if heard is None and single.any():
-            heard = torch.ones_like(v, dtype=torch.bool)
+        single = np.zeros(v.shape[2], bool)  # which are learned one at a time: their squares miss some children
+        if heard is not None:
+            single = (~heard).any(1).any(0).cpu().numpy()
+            self.holes = self.holes or bool(single.any())
+        if self.heard_only:
+            single |= (v == 0).any(1).any(0).cpu().numpy()
+            heard = torch.ones_like(v, dtype=torch.bool) if heard is None else heard
         done = []
         for begin, end in pairwise(np.flatnonzero(np.r_[True, single[1:] | single[:-1], True])):
             part = slice(begin, end)
             some = heard[..., part].contiguous() if heard is not None and single[begin] else None
             done.append(self.learn_chunk(k[..., part].contiguous(), v[..., part].contiguous(), some))
         return Learned(*together(done))._replace(heard=self.hears(evidence))
-
-    def learned_singly(self, v: Tensor, heard: Tensor | None) -> NDArray[np.bool_]:
-        """Which samples (batch,) are learned one at a time, since their squares run over only some of the children."""
-        single = np.zeros(v.shape[2], bool)
-        if heard is not None:
-            single |= (~heard).any(1).any(0).cpu().numpy()
-        if self.heard_only:
-            single |= (v.abs() <= TIE).any(1).any(0).cpu().numpy()
-        return single
 
     def hears(self, evidence: Codes) -> Tensor | None:
         return None if evidence.heard is None else evidence.heard[self.children].any(1)
@@ -147,7 +141,7 @@ class Counts:
         self.large, self.recent = Entries(entries.limits, entries.key[left], entries.count[left]), self.empty
 
     def family_of(self, evidence: Codes) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The children's values and strengths, and whether any value below them was observed (None: of all).
+        """The children's values, strengths (0 up to TIE), and whether any value below was observed (None: of all).
 
         All (nodes, children, batch).
         """
@@ -158,50 +152,46 @@ class Counts:
     def learn_chunk(self, k: Tensor, v: Tensor, heard: Tensor | None) -> tuple[Tensor, ...]:
         """The first fields of `Learned`.
 
-        heard (nodes, children, 1): which children count, of a single sample; None: all children, of many samples.
+        heard (nodes, children, 1): which children count, of a single sample; None: all children, of many samples. The
+        strengths v of the others are 0.
         """
-        batch, neurons, partial = k.shape[2], self.neurons, heard is not None
+        batch, neurons = k.shape[2], self.neurons
         width = min(neurons.room, neurons.most + batch)
-        overlap, shared = self.overlaps(k, v, width, heard)
+        overlap, shared = self.overlaps(k, v, width)
         shape = (self.nodes, batch)
         M = torch.empty((*shape, batch), dtype=torch.float64, device=self.place)
         same = torch.empty((*shape, batch), dtype=torch.int32, device=self.place)
         winner, kind = torch.empty((2, *shape), dtype=torch.int32, device=self.place)
-        length, total, sent, a = torch.empty((4, *shape), dtype=torch.float64, device=self.place)
+        length, sent, a = torch.empty((3, *shape), dtype=torch.float64, device=self.place)
         B, J = power_of_two(batch, 16, 1 << 20), power_of_two(width, 16, LARGEST_BLOCK)
-        kernels.agreements[(batch, self.nodes)](k, v, M, same, length, total, self.family, batch, B=min(B, 1024))
-        squares, partly = self.S, (overlap,) * 4  # the kernel does not read them
+        kernels.agreements[(batch, self.nodes)](k, v, M, same, length, self.family, batch, B=min(B, 1024))
+        squares, partly = self.S[:, None], None
         if heard is not None:
-            loud = torch.where(self.partial_norm(v, heard)[:, None], v.abs() > TIE, heard).double()
+            shared = self.overlaps(k, heard.double(), width)[0].int()
+            loud = torch.where(self.partial_norm(v, heard)[:, None], v != 0, heard).double()
             squares = self.squares_of(v, heard, neurons.room)
             partly = squares, self.overlaps(k, loud, width)[0], loud.sum(1), heard.sum(1)
-            squares = squares[:, 0]
         born = torch.full((self.nodes, neurons.room), NONE.value, dtype=torch.int32, device=self.place)
         kernels.walk[(self.nodes,)](
-            (overlap, shared), (M, same), (length, total, neurons.thresholds(batch)), self.sides(squares), partly,
+            overlap, shared, M, same, length, neurons.thresholds(batch), self.sides(squares), partly,
             (self.S, neurons.c, neurons.mu, neurons.written, neurons.grown, neurons.free), born,
             (winner, sent, a, kind), (self.family, batch, width, neurons.room), self.rules.capacity,
             self.rules.pseudo, neurons.step + 1, when_full=self.rules.when_full, top=self.rules.top,
-            strengths=self.rules.strengths, partial=partial, any_free=neurons.any_free, ONE=width <= J, J=J, B=B,
-            num_warps=WALK_WARPS,
+            strengths=self.rules.strengths, any_free=neurons.any_free, ONE=width <= J, J=J, B=B, num_warps=WALK_WARPS,
         )  # fmt: skip
         self.write(k, winner, kind, born, heard)
         neurons.learned(batch)
         return winner, sent, a, kind
 
     def sides(self, squares: Tensor) -> Tensor:
-        """The roots of sums of squared counts (nodes, ..., width), FREE in free slots, as kernels take them."""
+        """The roots of sums of squared counts (nodes, ..., width), FREE where no neuron is, as kernels take them."""
         roots = squares.double().sqrt()
         if self.neurons.any_free:
-            free = ((self.neurons.c == 0) & self.neurons.slots())[:, : squares.shape[-1]]
-            roots = torch.where(free if squares.ndim == 2 else free[:, None], kernels.FREE.value, roots)
+            roots = torch.where(self.neurons.living(squares.shape[2]), roots, kernels.FREE.value)
         return roots.contiguous()
 
-    def overlaps(self, k: Tensor, v: Tensor, width: int, heard: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The overlaps of samples with neurons, by strengths and without them; both (nodes, batch, width).
-
-        heard (nodes, children, batch): of which children.
-        """
+    def overlaps(self, k: Tensor, v: Tensor, width: int) -> tuple[Tensor, Tensor]:
+        """The overlaps of samples with neurons, by strengths and without them; both (nodes, batch, width)."""
         batch, large, recent = k.shape[2], self.large, self.recent
         _, _, values, neurons = large.limits
         overlap = torch.empty((self.nodes, batch, width), dtype=torch.float64, device=self.place)
@@ -211,9 +201,6 @@ class Counts:
         kernels.ranges[(-(-k.numel() // 256),)](
             keys, (len(large.key), len(recent.key)), k, where, k.numel(), batch, values, neurons, E=256
         )
-        if heard is not None:
-            low, high, recent_low, recent_high = where
-            where = low, torch.where(heard, high, low), recent_low, torch.where(heard, recent_high, recent_low)
         kernels.overlaps[(batch, self.nodes)](
             keys, counts, where, k, v, overlap, shared, self.family, batch, width, values, neurons, E=64, num_warps=2
         )
@@ -269,7 +256,7 @@ class Counts:
 
     def partial_norm(self, v: Tensor, heard: Tensor | None) -> Tensor:
         """For which samples the squares run over only the children that are heard, (nodes, batch)."""
-        silent = (v.abs() <= TIE).any(1)
+        silent = (v == 0).any(1)
         return silent if self.heard_only or heard is None else silent & ~heard.all(1)
 
     def squares_of(self, v: Tensor, heard: Tensor | None, width: int) -> Tensor:
@@ -281,7 +268,7 @@ class Counts:
         n, q, _, j = entries.fields
         squares = torch.zeros((self.nodes, self.family, width), dtype=torch.float64, device=self.place)
         squares.index_put_((n, q, j), entries.count.double().square(), accumulate=True)
-        over_heard = (v.abs() > TIE).double().mT @ squares
+        over_heard = (v != 0).double().mT @ squares
         return torch.where(self.partial_norm(v, heard)[..., None], over_heard, whole)
 
     @staticmethod
@@ -297,15 +284,15 @@ class Counts:
 
     def best_of(self, evidence: Codes, width: int) -> tuple[Tensor, Tensor]:
         k, v, heard = self.family_of(evidence)
-        batch, each = k.shape[2], self.heard_only or heard is not None
+        batch = k.shape[2]
         with reserve_memory(self.place):
             overlap, _ = self.overlaps(k, v, width)
-            sides = self.sides(self.squares_of(v, heard, width) if each else self.S)
+            sides = self.sides(self.squares_of(v, heard, width))
         winner = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.place)
         h = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.place)
         kernels.best[(batch, self.nodes)](
-            overlap, sides, v.square().sum(1).sqrt(), self.grown, winner, h, batch, width, self.neurons.room,
-            heard=each, J=power_of_two(width, 16, 1024),
+            overlap, sides, v.square().sum(1).sqrt(), self.grown, winner, h, batch, width, each=sides.shape[1] > 1,
+            J=power_of_two(width, 16, 1024),
         )  # fmt: skip
         return winner, h
 
@@ -385,8 +372,9 @@ class Counts:
 
     def state(self) -> State:
         counts = torch.stack(self.entries.rows(), 1).to(torch.int32).cpu().numpy()
-        known = {"known": heard_of(counts, self.grown.cpu().numpy(), self.family)} if self.holes else {}
-        return {"counts": counts, **known}
+        if not self.holes:
+            return {"counts": counts}
+        return {"counts": counts, "known": heard_of(counts, self.grown.cpu().numpy(), self.family).astype(np.int32)}
 
     def restore(self, state: State, values: int) -> None:
         rows = check_counts(state, (self.nodes, self.neurons.room, self.family, values))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sqhn.banks.cuda.arrays import Evidence, owners, reserve_memory, split, together
 from sqhn.banks.cuda.counts import Counts
-from sqhn.banks.cuda.kernels import choice
+from sqhn.banks.cuda.kernels import common as kernels
 from sqhn.banks.cuda.prototypes import Prototypes
 from sqhn.banks.interface import Limits, Support
 from sqhn.inputs import is_tensor
@@ -23,12 +23,6 @@ from sqhn.patches import Tiling
 
 SAMPLES_PER_CHUNK = 512
 ACTIVITIES_AT_ONCE = 1 << 24
-
-
-class Thread(threading.local):
-    """The other stream that a thread called from last, if any; asking torch each time takes too long."""
-
-    caller: Any = None
 
 
 class Cuda:
@@ -50,13 +44,13 @@ class Cuda:
         memory = torch.cuda.get_device_properties(place).total_memory if here else 0
         self.limits = Limits(chunk=SAMPLES_PER_CHUNK, breadth=4, memory=max(1, memory >> 33))  # 1 for every 8 GiB
         self.queue: Any = torch.cuda.default_stream(place) if here else None
-        self.thread = Thread()
+        self.thread = threading.local()  # its other stream, if any: asking torch each time takes too long
 
     @contextmanager
     def stream(self) -> Iterator[None]:
         caller = torch.cuda.current_stream(self.place) if self.queue else None
-        self.thread.caller = None if caller == self.queue else caller
-        if caller is None or caller == self.queue:
+        self.thread.caller = caller = None if caller == self.queue else caller
+        if caller is None:
             yield
             return
         self.queue.wait_stream(caller)
@@ -87,7 +81,7 @@ class Cuda:
     def first_best(u: Tensor) -> tuple[Tensor, Tensor]:
         k = torch.empty(u.shape[:2], dtype=torch.int32, device=u.device)
         value = torch.empty(u.shape[:2], dtype=u.dtype, device=u.device)
-        choice.first_best[(k.numel(),)](u.contiguous(), k, value, u.shape[2], J=256, num_warps=1)
+        kernels.first_best[(k.numel(),)](u.contiguous(), k, value, u.shape[2], J=256, num_warps=1)
         return k, value
 
     def top_k(self, u: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -127,6 +121,6 @@ class Cuda:
     def to_user(self, array: Tensor, x: object) -> Any:
         if not is_tensor(x):
             return array.cpu().numpy()
-        if self.thread.caller is not None:
-            array.record_stream(self.thread.caller)  # the array was made on another stream
+        if caller := getattr(self.thread, "caller", None):
+            array.record_stream(caller)  # the array was made on another stream
         return array.to(x.device)  # type: ignore[attr-defined]

@@ -102,17 +102,10 @@ class Prototypes:
         """For kernels that handle whole vectors."""
         return power_of_two(self.size // 256, 1, 8)
 
-    def direct_constants(self, seen: Tensor | None) -> dict[str, Any]:
-        """For direct kernels: the kind of comparison, and how many neurons and values they handle at once."""
-        return {
-            "masked": seen is not None, "holes": self.holes, "euclidean": self.euclidean, "centre": self.centre,
-            "J": 16, "D": power_of_two(self.size, 16, 128),
-        }  # fmt: skip
-
     @property
-    def stored(self) -> tuple[Tensor, Tensor]:
-        """For direct kernels: prototypes, and how often each value was observed, if there are holes."""
-        return self.m, self.m if self.known is None else self.known
+    def direct_constants(self) -> dict[str, Any]:
+        """For direct kernels: the kind of comparison, and how many neurons and values they handle at once."""
+        return {"euclidean": self.euclidean, "centre": self.centre, "J": 16, "D": power_of_two(self.size, 16, 128)}
 
     def resize(self, level: Level) -> None:
         self.level = self.neurons.level = level
@@ -150,7 +143,7 @@ class Prototypes:
         shape = (self.nodes, batch)
         a, v = torch.empty((2, *shape), dtype=torch.float64, device=self.place)
         facts = torch.empty((*shape, 2), device=self.place)
-        y, xx = self.measure(x, None, eps, facts, a)
+        y, xx = self.measure(x, None, (eps, facts, a))
         J = power_of_two(width, 16, LARGEST_BLOCK)
         tiles = -(-width // J)
         norm, value = self.m2.sqrt().float(), torch.empty_like(self.m2)
@@ -164,17 +157,16 @@ class Prototypes:
         visits = torch.empty((self.nodes, 2 * batch), dtype=torch.int32, device=self.place)
         sums = torch.empty((*shape, 4), dtype=torch.float64, device=self.place)
         kernels.walk[(self.nodes,)](
-            (A, top, gram), (x, xx, facts, eps), (self.m, norm, scale, moved),
-            (neurons.c, neurons.written, neurons.grown, neurons.free), (first, last, visits), outcome, value,
+            A, top, gram, (x, xx, facts, eps), (self.m, norm, scale, moved),
+            (neurons.c, neurons.written, neurons.grown, neurons.free), first, last, visits, outcome, value,
             (batch, A.shape[2], tiles, neurons.room, self.size), self.rules.capacity, math.sqrt(self.size),
             self.error + bounds.gamma(8), neurons.step + 1, when_full=self.rules.when_full, any_free=any_free, Q=Q, J=J,
             T=power_of_two(tiles, 1, 1 << 20), B=power_of_two(batch, 16, 1 << 20), num_warps=WALK_WARPS,
             **self.constants,
         )  # fmt: skip
         kernels.replay[(2 * batch, self.nodes)](
-            (x, xx), (self.m, self.m2, self.unit), neurons.mu, (first, visits), outcome, sums, a, v,
-            (batch, neurons.room, self.size), self.rules.pseudo, top=self.rules.top, num_warps=self.warps,
-            **self.constants,
+            x, xx, self.m, self.m2, self.unit, neurons.mu, first, visits, *outcome, sums, a, v, batch, neurons.room,
+            self.size, self.rules.pseudo, top=self.rules.top, num_warps=self.warps, **self.constants,
         )  # fmt: skip
         neurons.learned(batch)
         return Learned(k, v, a, kind)
@@ -193,12 +185,12 @@ class Prototypes:
         k, kind, changed = torch.empty((3, self.nodes, batch), dtype=torch.int32, device=self.place)
         a, v = torch.empty((2, self.nodes, batch), dtype=torch.float64, device=self.place)
         direct.walk[(self.nodes,)](
-            (*samples(x, seen), neurons.thresholds(batch)), self.stored,
+            samples(x, seen), neurons.thresholds(batch), (self.m, self.known),
             (neurons.c, neurons.mu, neurons.written, neurons.grown, neurons.free), (k, v, a, kind),
-            self.compared(x, seen, width), changed, (batch, neurons.room, width, self.size), self.rules.capacity,
+            self.compared(x, seen, width), changed, (batch, neurons.room, self.size), width, self.rules.capacity,
             self.rules.pseudo, neurons.step + 1, when_full=self.rules.when_full, top=self.rules.top,
             W=power_of_two(width, 16, 1024), B=power_of_two(batch, 16, DIRECT_CHUNK), num_warps=8,
-            **self.direct_constants(seen),
+            **self.direct_constants,
         )  # fmt: skip
         neurons.learned(batch)
         return k, v, a, kind
@@ -223,7 +215,7 @@ class Prototypes:
         A walk reads rows and changes columns. Where the products are too many for the cache, both should be near each
         other in memory, so several samples of a neuron are interleaved.
         """
-        batch, c, any_free = y.shape[1], self.neurons.c, self.neurons.any_free
+        batch, c = y.shape[1], self.neurons.c if self.neurons.any_free else None
         Q = 1 if self.nodes * batch * width <= CACHED_PRODUCTS else SAMPLES_INTERLEAVED
         wide = -(-width // ROW_MULTIPLE) * ROW_MULTIPLE
         A = torch.empty((self.nodes, -(-batch // Q), wide, Q), device=self.place)
@@ -233,28 +225,26 @@ class Prototypes:
             part = slice(n, n + step)
             with full_precision():
                 some = torch.bmm(y[part], self.unit[part, :width].mT)
-            lengths = xx[part], norm[part], c[part]
             kernels.arrange[(-(-width // 256), A.shape[1], len(some))](
-                some, *lengths, A[part], batch, width, wide, norm.shape[1], any_free=any_free, Q=Q, J=256
-            )
-            if tiles > 1:
-                kernels.tops[(tiles, len(some) * batch)](
-                    some, *lengths, top[part], batch, width, norm.shape[1], tiles, any_free=any_free, J=J
-                )
+                some, xx[part], norm[part], None if c is None else c[part], A[part], batch, width, wide, norm.shape[1],
+                Q=Q, J=256,
+            )  # fmt: skip
+        if tiles > 1:
+            kernels.tops[(tiles, A.shape[1], self.nodes)](A, top, batch, width, wide, tiles, Q=Q, J=J)
         return A, top, Q
 
-    def measure(self, x: Tensor, seen: Tensor | None, *learning: Tensor) -> tuple[Tensor, Tensor]:
+    def measure(
+        self, x: Tensor, seen: Tensor | None, learning: tuple[Tensor, ...] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Unit vectors of samples less the centre, and |x - centre|^2, both over the observed values.
 
         learning: the thresholds, and the arrays that the kernel fills for `walk`.
         """
         y = torch.empty(x.shape, dtype=self.unit.dtype, device=self.place)
         xx = torch.empty(x.shape[:2], dtype=torch.float64, device=self.place)
-        eps, facts, a = learning or (xx, xx, xx)
         kernels.measure[(x.shape[1], self.nodes)](
-            *samples(x, seen)[:2], y, xx, eps, facts, a, x.shape[1], self.size, masked=seen is not None,
-            learning=bool(learning), num_warps=self.warps, **self.constants,
-        )  # fmt: skip
+            samples(x, seen), y, xx, learning, x.shape[1], self.size, num_warps=self.warps, **self.constants
+        )
         return y, xx
 
     def hold(self, evidence: Patches, k: Tensor, wrote: Tensor) -> None:
@@ -302,18 +292,17 @@ class Prototypes:
             return together([self.best_of(*part, self.neurons.most) for part in split(evidence, rows)])
 
     def best_of(self, x: Tensor, seen: Tensor | None, width: int) -> tuple[Tensor, Tensor]:
-        batch = x.shape[1]
+        batch, c = x.shape[1], self.neurons.c if self.neurons.any_free else None
         k = torch.empty((self.nodes, batch), dtype=torch.int32, device=self.place)
         v = torch.empty((self.nodes, batch), dtype=torch.float64, device=self.place)
         (y, xx), unit = self.measure(x, seen), self.unit[:, :width]
         with full_precision():
             A = torch.bmm(y, unit.mT)
-            squares = A if seen is None else torch.bmm(seen.to(unit.dtype), unit.square().mT)
+            squares = None if seen is None else torch.bmm(seen.to(unit.dtype), unit.square().mT)
         value = torch.empty(A.shape, dtype=torch.float64, device=self.place)
         kernels.best[(batch, self.nodes)](
-            A, squares, (*samples(x, seen), xx), self.m, self.neurons.c, self.grown, value, k, v,
-            (batch, width, self.neurons.room, self.size), self.error if seen is None else self.masked_error,
-            masked=seen is not None, any_free=self.neurons.any_free, J=power_of_two(width, 16, 1024),
+            A, squares, samples(x, seen), xx, self.m, c, self.grown, value, k, v, batch, width, self.neurons.room,
+            self.size, self.error if seen is None else self.masked_error, J=power_of_two(width, 16, 1024),
             num_warps=max(4, self.warps), **self.constants,
         )  # fmt: skip
         return k, v
@@ -332,10 +321,10 @@ class Prototypes:
     def compared(self, x: Tensor, seen: Tensor | None, width: int) -> Tensor:
         """The similarities of all neurons, compared directly: (nodes, batch, width)."""
         s = torch.empty((*x.shape[:2], width), dtype=torch.float64, device=self.place)
-        constants = self.direct_constants(seen)
+        constants = self.direct_constants
         direct.activity[(-(-width // constants["J"]), x.shape[1], self.nodes)](
-            samples(x, seen), self.stored, self.neurons.c, s, (x.shape[1], self.neurons.room, width, self.size),
-            num_warps=4, **constants,
+            samples(x, seen), (self.m, self.known), self.neurons.c, s, (x.shape[1], self.neurons.room, self.size),
+            width, num_warps=4, **constants,
         )  # fmt: skip
         return s
 
@@ -354,11 +343,11 @@ class Prototypes:
     block_evidence, pyramid_evidence = of_patches, of_pyramid
 
     def at(self, evidence: Patches, support: Support) -> Tensor:
-        batch, constants = evidence.x.shape[1], {**self.direct_constants(evidence.seen), "J": FEW}
+        batch, constants = evidence.x.shape[1], {**self.direct_constants, "J": FEW}
         s = torch.empty(len(support.value), dtype=torch.float64, device=self.place)
         direct.at[(batch, self.nodes)](
-            samples(*evidence), self.stored, support.start, support.value, s, (batch, self.neurons.room, self.size),
-            num_warps=max(1, constants["D"] // 32), **constants,
+            samples(*evidence), (self.m, self.known), support.start, support.value, s,
+            (batch, self.neurons.room, self.size), num_warps=max(1, constants["D"] // 32), **constants,
         )  # fmt: skip
         return s
 
@@ -391,7 +380,6 @@ class Prototypes:
         self.derive(n, j)
 
 
-def samples(x: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Samples as kernels take them: values, masks, and whether any value was observed (placeholders without masks)."""
-    x = x.contiguous()
-    return (x, x, x) if seen is None else (x, seen.byte().contiguous(), seen.any(2).byte())
+def samples(x: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Samples as kernels take them: values, which of them were observed, and of which samples any (None: all)."""
+    return x.contiguous(), *((None, None) if seen is None else (seen.byte().contiguous(), seen.any(2).byte()))

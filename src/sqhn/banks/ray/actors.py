@@ -29,13 +29,9 @@ class Actor(Shard):
         set_num_threads(threads)
         super().__init__()
 
-    def process(self) -> int:
-        """The id of this process."""
-        return os.getpid()
-
-    def seconds(self) -> float:
-        """The processor time of this process."""
-        return time.process_time()
+    def process(self) -> tuple[int, float]:
+        """The id of this process, and its processor time."""
+        return os.getpid(), time.process_time()
 
 
 class Actors:
@@ -79,13 +75,16 @@ class Actors:
         return share
 
     def start(self) -> Any:
+        """A new, empty shard."""
         return self.actor.remote(self.threads)
 
     def call(self, shard: Any, method: str, *args: Any, bypass: bool = False) -> Any:
+        """Send a call of a method, without waiting; a shard runs calls in turn, except those that bypass others."""
         bound = getattr(shard, method)
         return (bound.options(concurrency_group=BYPASS) if bypass else bound).remote(*args)
 
     def result(self, call: Any) -> Any:
+        """Wait for the result of a call; LostError if the shard is lost."""
         errors = self.ray.exceptions
         try:
             return self.ray.get(call)
@@ -93,6 +92,7 @@ class Actors:
             raise LostError(str(error)) from error
 
     def reconnect(self, shard: Any) -> Any:
+        """Wait until the shard can be reached, or another one in its place; it may be empty."""
         while True:
             try:
                 self.ray.get(shard.applied.remote())
@@ -103,9 +103,11 @@ class Actors:
                 return self.start()
 
     def done(self, call: Any) -> bool:
+        """Whether a call has its result."""
         return bool(self.ray.wait([call], timeout=0)[0])
 
     def share(self, value: Any) -> Any:
+        """Put a value where all shards can read it, as long as the returned reference exists."""
         full = self.ray.exceptions.ObjectStoreFullError, self.ray.exceptions.OutOfDiskError
         try:
             return self.ray.put(value)

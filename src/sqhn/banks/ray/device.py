@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,16 +30,17 @@ class Sharded(Cpu):
     def __init__(self, name: str, shard_device: str, count: int) -> None:
         self.name, self.shard_device, self.shards = name, shard_device, count
         self.transport = Actors(shard_device, count)
-        self.group: Shards | None = None
-        self.split_levels = 0  # of code banks
+
+    @cached_property
+    def group(self) -> Shards:
+        """The shards, which are started when they are needed, and used again after a reset."""
+        return Shards(self.shards, self.transport)
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> ShardedBank:  # type: ignore[override]
         if top and self.shard_device != "cpu":
             raise ValueError(f"device={self.name!r} is for trees; use device='ray' for a memory of one level")
-        self.group, self.split_levels = self.group or Shards(self.shards, self.transport), 0  # reused after a reset
-        if top:
-            return SplitPrototypes(self, self.group, tiling, level, options)
-        return SplitPatterns(self, self.group, self.shard_device, tiling, level, options)
+        self.split_levels = 0  # of code banks
+        return SplitPrototypes(self, tiling, level, options) if top else SplitPatterns(self, tiling, level, options)
 
     def codes(  # type: ignore[override]
         self, children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int
@@ -45,7 +48,5 @@ class Sharded(Cpu):
         """A level of the same memory as the last `patterns`."""
         if top:
             return super().codes(children, level, options, top, values)
-        assert self.group is not None
         self.split_levels += 1
-        name = f"codes {self.split_levels}"
-        return SplitCodes(self, self.group, self.shard_device, name, children, level, options, values)
+        return SplitCodes(self, f"codes {self.split_levels}", children, level, options, values)

@@ -28,7 +28,8 @@ class Neighbours:
     k, v (batch, named): the named neurons and their similarities. left (shards, batch): an upper bound on the others of
     each shard. first (shards, batch): the winner of a shard if known; no neuron with a lower index reaches its best.
     fresh: neurons that have changed since, so that the answers do not count for them. count: how many neurons the last
-    query asked for; 0: for one that is likely to be the best. blank: the samples without observed values.
+    query asked for; 0: for one that is likely to be the best. blank: the samples without observed values,
+    which only recall gets.
     """
 
     def __init__(self, shards: Shards, evidence: Patches, count: int) -> None:
@@ -66,9 +67,8 @@ class Neighbours:
         return np.asarray(self.v.max(axis=1))
 
     def reaching(self, samples: Flags, score: Scores | float = -np.inf) -> Indices:
-        """The named neurons that reach a score for any of some samples, except blank ones."""
+        """The named neurons that reach a score for any of some samples."""
         there = (self.v >= np.reshape(score, (-1, 1)) - TIE) & (self.k != NONE) & samples[:, None]
-        there[self.blank] = False
         return np.unique(self.k[there])
 
     def open(self, score: Scores, winner: Indices) -> Flags:

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks import devices
-from sqhn.banks.interface import BlockEvidence, Codes, Device, State, Support
-from sqhn.banks.ray.shards import BUILD, Call, Shards
+from sqhn.banks.interface import BlockEvidence, Codes, State, Support
+from sqhn.banks.ray.shards import BUILD, Call, each_array
 from sqhn.banks.saved import KINDS, check_counts, check_growth, joined, known_of
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
+
+if TYPE_CHECKING:
+    from sqhn.banks.ray.device import Sharded
 
 LONGEST_CHUNK = 1536
 """The most samples that are learned at once: large chunks, since each level needs one round trip for a chunk."""
 
 
-class Status(NamedTuple):
-    """How far the nodes of a shard have grown after a write; chunk: how many samples their bank can learn at once."""
-
-    grown: NDArray[np.int64]
-    room: int
-    step: int
-    holes: bool
-    chunk: int
+Status = tuple[NDArray[np.int64], int, int, bool, int]
+"""Of the bank of a shard after a write: grown, room, step, holes, and how many samples it can learn at once."""
 
 
 class Nodes:
@@ -39,13 +36,14 @@ class Nodes:
 
     def __init__(self, device: str, kind: str, *args: Any) -> None:
         self.device = devices.device_of(device)
-        self.bank = getattr(self.device, kind)(*args)
+        self.bank = getattr(self.device, kind)(*map(_writable, args))
         self.reserved: tuple[int, ...] = ()
 
     def query(self, method: str, *args: Any) -> Any:
-        """The result of a method of the bank."""
+        """The result of a method of the bank, or of its statistics ("neurons.state")."""
         with self.device.stream():
-            return _each(getattr(self.bank, method)(*(_each(arg, self._to_device) for arg in args)), self._to_numpy)
+            found = attrgetter(method)(self.bank)(*(each_array(arg, self.device.asarray) for arg in args))
+            return each_array(found, self._to_numpy)
 
     def write(self, method: str, *args: Any) -> tuple[Any, Status]:
         """The result of a method that changes the bank, and the status after it."""
@@ -57,18 +55,11 @@ class Nodes:
         bank, neurons = self.bank, self.bank.neurons
         with self.device.stream():
             grown, chunk = self._to_numpy(bank.grown), bank.chunk_size(LONGEST_CHUNK)
-            return Status(grown, neurons.room, neurons.step, bank.holes, chunk)
+            return grown, neurons.room, neurons.step, bank.holes, chunk
 
-    def _to_device(self, array: Any) -> Any:
-        return self.device.asarray(array) if isinstance(array, np.ndarray) else array
-
-    def _to_numpy(self, array: Any) -> Any:
-        return self.device.to_user(array, None) if hasattr(array, "shape") else array
-
-    def statistics(self) -> State:
-        """The statistics of all neurons."""
-        with self.device.stream():
-            return dict(self.bank.neurons.state())
+    def _to_numpy(self, array: Any) -> NDArray[Any]:
+        found: NDArray[Any] = self.device.to_user(array, None)
+        return found
 
     def state(self) -> State:
         """All that must be saved."""
@@ -79,6 +70,7 @@ class Nodes:
     def restore(self, state: State) -> Status:
         """Load a state into a new bank, with the room that was reserved: the next write may need it."""
         self.reserved = tuple(state["reserved"].tolist())
+        state = {name: _writable(array) for name, array in state.items()}
         with self.device.stream():
             self.bank.neurons.restore(state, int(state["step"]))
             self.bank.restore(state, self.reserved[-1] if self.reserved else 0)  # the last one: the children's values
@@ -101,7 +93,8 @@ class SplitNeurons:
         return int(self.grown.max())
 
     def state(self) -> State:
-        return self.bank.statistics()
+        found = self.bank.queryeach_array("neurons.state")
+        return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
 
     def restore(self, state: State, step: int) -> None:
         """Check the statistics; `SplitNodes.restore` sends them to the shards, with the prototypes or counts."""
@@ -116,31 +109,29 @@ class Below(NamedTuple):
 
 def asked(method: str, fill: float = 0.0) -> Any:
     """A method that asks all shards; fill: the value that pads arrays where a shard has fewer neurons."""
-    return lambda bank, *args: _joined(bank.query_each(method, *args), fill)
+    return lambda bank, *args: _joined(bank.queryeach_array(method, *args), fill)
 
 
 def written(method: str) -> Any:
     """A method that changes the banks of all shards."""
-    return lambda bank, *args: bank.write_each(method, *args)
+    return lambda bank, *args: bank.writeeach_array(method, *args)
 
 
-class SplitNodes(ABC):
+class SplitNodes:
     """A level below the memory node: each shard has some of its nodes.
 
     Arguments are divided by nodes, and results joined. The attributes change with writes only.
     """
 
-    def __init__(
-        self, device: Device, shards: Shards, name: str, nodes: int, level: Level, made: Callable[[slice], Call]
-    ) -> None:
-        """Build the banks of all shards; made: the arguments of `Nodes` for some nodes."""
-        self.device, self.shards, self.name, self.nodes, self.level = device, shards, name, nodes, level
+    def __init__(self, device: Sharded, name: str, nodes: int, level: Level, made: Callable[[slice], Call]) -> None:
+        """Build the banks of all shards; made: the kind of a bank of some nodes and its arguments, as in `Nodes`."""
+        self.device, self.shards, self.name, self.nodes, self.level = device, device.group, name, nodes, level
         self.neurons = SplitNeurons(self)
         self.holes, self.chunk = False, LONGEST_CHUNK
-        bounds = np.linspace(0, nodes, min(len(shards), nodes) + 1).astype(int)
+        bounds = np.linspace(0, nodes, min(len(self.shards), nodes) + 1).astype(int)
         self.parts = [slice(a, b) for a, b in pairwise(bounds.tolist())]  # the nodes of each shard
-        for s, part in enumerate(self.parts):
-            shards.write({s: (BUILD, name, Nodes, *made(part))})
+        build = BUILD, name, Nodes, device.shard_device
+        self.shards.write({s: (*build, *made(part)) for s, part in enumerate(self.parts)})
 
     @property
     def grown(self) -> NDArray[np.int64]:
@@ -154,26 +145,26 @@ class SplitNodes(ABC):
             s: (self.name, how, method, *(self._part(arg, nodes) for arg in args)) for s, nodes in enumerate(self.parts)
         }
 
-    def query_each(self, method: str, *args: Any) -> list[Any]:
+    def queryeach_array(self, method: str, *args: Any) -> list[Any]:
         """The results of all shards."""
         return list(self.shards.query(self._calls("query", method, args)).values())
 
-    def write_each(self, method: str, *args: Any) -> Any:
+    def writeeach_array(self, method: str, *args: Any) -> Any:
         """The joined result of a method that changes the banks."""
         found, statuses = zip(*self.shards.write(self._calls("write", method, args)).values())
         self._update(statuses)
         return _joined(list(found))
 
-    def _update(self, statuses: Sequence[Status]) -> None:
+    def _update(self, statuses: Iterable[Status]) -> None:
         """Note the status of all shards after a write."""
-        self.neurons.grown = np.concatenate([one.grown for one in statuses])
-        self.neurons.room, self.neurons.step = max(one.room for one in statuses), statuses[0].step
-        self.holes, self.chunk = any(one.holes for one in statuses), min(one.chunk for one in statuses)
+        grown, room, step, holes, chunk = zip(*statuses)
+        self.neurons.grown, self.neurons.room, self.neurons.step = np.concatenate(grown), max(room), step[0]
+        self.holes, self.chunk = any(holes), min(chunk)
 
     def _part(self, value: Any, nodes: slice) -> Any:
         """The part of an argument that concerns some nodes."""
         if not isinstance(value, Support):
-            return _rows(value, nodes)
+            return each_array(value, itemgetter(nodes))
         batch = (len(value.start) - 1) // self.nodes
         start = value.start[nodes.start * batch : nodes.stop * batch + 1]
         return Support(start - start[0], value.value[start[0] : start[-1]], None)  # banks do not need the probabilities
@@ -182,40 +173,33 @@ class SplitNodes(ABC):
     best, top_k, at = map(asked, ("best", "top_k", "at"))
 
     def block_evidence(self, *args: Any) -> BlockEvidence:
-        found = self.query_each("block_evidence", *args)
+        found = self.queryeach_array("block_evidence", *args)
         rest: BlockEvidence = _joined([one._replace(A=None) for one in found])
         return rest._replace(A=_joined([one.A for one in found], -np.inf))
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
-    def statistics(self) -> State:
-        """The statistics of all neurons."""
-        found = self.shards.query(dict.fromkeys(range(len(self.parts)), (self.name, "statistics"))).values()
-        return {name: np.concatenate([one[name] for one in found]) for name in ("grown", *KINDS)}
-
-    def states(self) -> Iterator[tuple[slice, State]]:
-        """The nodes of every shard, and their state."""
+    def states(self, entries: int) -> Iterator[tuple[slice, State]]:
+        """The nodes of every shard and their state; with holes, also how often each of the entries was observed."""
         for s, part in enumerate(self.parts):
-            yield part, self.shards.query({s: (self.name, "state")})[s]
+            found: State = self.shards.query({s: (self.name, "state")})[s]
+            if self.holes:
+                found["known"] = known_of(found, entries).astype(np.int32)
+            yield part, found
 
-    def restore(self, state: State, values: int) -> None:
-        self._check(state, values)
-        first, step = np.concatenate([[0], np.cumsum(self.grown)]), np.array(self.neurons.step)
-        statuses = []
+    def divide(self, state: State, of_nodes: Callable[[slice], State]) -> None:
+        """Load a checked state.
+
+        of_nodes: for some nodes, saved arrays without a row for each neuron, and the arguments of `reserve`
+        (`reserved`).
+        """
+        first, writes = np.concatenate([[0], np.cumsum(self.grown)]), {}
         for s, nodes in enumerate(self.parts):
             own = slice(int(first[nodes.start]), int(first[nodes.stop]))
             some = {name: array[own] for name, array in state.items() if name in (*KINDS, "prototypes", "known")}
-            some |= {"grown": state["grown"][nodes], "step": step, **self._of_nodes(state, values, nodes)}
-            statuses.append(self.shards.write({s: (self.name, "restore", some)})[s])
-        self._update(statuses)
-
-    @abstractmethod
-    def _check(self, state: State, values: int) -> None:
-        """Raise unless a state can be divided; values: as in `restore`."""
-
-    @abstractmethod
-    def _of_nodes(self, state: State, values: int, nodes: slice) -> State:
-        """The arguments of `reserve` for some nodes (`reserved`), and saved arrays without a row for each neuron."""
+            some |= {"grown": state["grown"][nodes], "step": np.array(self.neurons.step), **of_nodes(nodes)}
+            writes[s] = (self.name, "restore", some)
+        self._update(self.shards.write(writes).values())
 
 
 class SplitPatterns(SplitNodes):
@@ -223,17 +207,14 @@ class SplitPatterns(SplitNodes):
 
     top = False
 
-    def __init__(
-        self, device: Device, shards: Shards, shard_device: str, tiling: Tiling, level: Level, options: Options
-    ) -> None:
+    def __init__(self, device: Sharded, tiling: Tiling, level: Level, options: Options) -> None:
         self.tiling = tiling
         side, *rest = tiling.patch
 
         def made(part: slice) -> Call:
-            own = Tiling(((part.stop - part.start) * side, *rest), tiling.kernel)
-            return shard_device, "patterns", own, level, options, False
+            return "patterns", Tiling(((part.stop - part.start) * side, *rest), tiling.kernel), level, options, False
 
-        super().__init__(device, shards, "patterns", tiling.nodes, level, made)
+        super().__init__(device, "patterns", tiling.nodes, level, made)
 
     activity = asked("activity", -np.inf)
     similarity, vectors, known_values = map(asked, ("similarity", "vectors", "known_values"))
@@ -242,62 +223,49 @@ class SplitPatterns(SplitNodes):
 
     def shard_states(self) -> Iterator[State]:
         first = 0
-        for _, found in self.states():
-            last = first + len(found["c"])
-            some = {"number": np.arange(first, last), "prototypes": found["prototypes"]}
-            if self.holes:
-                some["known"] = known_of(found, self.tiling.size).astype(np.int32)
-            yield some
-            first = last
+        for _, found in self.states(self.tiling.size):
+            number = np.arange(first, first + len(found["c"]))
+            yield {"number": number, **{name: found[name] for name in ("prototypes", "known") if name in found}}
+            first += len(number)
 
     def state(self) -> State:
         return joined(self.shard_states(), int(self.grown.sum()), self.tiling.size, self.holes)
 
-    def _check(self, state: State, values: int) -> None:  # noqa: ARG002
+    def restore(self, state: State, values: int) -> None:  # noqa: ARG002
         if len(state["prototypes"]) != len(state["c"]):
             raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {len(state['c'])} neurons")
-
-    def _of_nodes(self, state: State, values: int, nodes: slice) -> State:  # noqa: ARG002
-        return {"reserved": np.zeros(1, np.int64)}
+        self.divide(state, lambda _: {"reserved": np.zeros(1, np.int64)})
 
 
 class SplitCodes(SplitNodes):
     """The counts of a level above; children (nodes, children each): nodes of the level below."""
 
     def __init__(
-        self,
-        device: Device,
-        shards: Shards,
-        shard_device: str,
-        name: str,
-        children: NDArray[np.int32],
-        level: Level,
-        options: Options,
-        values: int,
+        self, device: Sharded, name: str, children: NDArray[np.int32], level: Level, options: Options, values: int
     ) -> None:
         self.children = children
 
         def made(part: slice) -> Call:
             own = np.arange(children[part].size, dtype=np.int32).reshape(children[part].shape)
-            return shard_device, "codes", own, level, options, False, values
+            return "codes", own, level, options, False, values
 
-        super().__init__(device, shards, name, len(children), level, made)
+        super().__init__(device, name, len(children), level, made)
 
     def _part(self, value: Any, nodes: slice) -> Any:
         if isinstance(value, Below):
             return value.array[self.children[nodes].ravel()]
         if isinstance(value, Codes | BlockEvidence):  # of the level below
-            return _rows(value, self.children[nodes].ravel())
+            return each_array(value, itemgetter(self.children[nodes].ravel()))
         return super()._part(value, nodes)
 
     def hears(self, evidence: Codes) -> NDArray[np.bool_] | None:
         return None if evidence.heard is None else np.asarray(evidence.heard[self.children].any(axis=1))
 
     def max_sum(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(_joined(self.query_each("max_sum", Below(u)), -np.inf))
+        return np.asarray(_joined(self.queryeach_array("max_sum", Below(u)), -np.inf))
 
     def support(self, j: NDArray[np.int32]) -> Support:
-        found: list[Support] = self.query_each("support", j)  # with children in the order of their parents
+        found: list[Support] = self.queryeach_array("support", j)  # with children in the order of their parents
         many = np.concatenate([np.diff(one.start) for one in found]).reshape(self.children.size, -1)
         order = np.argsort(self.children.ravel())
         sizes, first = many.sum(axis=1)[order], (np.cumsum(many.sum(axis=1)) - many.sum(axis=1))[order]
@@ -306,10 +274,10 @@ class SplitCodes(SplitNodes):
         return Support(np.concatenate([[0], np.cumsum(many[order].ravel())]), value[at], probability[at])
 
     def expects(self, j: NDArray[np.int32], known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return self._by_children(self.query_each("expects", j, known))
+        return self._by_children(self.queryeach_array("expects", j, known))
 
     def probability(self, j: NDArray[np.int32], k: NDArray[np.int32]) -> NDArray[np.float64]:
-        return self._by_children(self.query_each("probability", j, Below(k)))
+        return self._by_children(self.queryeach_array("probability", j, Below(k)))
 
     def _by_children(self, found: list[NDArray[Any]]) -> NDArray[Any]:
         """From the order of the parents to that of the children themselves."""
@@ -321,33 +289,24 @@ class SplitCodes(SplitNodes):
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        counts, known = [], []
-        for part, found in self.states():
-            counts.append(found["counts"] + np.array([part.start, 0, 0, 0, 0], np.int32))
-            if self.holes:
-                known.append(known_of(found, self.children.shape[1]).astype(np.int32))
-        return {"counts": np.concatenate(counts), **({"known": np.concatenate(known)} if known else {})}
+        found = []
+        for part, one in self.states(self.children.shape[1]):
+            found.append(one | {"counts": one["counts"] + np.array([part.start, 0, 0, 0, 0], np.int32)})
+        return {name: np.concatenate([one[name] for one in found]) for name in ("counts", "known") if name in found[0]}
 
-    def _check(self, state: State, values: int) -> None:
-        check_counts(state, (self.nodes, self.neurons.most, self.children.shape[1], values))
+    def restore(self, state: State, values: int) -> None:
+        rows = check_counts(state, (self.nodes, self.neurons.most, self.children.shape[1], values))
 
-    def _of_nodes(self, state: State, values: int, nodes: slice) -> State:
-        rows = state["counts"]
-        own = rows[(rows[:, 0] >= nodes.start) & (rows[:, 0] < nodes.stop)]
-        return {"counts": own - np.array([nodes.start, 0, 0, 0, 0], np.int32), "reserved": np.array([0, values])}
+        def of_nodes(nodes: slice) -> State:
+            own = rows[(rows[:, 0] >= nodes.start) & (rows[:, 0] < nodes.stop)]
+            return {"counts": own - np.array([nodes.start, 0, 0, 0, 0], np.int32), "reserved": np.array([0, values])}
 
-
-def _rows(value: Any, rows: Any) -> Any:
-    """Rows of all arrays of a message."""
-    return _each(value, lambda part: part[rows] if isinstance(part, np.ndarray) else part)
+        self.divide(state, of_nodes)
 
 
-def _each(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A message with all its parts changed."""
-    if isinstance(value, tuple):
-        parts = [_each(part, change) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return change(value)
+def _writable(value: Any) -> Any:
+    """The value, or a copy of an array that is read-only, as those from Ray are: torch warns of them."""
+    return np.require(value, requirements="W") if isinstance(value, np.ndarray) else value
 
 
 def _joined(parts: list[Any], fill: float = 0.0) -> Any:

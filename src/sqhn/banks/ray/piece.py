@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.device import Cpu
-from sqhn.banks.cpu.evidence import Elsewhere, of_pyramid
+from sqhn.banks.cpu.evidence import of_pyramid
 from sqhn.banks.cpu.kernels.decision import NONE
 from sqhn.banks.cpu.kernels.large import Products
-from sqhn.banks.cpu.large import LargeNodes, samples_at_once
+from sqhn.banks.cpu.large import FirstLook, LargeNodes, samples_at_once
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Patches, State
 from sqhn.banks.ray.kernels import nearest
+from sqhn.banks.ray.shards import each_array
 from sqhn.inputs import batches
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
 
 Indices = NDArray[np.int64]
+own = partial(each_array, change=Cpu.asarray)
+"""A message as kernels take it: arrays from elsewhere may be read-only."""
 UNLIMITED = 2**31 - 1
 """The capacity of a shard: it grows as far as the driver lets it."""
 QUESTIONS_KEPT, BYTES_KEPT = 6, 1 << 25
@@ -31,6 +36,8 @@ QUESTIONS_KEPT, BYTES_KEPT = 6, 1 << 25
 FEW = 8
 """Neurons that are looked for one after another; more are ranked with products of their own."""
 NO_BAR = np.empty(0)
+ONLY = slice(1)
+"""The only node."""
 
 
 class Vectors(NamedTuple):
@@ -86,10 +93,7 @@ class Piece:
         count: 0 for one that may be the best. question: the number of this question; its products are kept. rows: only
         these of its samples are asked about, again; bar: the similarities that a neuron must reach to matter to them.
         """
-        x, seen = evidence
-        if rows is not None:
-            x, seen = x[:, rows], None if seen is None else seen[:, rows]
-        x, seen = evidence = _own(Patches(x, seen))
+        x, seen = evidence = own(evidence if rows is None else each_array(evidence, itemgetter((slice(None), rows))))
         large, cosines, living = self.bank.large, self.bank.measure[1] is None, self.living
         if large is not None and seen is None and cosines and count <= FEW and count < living:
             return self._nearest(large, x[0], count, question, rows, bar)
@@ -115,21 +119,18 @@ class Piece:
         kept = None if asked is None else dict(self.products).get(question)
         for part in batches(len(x), samples_at_once(self.bank, self.bank.neurons.most)):
 
-            def ask(rows: slice, products: Products, now: slice = part) -> NDArray[np.int64]:
-                evaluated = np.zeros(products.P.shape[:2], np.int64)
-                first_look = large.first_look(0, products, evaluated)
-                found = (array[now][rows] for array in (bar, k, v, rest))
+            def ask(rows: slice, first_look: FirstLook, now: slice = part) -> None:
+                own, *found = (array[now][rows] for array in (x, bar, k, v, rest))
                 split_range(
-                    nearest, products.P.shape[1], float(products.P.size) + x.size, x[now][rows], first_look,
+                    nearest, len(own), float(len(own)) * (len(self.number) + self.bank.size), own, first_look,
                     self.bank.of_nodes(), self.bank.measure, *found,
                 )  # fmt: skip
-                return evaluated
 
             if kept is None or asked is None:
-                products = large.products(self.bank, 0, x[part], bool(large.projected.blind))
+                products = large.products(self.bank, ONLY, x[None, part], bool(large.blind))
             else:
                 products = kept.rows(asked[part])
-            large.in_turns(self.bank, 0, x[part], products, ask)
+            large.in_turns(self.bank, ONLY, x[None, part], products, ask)
             if asked is None and len(x[part]) == len(x) and products.P.nbytes <= BYTES_KEPT:
                 self.products.append((question, products))
         return Candidates(np.where(k == NONE, NONE, self.number[k]), v, rest)
@@ -138,27 +139,21 @@ class Piece:
         """The indices of all neurons, and their similarities (batch, neurons)."""
         if not len(self.number):
             return self.number, np.zeros((evidence.x.shape[1], 0))
-        return self.number, self.bank.activity(_own(evidence))[0]
+        return self.number, self.bank.activity(own(evidence))[0]
 
     def weights(self, evidence: Patches, scales: Sequence[Tiling], many: int) -> NDArray[np.float64]:
-        """The weight of the neurons here at each look at a block (`Elsewhere`); many: how many there are in all."""
-        looks = evidence.x.shape[1], sum(one.nodes for one in scales), 2
-        return self._shown(evidence, scales, Elsewhere(many, np.full(looks, -np.inf)))[1]
+        """The weights of the neurons here (`of_pyramid`); many: how many there are in all."""
+        if not self.living:
+            return np.full((evidence.x.shape[1], sum(one.nodes for one in scales), 2), -np.inf)
+        return of_pyramid(self.bank, own(evidence), scales, many)[1]
 
     def block_evidence(
-        self, evidence: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere
+        self, evidence: Patches, scales: Sequence[Tiling], many: int, others: NDArray[np.float64]
     ) -> tuple[Indices, NDArray[np.float64]]:
-        """The indices of all neurons, and the evidence for them (batch, neurons)."""
-        return self.number, self._shown(evidence, scales, elsewhere)[0]
-
-    def _shown(
-        self, evidence: Patches, scales: Sequence[Tiling], elsewhere: Elsewhere
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The indices of all neurons, and the evidence for them (batch, neurons); others: weights of other shards."""
         if not self.living:
-            return np.full((evidence.x.shape[1], len(self.number)), -np.inf), np.full_like(elsewhere.others, -np.inf)
-        own = Elsewhere(elsewhere.many, Cpu.asarray(elsewhere.others))
-        A, weights = of_pyramid(self.bank, _own(evidence), scales, own)
-        return A[0, :, : len(self.number)], weights
+            return self.number, np.full((evidence.x.shape[1], len(self.number)), -np.inf)
+        return self.number, of_pyramid(self.bank, own(evidence), scales, many, own(others))[0][0, :, : len(self.number)]
 
     def fetch(self, j: Indices) -> Vectors:
         at = self._places(j)
@@ -206,9 +201,3 @@ class Piece:
     def restore(self, state: State) -> None:
         """Load a state, without any neurons before."""
         self.put(Vectors(state["number"], state["c"], state["prototypes"], state.get("known")))
-
-
-def _own(evidence: Patches) -> Patches:
-    """As kernels take it: what comes from elsewhere may be read-only."""
-    own = Cpu.asarray
-    return Patches(own(evidence.x), None if evidence.seen is None else own(evidence.seen))

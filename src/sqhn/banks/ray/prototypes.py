@@ -15,26 +15,30 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from sqhn.banks.cpu.device import Cpu
-from sqhn.banks.cpu.evidence import Elsewhere
 from sqhn.banks.cpu.kernels.decision import NONE
 from sqhn.banks.cpu.neurons import Neurons
 from sqhn.banks.cpu.prototypes import Prototypes
-from sqhn.banks.interface import Device, Learned, Patches, State
+from sqhn.banks.interface import Learned, Patches, State
 from sqhn.banks.ray.neighbours import NAME, Neighbours
 from sqhn.banks.ray.piece import Indices, Piece, Vectors
-from sqhn.banks.ray.shards import BUILD, Call, Shards, Shared
+from sqhn.banks.ray.shards import BUILD, Call, Shared, each_array
 from sqhn.banks.rule import GREW, SKIPPED
 from sqhn.banks.saved import KINDS, check_prototypes, joined
 from sqhn.inputs import batches
 from sqhn.level import REPLACING, TIE, Level, Options
 from sqhn.patches import Tiling
+
+if TYPE_CHECKING:
+    from sqhn.banks.ray.device import Sharded
 
 NOBODY = 2**62
 """In the place of a neuron; larger than any index."""
@@ -75,15 +79,15 @@ class SplitPrototypes:
 
     nodes, top = 1, True
 
-    def __init__(self, device: Device, shards: Shards, tiling: Tiling, level: Level, options: Options) -> None:
-        self.device, self.shards, self.tiling, self.level, self.options = device, shards, tiling, level, options
+    def __init__(self, device: Sharded, tiling: Tiling, level: Level, options: Options) -> None:
+        self.device, self.shards, self.tiling, self.level, self.options = device, device.group, tiling, level, options
         self.neurons = Neurons(1, level)
         self.owner = np.zeros(0, np.int16)  # the shard of every neuron
         self.holes = False
         self.fresh = NO_NEURONS  # written by the last part; shards may not have these yet
         self.replaced: list[tuple[Any, ...]] = []  # old statistics, to undo the parts of a chunk
         self.room = 0  # of every shard
-        shards.write_all(BUILD, NAME, Piece, tiling, level, options)
+        self.shards.write_all(BUILD, NAME, Piece, tiling, level, options)
 
     @property
     def grown(self) -> NDArray[np.int64]:
@@ -117,20 +121,19 @@ class SplitPrototypes:
     @quietly()
     def learn(self, evidence: Patches) -> Learned:
         cut, done = _cut(evidence), []
-        asked = deque(Neighbours(self.shards, part, 1) for part in cut[:AHEAD])
+        asking = (Neighbours(self.shards, part, 1) for part in cut)
+        asked = deque(islice(asking, AHEAD))
         try:
             with self.shards.all_or_none():
-                for i, part in enumerate(cut):
+                for part in cut:
                     done.append(self._learn_part(part, asked.popleft()))
-                    if i + AHEAD < len(cut):
-                        asked.append(Neighbours(self.shards, cut[i + AHEAD], 1))
+                    asked.extend(islice(asking, 1))
         except BaseException:
             self._take_back()
             raise
         finally:
             self.replaced, self.fresh = [], NO_NEURONS
-        sent = Learned(*(np.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
-        return sent._replace(heard=None if evidence.seen is None else evidence.seen.any(axis=2))
+        return Learned(*(np.concatenate(field, 1) for field in zip(*(sent.fields for sent in done))))
 
     def _learn_part(self, evidence: Patches, everybody: Neighbours) -> Learned:
         everybody.gather(self.fresh.j)
@@ -165,9 +168,7 @@ class SplitPrototypes:
         if int(self.grown[0]) - int(self.neurons.free[0]) + batch > self.level.capacity:
             return np.zeros(batch, bool)
         eps = self.level.threshold(np.arange(self.neurons.step, self.neurons.step + batch))
-        aloof = (everybody.top < eps - 2 * TIE) & ~everybody.open(everybody.top, best).any(axis=0)
-        aloof[everybody.blank] = False
-        return np.asarray(aloof)
+        return np.asarray((everybody.top < eps - 2 * TIE) & ~everybody.open(everybody.top, best).any(axis=0))
 
     def _changeable(self, batch: int) -> Indices:
         """Neurons that steps may change though they do not win: free places, those to be replaced."""
@@ -180,7 +181,7 @@ class SplitPrototypes:
             living = np.flatnonzero(c > 0)
             order = (written[living], c[living]) if self.level.when_full == "overwrite" else (written[living],)
             found.append(living[np.lexsort((living, *order))[:batch]])
-        return np.unique(np.concatenate(found))
+        return np.concatenate(found)
 
     def _rehearsal(self, here: Vectors, batch: int) -> Prototypes:
         """A bank of some neurons alone, in their order, with as much room to grow as there is."""
@@ -239,10 +240,7 @@ class SplitPrototypes:
         neurons.grown[0] = grown + len(number) - n
         neurons.steps[0] = local.neurons.step
         self.holes = self.holes or local.holes
-        k = np.append(number, NOBODY)[sent.k[0]]
-        if sent.heard is not None:
-            k[~sent.heard[0]] = 0
-        return sent._replace(k=k.astype(np.int32)[None])
+        return sent._replace(k=number[sent.k].astype(np.int32))
 
     def _take_back(self) -> None:
         """Restore the statistics from before the learned parts of a chunk."""
@@ -255,14 +253,17 @@ class SplitPrototypes:
 
     def _put(self, vectors: Vectors, samples: Shared | None = None, rows: Indices = NO_NEURONS.j) -> None:
         """Write neurons; new ones go to the shards with most room. rows: of which samples they are copies, or NONE."""
-        j = vectors.j
-        owner = np.concatenate([self.owner, _emptiest(self._loads(), int((j >= len(self.owner)).sum()))])
+        j, loads, new = vectors.j, self._loads(), list[int]()
+        for _ in range(int((j >= len(self.owner)).sum())):
+            new.append(int(loads.argmin()))
+            loads[new[-1]] += 1
+        owner = np.concatenate([self.owner, np.array(new, np.int16)])
         told: dict[int, Call] = {}
         for s, own in _by_shard(owner[j]).items():
             if samples is None:
-                told[s] = (NAME, "put", vectors.some(own))
+                told[s] = NAME, "put", vectors.some(own)
             else:
-                told[s] = (NAME, "put_copies", j[own], vectors.some(own[rows[own] == NONE]), samples, rows[own])
+                told[s] = NAME, "put_copies", j[own], vectors.some(own[rows[own] == NONE]), samples, rows[own]
         self.shards.post(told)
         self.owner = owner
 
@@ -311,9 +312,8 @@ class SplitPrototypes:
         return self._everywhere(evidence, self.shards.query_all(NAME, "activity", self.shards.share(evidence)))
 
     def similarity(self, evidence: Patches, k: NDArray[np.int32]) -> NDArray[np.float64]:
-        chosen, at = np.unique(k.astype(np.int64), return_inverse=True)
-        local = self._rehearsal(self._fetch(chosen), 0)
-        return local.similarity(evidence, at.reshape(k.shape).astype(np.int32))
+        local = self._rehearsal(self._of(k), 0)
+        return local.similarity(evidence, np.arange(k.size, dtype=np.int32)[None])
 
     def vectors(self, k: NDArray[np.int32]) -> NDArray[np.float32]:
         return self._of(k).m[None]
@@ -334,7 +334,7 @@ class SplitPrototypes:
         asked = {}
         for s in range(len(self.shards)):
             others = np.logaddexp.reduce(np.delete(weights, s, 0), axis=0, initial=-np.inf)
-            asked[s] = (NAME, "block_evidence", shared, scales, Elsewhere(many, others))
+            asked[s] = (NAME, "block_evidence", shared, scales, many, others)
         return self._everywhere(evidence, self.shards.query(asked).values())
 
     def _everywhere(
@@ -375,15 +375,6 @@ def _by_shard(owner: NDArray[np.int16]) -> dict[int, Indices]:
     return {s: np.flatnonzero(owner == s) for s in np.unique(owner).tolist()}
 
 
-def _emptiest(loads: NDArray[np.int64], new: int) -> NDArray[np.int16]:
-    """Where to put so many new neurons, one after another."""
-    owner = np.empty(new, np.int16)
-    for i in range(new):
-        owner[i] = loads.argmin()
-        loads[owner[i]] += 1
-    return owner
-
-
 def _repeated(best: Indices, samples: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which of some samples share their best neuron with another one, so that it may have changed when they come."""
     _, at, many = np.unique(np.where(samples, best, NONE), return_inverse=True, return_counts=True)
@@ -392,5 +383,4 @@ def _repeated(best: Indices, samples: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def _cut(evidence: Patches) -> list[Patches]:
     """Parts of a chunk."""
-    x, seen = evidence
-    return [Patches(x[:, part], None if seen is None else seen[:, part]) for part in batches(x.shape[1], PART)]
+    return [each_array(evidence, itemgetter((slice(None), part))) for part in batches(evidence.x.shape[1], PART)]

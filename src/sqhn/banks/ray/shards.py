@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from sqhn.banks.ray.actors import Actors
 
 Call = tuple[Any, ...]
 """The name of a part of a shard, one of its methods, and the arguments."""
@@ -75,28 +77,6 @@ class Shard:
         self.writes, self.answer = writes, None
 
 
-class Transport(Protocol):
-    """Starts shards and carries calls to them."""
-
-    def start(self) -> Any:
-        """A new, empty shard."""
-
-    def call(self, shard: Any, method: str, *args: Any, bypass: bool = False) -> Any:
-        """Send a call of a method, without waiting; a shard runs calls in turn, except those that bypass others."""
-
-    def result(self, call: Any) -> Any:
-        """Wait for the result of a call; LostError if the shard is lost."""
-
-    def reconnect(self, shard: Any) -> Any:
-        """Wait until the shard can be reached, or another one in its place; it may be empty."""
-
-    def done(self, call: Any) -> bool:
-        """Whether a call has its result."""
-
-    def share(self, value: Any) -> Any:
-        """Put a value where all shards can read it, as long as the returned reference exists."""
-
-
 class Shared(NamedTuple):
     """A value that all shards can read, and its bytes."""
 
@@ -107,7 +87,7 @@ class Shared(NamedTuple):
 class Shards:
     """Shards, the log of their writes and their snapshots. Calls are given as mappings from the index of a shard."""
 
-    def __init__(self, count: int, transport: Transport) -> None:
+    def __init__(self, count: int, transport: Actors) -> None:
         self.transport = transport
         self.shards = [transport.start() for _ in range(count)]
         self.log: list[list[Call]] = [[] for _ in range(count)]  # the writes since the last snapshot
@@ -146,16 +126,13 @@ class Shards:
         bypass: they need not wait for posted writes, which do not concern them.
         """
         self.sent += sum(map(_bytes, queries.values()))
-        calls = {s: self._submit(s, query, bypass) for s, query in queries.items()}
 
-        def gather() -> dict[int, Any]:
-            found = {
-                s: self._result(s, call, partial(self._submit, s, queries[s], bypass)) for s, call in calls.items()
-            }
-            self.received += sum(map(_bytes, found.values()))
-            return found
+        def ask(s: int) -> Any:
+            return self._call(s, "query", self._writes(s) - (bypass and s in self.posted), queries[s], bypass)
 
-        return gather
+        calls = {s: ask(s) for s in queries}
+
+        return lambda: {s: self._result(s, call, ask) for s, call in calls.items()}
 
     def query(self, queries: Mapping[int, Call], bypass: bool = False) -> dict[int, Any]:
         """The answers to queries."""
@@ -165,20 +142,13 @@ class Shards:
         """The answers of all shards to one query."""
         return list(self.query(self.each(*query)).values())
 
-    def _submit(self, s: int, query: Call, bypass: bool) -> Any:
-        return self._call(s, "query", self._writes(s) - (bypass and s in self.posted), query, bypass)
-
     # -- writes ----------------------------------------------------------------------------------------------------
 
     def write(self, writes: Mapping[int, Call]) -> dict[int, Any]:
         """The answers to writes; if one of them fails, none is applied."""
-        self.wait_for_writes(writes)
         with self.all_or_none():
-            calls = {s: self._log(s, write) for s, write in writes.items()}
-            found = {s: self._result(s, call, partial(self._send_last, s)) for s, call in calls.items()}
-        self.received += sum(map(_bytes, found.values()))
-        self._update_snapshots(writes)
-        return found
+            self.post(writes)
+            return self.wait_for_writes(writes)
 
     def write_all(self, *write: Any) -> list[Any]:
         """The answers of all shards to one write."""
@@ -189,21 +159,17 @@ class Shards:
         self.wait_for_writes(writes)
         self._update_snapshots(writes)
         for s, write in writes.items():
-            self.posted[s] = self._log(s, write)
+            self.log[s].append(write)
+            self.log_bytes[s] += self._logged_bytes(write)
+            self.sent += _bytes(write)
+            self.posted[s] = self._send_last(s)
 
-    def wait_for_writes(self, which: Iterable[int]) -> None:
-        """Wait until the writes posted to some shards are applied."""
-        for s in which:
-            if s in self.posted:
-                self._result(s, self.posted[s], partial(self._send_last, s))
-                del self.posted[s]
-
-    def _log(self, s: int, write: Call) -> Any:
-        """Log a write, and send it."""
-        self.log[s].append(write)
-        self.log_bytes[s] += self._logged_bytes(write)
-        self.sent += _bytes(write)
-        return self._send_last(s)
+    def wait_for_writes(self, which: Iterable[int]) -> dict[int, Any]:
+        """Wait until the writes posted to some shards are applied; their answers."""
+        found = {s: self._result(s, self.posted[s], self._send_last) for s in which if s in self.posted}
+        for s in found:
+            del self.posted[s]
+        return found
 
     def _send_last(self, s: int) -> Any:
         return self._call(s, "write", self._writes(s), self.log[s][-1])
@@ -215,25 +181,21 @@ class Shards:
     @contextmanager
     def all_or_none(self) -> Iterator[None]:
         """If an error ends the block, undo its writes, some of which may have been applied."""
-        self.savepoint = [self._writes(s) for s in range(len(self))]
+        savepoint = self.savepoint = [self._writes(s) for s in range(len(self))]
         try:
             yield
         except BaseException:
-            self._roll_back(self.savepoint)
+            for s, writes in enumerate(savepoint):
+                if self._writes(s) > writes:  # a new shard replaces this one
+                    self.requested.pop(s, None)
+                    self.posted.pop(s, None)
+                    del self.log[s][writes - self.covered[s] :]
+                    self.log_bytes[s] = sum(map(self._logged_bytes, self.log[s]))
+                    self.shards[s] = self.transport.start()
+                    self._revive(s)
             raise
         finally:
             self.savepoint = None
-
-    def _roll_back(self, savepoint: list[int]) -> None:
-        """Drop all later writes: new shards replace those that got any."""
-        for s, writes in enumerate(savepoint):
-            if self._writes(s) > writes:
-                self.requested.pop(s, None)
-                self.posted.pop(s, None)
-                del self.log[s][writes - self.covered[s] :]
-                self.log_bytes[s] = sum(map(self._logged_bytes, self.log[s]))
-                self.shards[s] = self.transport.start()
-                self._revive(s)
 
     # -- snapshots -------------------------------------------------------------------------------------------------
 
@@ -244,38 +206,36 @@ class Shards:
     def _update_snapshots(self, which: Iterable[int]) -> None:
         """Request snapshots of shards with long logs, without waiting, and store those that have arrived."""
         for s in which:
-            if s in self.requested:
-                writes, call = self.requested[s]
-                if (self.savepoint is None or writes <= self.savepoint[s]) and self.transport.done(call):
-                    self._store_snapshot(s, *self.requested.pop(s))
-            elif self.log_bytes[s] > max(SNAPSHOT_BYTES, self.snapshot_bytes[s]):
-                writes = self._writes(s)
-                self.requested[s] = writes, self.transport.call(self.shards[s], "snapshot", writes)
-
-    def _store_snapshot(self, s: int, writes: int, call: Any) -> None:
-        """Store a snapshot, and drop the writes that it covers from the log."""
-        try:
-            snapshot = self.transport.result(call)
-            self.snapshots[s] = self.transport.share(snapshot)
-        except (LostError, OSError):  # for instance a full disk; the log is kept longer
-            return
-        self.snapshot_bytes[s] = _bytes(snapshot)
-        del self.log[s][: writes - self.covered[s]]
-        self.covered[s], self.log_bytes[s] = writes, sum(map(self._logged_bytes, self.log[s]))
+            if s not in self.requested:
+                if self.log_bytes[s] > max(SNAPSHOT_BYTES, self.snapshot_bytes[s]):
+                    writes = self._writes(s)
+                    self.requested[s] = writes, self.transport.call(self.shards[s], "snapshot", writes)
+                continue
+            writes, call = self.requested[s]
+            if (self.savepoint is None or writes <= self.savepoint[s]) and self.transport.done(call):
+                del self.requested[s]
+                with suppress(LostError, OSError):  # for instance a full disk; the log is kept longer
+                    snapshot = self.transport.result(call)
+                    self.snapshots[s] = self.transport.share(snapshot)
+                    self.snapshot_bytes[s] = _bytes(snapshot)
+                    del self.log[s][: writes - self.covered[s]]  # the snapshot covers them
+                    self.covered[s], self.log_bytes[s] = writes, sum(map(self._logged_bytes, self.log[s]))
 
     # -- lost shards -----------------------------------------------------------------------------------------------
 
-    def _result(self, s: int, call: Any, repeat: Callable[[], Any]) -> Any:
+    def _result(self, s: int, call: Any, repeat: Callable[[int], Any]) -> Any:
         """The result of a call, which is repeated after its shard was lost and came back."""
         start = time.perf_counter()
         try:
             while True:
                 try:
-                    return self.transport.result(call)
+                    found = self.transport.result(call)
+                    self.received += _bytes(found)
+                    return found
                 except LostError:
                     with self.reviving:  # several threads may query
                         self._revive(s)
-                    call = repeat()
+                    call = repeat(s)
         finally:
             self.waited += time.perf_counter() - start
 
@@ -284,18 +244,24 @@ class Shards:
         while True:
             try:
                 self.shards[s] = shard = self.transport.reconnect(self.shards[s])
-                applied = self._wait_for(shard, "applied")
+                call, result = self.transport.call, self.transport.result
+                applied = result(call(shard, "applied"))
                 if applied < self.covered[s]:
-                    self._wait_for(shard, "restore", self.covered[s], self.snapshots[s])
+                    result(call(shard, "restore", self.covered[s], self.snapshots[s]))
                     applied = self.covered[s]
                 for number, write in enumerate(self.log[s][applied - self.covered[s] :], start=applied + 1):
-                    self.transport.result(self._call(s, "write", number, write))
+                    result(self._call(s, "write", number, write))
             except LostError:
                 continue
             return
 
-    def _wait_for(self, shard: Any, method: str, *args: Any) -> Any:
-        return self.transport.result(self.transport.call(shard, method, *args))
+
+def each_array(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A message with all its arrays changed."""
+    if isinstance(value, tuple):
+        parts = [each_array(part, change) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return change(value) if hasattr(value, "shape") else value
 
 
 def _bytes(value: Any) -> int:

@@ -11,23 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.cli.common import say
 from sqhn.cli.options import Size
 from sqhn.cli.samples.arrays import Arrays, check_array, open_array
-from sqhn.cli.samples.files import (
-    IMAGE_SUFFIXES,
-    STDIN,
-    Required,
-    SampleError,
-    Unusable,
-    check_file,
-    check_places,
-    find,
-    name_below,
-    summary,
-)
+from sqhn.cli.samples.files import IMAGE_SUFFIXES, STDIN, Required, Unusable, check_file, find, name_below, summary
 from sqhn.cli.samples.images import Images, check_images, decode
 
-__all__ = ["SampleError", "Samples", "read", "read_mask"]
+__all__ = ["Samples", "read", "read_mask"]
 
 
 @dataclass(frozen=True)
@@ -84,34 +74,45 @@ class Samples:
                 yield from part.chunks(start)
             start = max(0, start - len(part))
 
-    def write(self, out: Path, chunks: Iterator[NDArray[np.float32]], best: int | None = None) -> None:
+    def write(self, out: Path, chunks: Iterator[NDArray[np.float32]]) -> None:
         """Write what was recalled for each chunk: images as .png, arrays as .npy, with the names of the sources.
 
-        best: how many are recalled for each sample, along a second axis; images are put side by side.
+        If several are recalled for each sample, along a second axis, images are put side by side.
         For a single source file `out` may be a file; otherwise it is a folder.
         """
-        places = self._places(out)
-        check_places([Path(file) for part in self.parts for file in part.files], [*chain(*places)])
-        for part, own in zip(self.parts, places):
+        for part, places in zip(self.parts, self._places(out)):
             values = _take(chunks, len(part))
             first = next(values)  # if this fails, no folder is made
-            for folder in {place.parent for place in own}:
+            for folder in {place.parent for place in places}:
                 folder.mkdir(parents=True, exist_ok=True)
-            part.write(own, chain([first], values), best)
+            part.write(places, first.shape[1:], chain([first], values))
 
     def _places(self, out: Path) -> list[list[Path]]:
-        """The output files of each part."""
-        if out.suffix.lower() not in (*IMAGE_SUFFIXES, ".npy") or out.is_dir():
-            return [
+        """The output files of each part; raises if one would be written twice, or is a source."""
+        files = [file for part in self.parts for file in part.files]
+        if out.suffix.lower() in (*IMAGE_SUFFIXES, ".npy") and not out.is_dir():
+            if len(files) > 1:
+                raise ValueError(f"{out} looks like a file, but there are several to write: name a folder")
+            suffix = self.parts[0].suffix
+            if out.suffix.lower() != suffix:
+                raise ValueError(f"{out} must be a folder or end in {suffix}, the format that is written")
+            places = [[out]]
+        else:
+            places = [
                 [out / Path(name_below(self.folder, file)).with_suffix(part.suffix) for file in part.files]
                 for part in self.parts
             ]
-        if len(self.parts) > 1 or len(self.parts[0].files) > 1:
-            raise SampleError(f"{out} looks like a file, but there are several to write: name a folder")
-        suffix = self.parts[0].suffix
-        if out.suffix.lower() != suffix:
-            raise SampleError(f"{out} must be a folder or end in {suffix}, the format that is written")
-        return [[out]]
+        sources = {Path(file).resolve() for file in files}
+        taken: dict[Path, str] = {}
+        for file, place in zip(files, chain(*places)):
+            if place.resolve() in sources:
+                raise ValueError(f"the output for {file} would overwrite the source {place}: give another --out")
+            if place in taken:
+                raise ValueError(
+                    f"{taken[place]} and {file} would both be written to {place}: rename one, or leave one out"
+                )
+            taken[place] = file
+        return places
 
 
 def _take(chunks: Iterator[NDArray[np.float32]], count: int) -> Iterator[NDArray[np.float32]]:
@@ -123,25 +124,40 @@ def _take(chunks: Iterator[NDArray[np.float32]], count: int) -> Iterator[NDArray
 
 
 def read(
-    sources: Sequence[str],
-    shape: tuple[int, ...] | None = None,
-    resize: Size | None = None,
-    skip_bad: bool = False,
+    sources: Sequence[str], shape: tuple[int, ...] | None = None, resize: Size | None = None, skip_bad: bool = False
 ) -> Samples:
     """The samples of folders, files, patterns and standard input ("-"), checked but not decoded yet.
 
     shape: of the samples of an existing memory; None for a new one.
     resize: the size for all images.
-    skip_bad: leave out unusable files; all images are decoded once to find them. Otherwise they are an error.
+    skip_bad: leave out unusable files, and name them on stderr; all images are decoded once to find them. Otherwise
+        they are an error.
     """
     files, folder = find(sources)
+    required = None if shape is None else Required(shape)
     unusable: Unusable = {}
-    arrays, images = _check(files, None if shape is None else Required(shape), resize, unusable)
+    arrays: dict[str, Arrays] = {}
+    image_files = []
+    for file in files:
+        if Path(file).suffix.lower() in IMAGE_SUFFIXES:
+            image_files.append(file)
+            continue
+        try:
+            arrays[file] = check_array(file, required)
+        except (OSError, ValueError) as error:
+            unusable[file] = f"{error}"
+        else:
+            required = required or Required(arrays[file].shape, f"{file} holds")
+    if resize is not None and not image_files and arrays:
+        raise ValueError(f"--resize is for images; {next(iter(arrays))} holds an array")
+    images = check_images(image_files, required, resize, unusable) if image_files else None
     if skip_bad and images:
         unusable |= images.damaged()
     good = [file for file in files if file not in unusable]
     if unusable and not (skip_bad and good):
-        raise SampleError(summary(unusable))
+        raise ValueError(summary(unusable))
+    for reason in unusable.values():
+        say(f"skipped: {reason}")
     parts: list[Images | Arrays] = []
     for array, group in groupby(good, lambda file: file in arrays):
         if array or images is None:
@@ -149,30 +165,6 @@ def read(
         else:
             parts.append(replace(images, files=list(group)))
     return Samples(parts, folder, unusable)
-
-
-def _check(
-    files: list[str], required: Required | None, resize: Size | None, unusable: Unusable
-) -> tuple[dict[str, Arrays], Images | None]:
-    """The arrays and all images among the files; others are added to `unusable`."""
-    arrays: dict[str, Arrays] = {}
-    images = []
-    for file in files:
-        suffix = Path(file).suffix.lower()
-        if suffix in IMAGE_SUFFIXES:
-            images.append(file)
-        elif suffix != ".npy" and file != STDIN:
-            unusable[file] = f"{file} is neither a folder, nor an image ({', '.join(IMAGE_SUFFIXES)}), nor a .npy file"
-        else:
-            try:
-                arrays[file] = check_array(file, required)
-            except (OSError, SampleError) as error:
-                unusable[file] = f"{error}"
-                continue
-            required = required or Required(arrays[file].shape, f"{file} holds")
-    if resize is not None and not images and arrays:
-        raise SampleError(f"--resize is for images; {next(iter(arrays))} holds an array")
-    return arrays, check_images(images, required, resize, unusable) if images else None
 
 
 def read_mask(path: Path, shape: tuple[int, ...], resize: Size | None = None) -> NDArray[np.bool_]:
@@ -183,12 +175,12 @@ def read_mask(path: Path, shape: tuple[int, ...], resize: Size | None = None) ->
     if path.suffix.lower() == ".npy":
         mask = open_array(path)
         if mask.dtype != np.bool_:
-            raise SampleError(f"{path} must be boolean, True for observed values; got dtype {mask.dtype}")
+            raise ValueError(f"{path} must be boolean, True for observed values; got dtype {mask.dtype}")
     else:
         check_file(path)
         mask = np.asarray(decode(path, "RGB", resize, nearest=True).any(axis=2))
     if mask.shape == shape[:-1] and len(shape) == 3:
         mask = mask[..., None]
     elif mask.shape != shape:
-        raise SampleError(f"{path} has shape {mask.shape}, but the samples of the memory have {shape}")
+        raise ValueError(f"{path} has shape {mask.shape}, but the samples of the memory have {shape}")
     return np.broadcast_to(mask, shape)

@@ -20,10 +20,6 @@ NAMED_FILES = 20  # the largest number of files that an error names
 Unusable = dict[str, str]  # file: reason
 
 
-class SampleError(ValueError):
-    """Samples that cannot be used; the message names the file."""
-
-
 class Required(NamedTuple):
     """The shape that samples must have, and the reason for errors."""
 
@@ -47,7 +43,7 @@ def find(sources: Sequence[str]) -> tuple[list[str], str]:
             folders |= {os.path.normpath(Path(file).parent.absolute()) for file in found}
         files += found
     if files.count(STDIN) > 1:
-        raise SampleError(f"{STDIN} is standard input, which can be read only once: give it once")
+        raise ValueError(f"{STDIN} is standard input, which can be read only once: give it once")
     return files, os.path.commonpath(folders) if folders else ""
 
 
@@ -57,15 +53,14 @@ def _below(folder: Path) -> list[str]:
     def fail(error: OSError) -> None:
         raise error
 
-    names = []
+    images: list[str] = []
     for at, folders, files in os.walk(folder, onerror=fail):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        here = Path(at).relative_to(folder).as_posix()
         found = (name for name in files if not name.startswith(".") and name.lower().endswith(IMAGE_SUFFIXES))
-        names += [f"{here}/{name}".removeprefix("./") for name in found]
-    if not names:
-        raise SampleError(f"{folder} holds no images ({', '.join(IMAGE_SUFFIXES)})")
-    return [str(folder / name) for name in sorted(names)]
+        images += [str(Path(at, name)) for name in found]
+    if not images:
+        raise ValueError(f"{folder} holds no images ({', '.join(IMAGE_SUFFIXES)})")
+    return sorted(images, key=lambda image: image.replace(os.sep, "/"))
 
 
 def _matching(pattern: str) -> list[str]:
@@ -74,12 +69,12 @@ def _matching(pattern: str) -> list[str]:
     Each file counts once, under its shortest name: links may lead to it by several, or round in circles.
     """
     if not any(sign in pattern for sign in "*?["):
-        raise SampleError(f"there is no {pattern}")
+        raise ValueError(f"there is no {pattern}")
     found = glob.glob(pattern, recursive=True)  # noqa: PTH207  # unlike Path.glob, it skips hidden files, as shells do
     named = [file for file in found if file.lower().endswith((*IMAGE_SUFFIXES, ".npy")) and Path(file).is_file()]
     files = sorted({os.path.realpath(file): file for file in sorted(named, key=len, reverse=True)}.values())
     if not files:
-        raise SampleError(f"no image ({', '.join(IMAGE_SUFFIXES)}) and no .npy file matches {pattern}")
+        raise ValueError(f"no image ({', '.join(IMAGE_SUFFIXES)}) and no .npy file matches {pattern}")
     return files
 
 
@@ -93,7 +88,7 @@ def summary(unusable: Unusable) -> str:
 def check_file(path: Path) -> None:
     """Raise unless it is a regular file: reading a pipe would wait for a writer."""
     if not stat.S_ISREG(path.stat().st_mode):
-        raise SampleError(f"{path} is not a file")
+        raise ValueError(f"{path} is not a file")
 
 
 def chunk_length(shape: tuple[int, ...], itemsize: int) -> int:
@@ -104,17 +99,3 @@ def chunk_length(shape: tuple[int, ...], itemsize: int) -> int:
 def name_below(folder: str, file: str) -> str:
     """The name of a file relative to a folder."""
     return "stdin" if file == STDIN else Path(os.path.relpath(file, folder)).as_posix()
-
-
-def check_places(sources: list[Path], places: list[Path]) -> None:
-    """Raise if a place would be written twice, or is a source."""
-    given = {path.resolve() for path in sources}
-    taken: dict[Path, Path] = {}
-    for source, place in zip(sources, places):
-        if place.resolve() in given:
-            raise SampleError(f"the output for {source} would overwrite the source {place}: give another --out")
-        if place in taken:
-            raise SampleError(
-                f"{taken[place]} and {source} would both be written to {place}: rename one, or leave one out"
-            )
-        taken[place] = source

@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks.cpu.threads import get_num_threads
 from sqhn.cli.options import Size
-from sqhn.cli.samples.files import Required, SampleError, Unusable, check_file, chunk_length, summary
+from sqhn.cli.samples.files import Required, Unusable, check_file, chunk_length, summary
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -60,7 +61,7 @@ class Images:
             if not damaged:
                 yield chunk
         if damaged:
-            raise SampleError(summary(damaged))
+            raise ValueError(summary(damaged))
 
     def damaged(self) -> Unusable:
         """The images that cannot be decoded although their headers are valid."""
@@ -68,15 +69,13 @@ class Images:
 
     def _decoded(self, start: int) -> Iterator[tuple[NDArray[np.uint8], Unusable]]:
         """Chunk after chunk, decoded slightly ahead, each with its damaged files."""
+        length = chunk_length(self.shape, 1)
         pool = ThreadPoolExecutor(self.threads)
-        waiting: deque[Future[tuple[NDArray[np.uint8], Unusable]]] = deque()
+        futures = (pool.submit(self._decode, self.files[n : n + length]) for n in range(start, len(self), length))
+        waiting = deque(islice(futures, self.threads + 1))
         try:
-            length = chunk_length(self.shape, 1)
-            for first in range(start, len(self), length):
-                waiting.append(pool.submit(self._decode, self.files[first : first + length]))
-                if len(waiting) > self.threads + 1:
-                    yield waiting.popleft().result()
             while waiting:
+                waiting.extend(islice(futures, 1))
                 yield waiting.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
@@ -89,21 +88,19 @@ class Images:
             try:
                 pixels = decode(Path(file), mode, self.resize)
                 if pixels.shape != self.shape:
-                    raise SampleError(f"{file} has changed while it was read")
+                    raise ValueError(f"{file} has changed while it was read")
                 chunk[n] = pixels
-            except (OSError, SampleError) as error:
+            except (OSError, ValueError) as error:
                 damaged[file] = f"{error}"
         return chunk, damaged
 
-    def write(self, places: Sequence[Path], chunks: Iterable[NDArray[np.float32]], best: int | None = None) -> None:
-        """Write chunks as .png files; with `best`, that many side by side in each file."""
+    def write(self, places: Sequence[Path], shape: tuple[int, ...], chunks: Iterable[NDArray[np.float32]]) -> None:
+        """Write chunks (n, *shape) as .png files; with another axis, the images along it side by side."""
         from PIL import Image
 
-        left = iter(places)
-        for values in chunks:
-            for pixels in np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8):
-                row = pixels if best is None else np.concatenate(pixels, axis=1)
-                Image.fromarray(row).save(next(left))
+        for place, values in zip(places, chain.from_iterable(chunks)):
+            row = values if shape == self.shape else np.concatenate(values, axis=1)
+            Image.fromarray(np.rint(np.clip(row, 0, 1) * 255).astype(np.uint8)).save(place)
 
 
 def check_images(files: Sequence[str], required: Required | None, resize: Size | None, unusable: Unusable) -> Images:
@@ -111,20 +108,24 @@ def check_images(files: Sequence[str], required: Required | None, resize: Size |
 
     Files that cannot be used are added to `unusable`.
     """
-    size, reason = _required_size(required, resize)
-    gray = required is not None and len(required.shape) == 2
+    size, reason, gray = resize, "--resize says", False
+    if required is not None:
+        shape, reason = required
+        if len(shape) < 2 or shape[2:] not in ((), (3,)):
+            raise ValueError(f"{reason} samples of shape {shape}, not images: give a .npy file")
+        size, gray = Size(shape[1], shape[0]), len(shape) == 2
+        if resize not in (None, size):
+            raise ValueError(f"{reason} images of {size}: --resize {resize} does not fit")
     good: list[str] = []
     colored, pixels = False, 0
     for file in files:
         try:
             own, mode = _header(Path(file))
             if resize is None and size is not None and own != size:
-                raise SampleError(
-                    f"{file} has {own} pixels, but {reason} {size}: give --resize {size} to make them fit"
-                )
+                raise ValueError(f"{file} has {own} pixels, but {reason} {size}: give --resize {size} to make them fit")
             if gray and mode not in GRAY_MODES:
-                raise SampleError(f"{file} is a color image, but {reason} gray ones: convert it to a gray .png")
-        except (OSError, SampleError) as error:
+                raise ValueError(f"{file} is a color image, but {reason} gray ones: convert it to a gray .png")
+        except (OSError, ValueError) as error:
             unusable[file] = f"{error}"
             continue
         if size is None:
@@ -136,18 +137,6 @@ def check_images(files: Sequence[str], required: Required | None, resize: Size |
     shape = (height, width, 3) if colored else (height, width)
     threads = 1 if pixels <= SMALL_IMAGE else min(DECODING_THREADS, get_num_threads())
     return Images(good, shape if required is None else required.shape, resize, threads)
-
-
-def _required_size(required: Required | None, resize: Size | None) -> tuple[Size | None, str]:
-    """The size that images must have, and the reason for errors."""
-    if required is None:
-        return resize, "--resize says"
-    if len(required.shape) != 2 and (len(required.shape) != 3 or required.shape[2] != 3):
-        raise SampleError(f"{required.reason} samples of shape {required.shape}, not images: give a .npy file")
-    size = Size(required.shape[1], required.shape[0])
-    if resize not in (None, size):
-        raise SampleError(f"{required.reason} images of {size}: --resize {resize} does not fit")
-    return size, required.reason
 
 
 def decode(path: Path, mode: str, resize: Size | None, nearest: bool = False) -> NDArray[np.uint8]:
@@ -168,7 +157,7 @@ def _header(path: Path) -> tuple[Size, str]:
     with _image(path) as image:
         size, mode = Size(*image.size), image.mode
     if mode.startswith(("I", "F")):
-        raise SampleError(
+        raise ValueError(
             f"{path} has more than 8 bits per pixel (mode {mode}): "
             "convert it to 8 bits, or give a .npy file of floats from 0 to 1"
         )
@@ -185,4 +174,4 @@ def _image(path: Path) -> Iterator[Image]:
     except Exception as error:  # damaged files make decoders raise errors of any kind
         if isinstance(error, OSError) and error.filename is not None:  # it cannot be opened
             raise
-        raise SampleError(f"{path} cannot be read as an image: {error}") from error
+        raise ValueError(f"{path} cannot be read as an image: {error}") from error

@@ -187,10 +187,9 @@ def most_probable(tree: ReferenceSQHN, x: Any, prior: float) -> int:
     best = [smoothed(h, node.level.capacity) for h, node in zip(tree.up(x, None)[0], tree.levels[0])]
     for number, level in enumerate(tree.levels[1:], start=1):
         above = [np.zeros(node.grown) for node in level]
-        for n, q, child in tree.families(number):
-            for j in range(level[n].grown):
-                p = tree.expectation(number, n, q, j)
-                above[n][j] += (smoothed(p, tree.levels[number - 1][child].level.capacity) + best[child]).max()
+        for n, child, expected in tree.families(number):
+            p = smoothed(expected[: level[n].grown], tree.levels[number - 1][child].level.capacity)
+            above[n] += (p + best[child]).max(axis=1)
         best = above
     return winner(best[0])
 
@@ -202,7 +201,7 @@ def least_change(tree: ReferenceSQHN, x: Any) -> list[float]:
     for number, level in enumerate(tree.levels[1:], start=1):
         k = np.array([winner(one) for one in h[number - 1]])
         same = []
-        for n, (node, y) in enumerate(zip(level, tree.inputs(number, x, k, np.ones(len(k))))):
+        for n, (node, y) in enumerate(zip(level, tree.inputs(number, x, k))):
             agreed = node.m[: node.grown] @ y
             same.append(agreed[winner(h[number][n])] >= agreed.max() - 1e-9)
         found.append(float(np.mean(same)))

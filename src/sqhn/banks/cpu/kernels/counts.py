@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sqhn.banks.cpu.compiled import compiled, inlined
-from sqhn.banks.cpu.kernels.neurons import Statistics, Times, count, first_living, written_to
+from sqhn.banks.cpu.kernels.neurons import Statistics, Times, count, written_to
 from sqhn.banks.rule import GREW, SKIPPED, Rules
 from sqhn.level import TIE
 
@@ -189,7 +189,10 @@ def activity_at(n, j, heard, lists):
 
 @inlined
 def decide(n, G, heard, lists, c, scratch, stamp):
-    """The winning neuron and its activity; stamp: a number that was not used with this scratch; c: their counts."""
+    """The winning neuron and its activity; stamp: a number that was not used with this scratch; c: their counts.
+
+    Only neurons that know a value of a child are looked at, unless none of them agrees: strengths may be negative.
+    """
     overlap, touched, mark = scratch
     pool = lists.pool
     many = 0
@@ -212,30 +215,18 @@ def decide(n, G, heard, lists, c, scratch, stamp):
         h = normalize(overlap[j], squares_of(n, j, heard, lists), heard.length)
         overlap[j] = h
         best = max(best, h)
+    if best <= TIE:
+        for j in range(G):
+            if c[j] and mark[j] != stamp:
+                best, overlap[j], touched[many] = max(best, 0.0), 0.0, j
+                many += 1
     if many == 0:
-        return first_living(c, G), 0.0
-    if best > TIE:
-        winner = G
-        for i in range(many):
-            if overlap[touched[i]] >= best - TIE:
-                winner = min(winner, touched[i])
-        return winner, overlap[winner]
-    return first_of_all(n, G, heard, lists, c)
-
-
-@inlined
-def first_of_all(n, G, heard, lists, c):
-    """The winner when no neuron agrees with the children (strengths may be negative): those at 0 count too."""
-    best = -np.inf
-    for j in range(G):
-        if c[j]:
-            best = max(best, activity_at(n, j, heard, lists))
-    for j in range(G):
-        if c[j]:
-            h = activity_at(n, j, heard, lists)
-            if h >= best - TIE:
-                return j, h
-    return 0, best
+        return 0, 0.0
+    winner = G - 1  # a neuron even if all strengths are NaN
+    for i in range(many):
+        if overlap[touched[i]] >= best - TIE:
+            winner = min(winner, touched[i])
+    return winner, overlap[winner]
 
 
 @compiled
@@ -247,18 +238,6 @@ def best(lo, hi, children, codes, lists, statistics, heard_only, k, v):
         n, t = i // k.shape[1], i % k.shape[1]
         heard = hear(children[n], codes, t, heard_only)
         k[n, t], v[n, t] = decide(n, statistics.grown[n], heard, lists, statistics.c[n], work, i)
-
-
-@compiled
-def activity(lo, hi, children, codes, lists, statistics, heard_only, h):
-    """h (nodes, batch, most grown) of every neuron, minus infinity beyond; lo..hi runs over (node, sample) pairs."""
-    lists, statistics = Lists(*lists), Statistics(*statistics)
-    for i in range(lo, hi):
-        n, t = i // h.shape[1], i % h.shape[1]
-        heard = hear(children[n], codes, t, heard_only)
-        for j in range(h.shape[2]):
-            alive = j < statistics.grown[n] and statistics.c[n, j] > 0
-            h[n, t, j] = activity_at(n, j, heard, lists) if alive else -np.inf
 
 
 @compiled
@@ -371,19 +350,6 @@ def support_entries(lo, hi, children, j, lists, c, holes, start, value, probabil
                     value[i], probability[i] = pool[e, VALUE], pool[e, COUNT] / often
                     i += 1
                     e = pool[e, NEXT_BY_NEURON]
-
-
-@compiled
-def probability_of(lo, hi, children, j, k, lists, c, holes, p):
-    """p[child, t] = the probability that the neuron j[n, t] gives to the value k[child, t] of its child."""
-    lists = Lists(*lists)
-    for n in range(lo, hi):
-        pool = lists.pool[n]
-        for q in range(children.shape[1]):
-            child = children[n, q]
-            for t in range(j.shape[1]):
-                head = lists.by_neuron[n, j[n, t], q]
-                p[child, t] = times(pool, head, k[child, t]) / counted(pool, head, c[n, j[n, t]], holes)
 
 
 @compiled

@@ -88,10 +88,10 @@ def part(array, n):
     return (lambda array, n: None) if isinstance(array, NoneType) else (lambda array, n: array[n])
 
 
-@by_type
+@inlined
 def is_seen(seen, i):
     """Whether a value was seen; all were, where there is no mask."""
-    return (lambda seen, i: True) if isinstance(seen, NoneType) else (lambda seen, i: seen[i])
+    return True if seen is None else seen[i]
 
 
 @inlined

@@ -38,14 +38,6 @@ SEVERAL = -2
 """A neuron has seen more than one value of a child."""
 
 
-class Compared(NamedTuple):
-    """The neurons that blocks are compared with: which of them live, how many do, and how many on all shards."""
-
-    living: Any
-    here: Any
-    everywhere: Any
-
-
 class Work(NamedTuple):
     """Scratch: likelihoods in float32 and in float64 (2, neurons), lengths (2, neurons), logarithms (neurons,)."""
 
@@ -59,12 +51,6 @@ class Work(NamedTuple):
 def scratch(room):
     """For `room` neurons."""
     return Work(np.empty((2, room), np.float32), np.empty((2, room)), np.empty((2, room)), np.empty(room))
-
-
-@compiled
-def alone():
-    """The likelihoods of neurons elsewhere, and room for those of the neurons here, where there are no shards."""
-    return np.full(2, -np.inf), np.empty(2)
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -204,18 +190,17 @@ def gain(odds, a, z, G):
 
 
 @loop
-def weigh(d, flat, neurons, look, elsewhere, u, z, odds):
+def weigh(d, flat, neurons, weights, u, z, odds):
     """Multiply odds by 1 + N p_j / 10, from likelihoods z, the powers of u; u is spent.
 
-    Where d is large, z are shares of the largest. elsewhere: at both looks, the logarithm of the sum of the likelihoods
-    of neurons on other shards, and room for that of the neurons here.
+    Where d is large, z are shares of the largest. weights: the logarithm of the sum of the likelihoods of neurons on
+    other shards, and room for that of the neurons here.
     """
-    (living, here, everywhere), (others, own) = neurons, elsewhere
+    living, many = neurons
     G = len(living)
-    if here < G:
-        for j in range(G):
-            if not living[j]:
-                u[j] = 0
+    for j in range(G):
+        if not living[j]:
+            u[j] = 0
     top = 0.0
     if d > FLOAT64_VALUES:
         most = u[0]
@@ -249,15 +234,15 @@ def weigh(d, flat, neurons, look, elsewhere, u, z, odds):
     every = 0.0
     for j in range(G):
         every += z[j]
-    own[look] = top + np.log(every)
-    if others[look] > -np.inf:
-        every += np.exp(others[look] - top)
-    a = everywhere / ODDS / (every + everywhere * (np.exp(flat - top) + np.exp(-top)))
+    weights[1] = top + np.log(every)
+    if weights[0] > -np.inf:
+        every += np.exp(weights[0] - top)
+    a = many / ODDS / (every + many * (np.exp(flat - top) + np.exp(-top)))
     gain(odds, a, z, G)
 
 
 @numbers
-def both_looks(d, n, x, xx, m, xm, long, neurons, elsewhere, u, z, odds):
+def both_looks(d, n, x, xx, m, xm, long, neurons, weights, u, z, odds):
     """`compare`, in the precision of u and z."""
     G = len(neurons[0])
     channels, mean, price, pixels = 0, 0.0, 0.0, 0.0
@@ -271,7 +256,7 @@ def both_looks(d, n, x, xx, m, xm, long, neurons, elsewhere, u, z, odds):
     share = left / xx if xx > 0 else 1.0
     explained(xm, long[0], np.sqrt(xx), G, u)
     flat = -0.5 * d * np.log(share + FLOOR) - price
-    weigh(d, flat, neurons, 0, elsewhere, u, z, odds)
+    weigh(d, flat, neurons, weights[0], u, z, odds)
     if d == channels:
         return
     if left > STRUCTURE * xx:
@@ -283,20 +268,20 @@ def both_looks(d, n, x, xx, m, xm, long, neurons, elsewhere, u, z, odds):
     else:
         for j in range(G):
             u[j] = 1.0 / (1.0 + FLOOR)
-    weigh(d - channels, -np.inf, neurons, 1, elsewhere, u, z, odds)
+    weigh(d - channels, -np.inf, neurons, weights[1], u, z, odds)
 
 
 @inlined
-def compare(n, x, xx, m, xm, long, neurons, elsewhere, work, odds):
+def compare(n, x, xx, m, xm, long, neurons, weights, work, odds):
     """Multiply odds by the worth of both looks at a block: the evidence is the logarithm. xm is spent.
 
-    long: `lengths`. neurons: `Compared`. elsewhere: `weigh`.
+    long: `lengths`. neurons: which live, and how many do on all shards. weights (2, 2): for each look, as in `weigh`.
     """
     d = n.sum()
     if d > FLOAT32_VALUES:
-        both_looks(d, n, x, xx, m, xm, long, neurons, elsewhere, work.fine[0], work.fine[1], odds)
+        both_looks(d, n, x, xx, m, xm, long, neurons, weights, work.fine[0], work.fine[1], odds)
     elif d > 0:
-        both_looks(d, n, x, xx, m, xm, long, neurons, elsewhere, work.rough[0], work.rough[1], odds)
+        both_looks(d, n, x, xx, m, xm, long, neurons, weights, work.rough[0], work.rough[1], odds)
 
 
 @fused
@@ -326,15 +311,15 @@ def tell(odds, weight, G, logs, out):
 
 
 @compiled
-def pyramid(lo, hi, x, seen, values, centre, whole, order, weight, living, everywhere, others, own, out):
+def pyramid(lo, hi, x, seen, values, centre, whole, order, weight, neurons, weights, out):
     """The evidence of one level: out (batch, neurons), over a pyramid of blocks; range(lo, hi) runs over samples.
 
     x, seen (finest blocks, batch, size), x less the centre; values (finest blocks, size, neurons): what is stored.
     whole: m (blocks, channels, neurons) and lengths (blocks, 2, neurons) of all blocks, for where nothing is masked.
     order (blocks, 2): which block, and of which scale; each comes after those that it is made of, the whole sample
-    last. weight: of that. living, everywhere: `Compared`. others, own (batch, blocks, 2), in that order: `weigh`.
+    last. weight: of that. neurons, weights (batch, blocks, 2, 2), in that order: `compare`.
     """
-    neurons, (whole_m, whole_long), room = Compared(living, living.sum(), everywhere), whole, values.shape[2]
+    (living, many), (whole_m, whole_long), room = neurons, whole, values.shape[2]
     channels, tile = whole_m.shape[1], min(TILE, hi - lo)
     shape = (tile, order[-1, 1] + 2)  # the sums of the whole are carried up too, and never read there
     n, sx, sxx = np.zeros((*shape, channels), np.int64), np.zeros((*shape, channels)), np.zeros(shape)
@@ -342,7 +327,7 @@ def pyramid(lo, hi, x, seen, values, centre, whole, order, weight, living, every
     some = (0, 0) if seen is None else shape
     m, mm = np.zeros((*some, channels, room)), np.zeros((*some, room))
     all_odds, work, indices = np.ones((tile, room)), scratch(room), np.empty(x.shape[2], np.int64)
-    often = max(1, int(LARGE / (2 * np.log1p(everywhere / ODDS))))
+    often = max(1, int(LARGE / (2 * np.log1p(many / ODDS))))
     out[lo:hi] = 0.0
     for first in range(lo, hi, tile):
         for step in range(order.shape[0]):
@@ -368,7 +353,7 @@ def pyramid(lo, hi, x, seen, values, centre, whole, order, weight, living, every
                     add_rows(mm[s], scale)
                     lengths(n[s, scale], of_m, mm[s, scale], room, long)
                 compare(n[s, scale], sx[s, scale], sxx[s, scale], of_m, xm[s, scale], long, neurons,
-                        (others[t, step], own[t, step]), work, odds)  # fmt: skip
+                        weights[t, step], work, odds)  # fmt: skip
                 if seen is not None:
                     m[s, scale], mm[s, scale] = 0.0, 0.0
                 n[s, scale], sx[s, scale], sxx[s, scale] = 0, 0.0, 0.0
@@ -403,17 +388,17 @@ def patches(lo, hi, x, seen, values, centre, question, stored, all_long, statist
     masked.
     """
     (n, sums, xx), (m, mm, xm), statistics = question, stored, Statistics(*statistics)
-    room, indices, shards = values.shape[2], np.empty(x.shape[2], np.int64), alone()
+    room, indices, weights = values.shape[2], np.empty(x.shape[2], np.int64), np.full((2, 2), -np.inf)
     work, odds, products = scratch(room), np.ones(room), np.empty(room)
     for node in range(lo, hi):
         G = statistics.grown[node]
         living = statistics.c[node, :G] > 0
-        neurons = Compared(living, living.sum(), living.sum())
+        neurons = living, living.sum()
         for t in range(x.shape[1]):
             begin(A[node, t], living)
             own = part(part(seen, node), t)
             which, xx[node, t] = ask(x[node, t], own, indices, n[node, t], sums[node, t])
-            if neurons.here == 0:
+            if not living.any():
                 continue
             s, long = 0, all_long[node]
             if seen is not None:
@@ -424,7 +409,7 @@ def patches(lo, hi, x, seen, values, centre, question, stored, all_long, statist
             products[G:] = 0.0
             multiply(x[node, t], which, sums[node, t], values[node], centre, G, products)
             xm[node, t] = products
-            compare(n[node, t], sums[node, t], xx[node, t], m[node, s], products, long, neurons, shards, work, odds)
+            compare(n[node, t], sums[node, t], xx[node, t], m[node, s], products, long, neurons, weights, work, odds)
             tell(odds, 1.0, G, work.logs, A[node, t])
 
 
@@ -475,17 +460,17 @@ def above(lo, hi, children, below, question, under, lists, statistics, holes, st
     """
     (n, sums, xx), (m, mm, xm), (under_m, under_mm, under_xm) = question, stored, under
     lists, statistics = Lists(*lists), Statistics(*statistics)
-    family, room, shards = children.shape[1], A.shape[2], alone()
+    family, room, weights = children.shape[1], A.shape[2], np.full((2, 2), -np.inf)
     work, odds, products = scratch(room), np.ones(room), np.empty(room)
     table, main = np.empty((2, family, room), np.int64)
     for node in range(lo, hi):
         G = statistics.grown[node]
         living = statistics.c[node, :G] > 0
-        neurons = Compared(living, living.sum(), living.sum())
+        neurons = living, living.sum()
         read_columns(node, lists, statistics, holes, G, table, main)
         for t in range(A.shape[1]):
             begin(A[node, t], living)
-            if neurons.here:
+            if living.any():
                 s = min(t, m.shape[1] - 1)
                 of_m, of_mm = m[node, s], mm[node, s]
                 products[:] = 0.0
@@ -501,7 +486,7 @@ def above(lo, hi, children, below, question, under, lists, statistics, holes, st
                 xm[node, t] = products
                 if s == t:
                     lengths(n[node, t], of_m, of_mm, G, work.long)
-                compare(n[node, t], sums[node, t], xx[node, t], of_m, products, work.long, neurons, shards, work, odds)
+                compare(n[node, t], sums[node, t], xx[node, t], of_m, products, work.long, neurons, weights, work, odds)
                 tell(odds, weight, G, work.logs, A[node, t])
             for q in range(family):
                 row = below[children[node, q], t]

@@ -12,10 +12,9 @@ import numpy as np
 from numba.core.types import NoneType
 
 from sqhn.banks import bounds
+from sqhn.banks.bounds import SHORT
 from sqhn.banks.cpu.compiled import by_type, compiled, fused, inlined
-from sqhn.banks.cpu.kernels import observed
-from sqhn.banks.cpu.kernels.decision import ALWAYS, has_holes, part, squared, tighten
-from sqhn.banks.cpu.kernels.observed import Observed
+from sqhn.banks.cpu.kernels.decision import ALWAYS, NONE, half_square, has_holes, part, squared, tighten
 
 STALE = 64
 """Moves after which the features of a neuron are computed anew."""
@@ -45,8 +44,8 @@ class Products(NamedTuple):
 class Features(NamedTuple):
     """The neurons of a level in the projection: features (nodes, room, size), and their squares.
 
-    moves: how often averaging has moved a neuron since its features were computed. scale: the mean length of the
-    vectors that its features were added up from, which their errors are relative to.
+    moves: how often averaging has moved a neuron since its features, or whole products, were computed. scale: the mean
+    length of the vectors that these were added up from, which their errors are relative to.
     """
 
     features: Any
@@ -59,17 +58,27 @@ class Columns(NamedTuple):
     """How a column of the products, with one entry per neuron, gives upper bounds.
 
     A bound is p inverse + offset, and `ratio` times the length of the sample outside the projection, and `loose` times
-    its whole length, for rounding. scale, moves: as in `Features`, or of whole products. changed: the neuron was
-    written in this chunk. lost: its products did not follow.
+    its whole length, for rounding. changed: the neuron was written in this chunk. lost: its products did not follow.
     """
 
     ratio: Any
     loose: Any
     offset: Any
-    scale: Any
-    moves: Any
     changed: Any
     lost: Any
+
+
+class Observed(NamedTuple):
+    """For samples with missing values: products over the observed values.
+
+    P (nodes, rows, neurons), products of samples and neurons, and the squares of the neurons over the same values, both
+    as the chunk finds them. row (nodes, batch): the row of a sample, or NONE. error: a bound of P's relative error.
+    """
+
+    P: Any
+    squares: Any
+    row: Any
+    error: Any
 
 
 class Large(NamedTuple):
@@ -86,7 +95,7 @@ class Large(NamedTuple):
 def columns(room):
     """For `room` neurons."""
     floats, flags = np.empty((3, room), np.float32), np.empty((2, room), np.bool_)
-    return Columns(floats[0], floats[1], floats[2], np.empty(room), np.empty(room, np.int64), flags[0], flags[1])
+    return Columns(floats[0], floats[1], floats[2], flags[0], flags[1])
 
 
 def first_look(products, m):
@@ -103,11 +112,7 @@ def with_missing(products):
 
 def begin(look, n, own, G, measure):
     """Take the products of a node for those of its neurons as they are."""
-    whole, projected, columns = look.products.whole, look.projected, look.columns
-    columns.changed[:], columns.lost[:] = False, False
-    for j in range(G):
-        columns.scale[j] = np.sqrt(own.square[j]) if whole else projected.scale[n, j]
-        columns.moves[j] = 0 if whole else projected.moves[n, j]
+    look.columns.changed[:], look.columns.lost[:] = False, False
     for j in range(G):
         loosen(look, n, j, own, measure)
 
@@ -115,11 +120,12 @@ def begin(look, n, own, G, measure):
 @inlined
 def loosen(look, n, j, own, measure):
     """How far the products of neuron j may be wrong (`Columns`)."""
-    ratio, loose, offset, scale, moves, _, lost = look.columns
-    error, square, length = look.products.error, own.square[j], scale[j]
+    ratio, loose, offset, _, lost = look.columns
+    _, inside, moves, scale = look.projected
+    error, square, length = look.products.error, own.square[j], scale[n, j]
     inverse = 1 / length if length > 0 else 0.0
-    lost_in_moves = drift(moves[j], length, np.sqrt(np.float64(own.m.shape[1])), inverse, measure.centre)
-    far = outside(square, look.projected.square[n, j], length, error + 2 * lost_in_moves)
+    lost_in_moves = drift(moves[n, j], length, np.sqrt(np.float64(own.m.shape[1])), inverse, measure.centre)
+    far = outside(square, inside[n, j], length, error + 2 * lost_in_moves)
     ratio[j] = 0.0 if look.products.whole else far * own.inverse[j]
     loose[j] = (lost_in_moves + error) * length * own.inverse[j]
     offset[j] = ALWAYS if lost[j] else own.candidate[j]
@@ -129,12 +135,7 @@ def loosen(look, n, j, own, measure):
 
 def bound(look, n, t, sample, y, own, G, measure, upper):
     """Upper bounds from products."""
-    if has_holes(sample):
-        bound_observed(look.observed, n, t, sample, y, own, G, measure, upper)
-        for j in range(G):
-            if look.columns.changed[j]:
-                upper[j] = ALWAYS
-    else:
+    if not bound_observed(look.observed, look.columns.changed, n, t, sample, own, G, measure, upper):
         P, z, error, whole, _ = look.products
         length = np.sqrt(sample.square)
         beyond = 0.0 if whole else outside(sample.square, squared(z[n, t], 0.0), length, error)
@@ -149,14 +150,27 @@ def add_up(p, inverse, columns, beyond, length, G, upper):
         upper[j] = p[j] * inverse[j] + (beyond * ratio[j] + length * loose[j]) + offset[j]
 
 
-@by_type
-def bound_observed(look, *_):
-    """Upper bounds for a sample with missing values, where there can be any."""
-    return unbounded if isinstance(look, NoneType) else observed.bound
-
-
-def unbounded(look, n, t, sample, y, own, G, measure, upper):
-    """No sample has missing values."""
+@inlined
+def bound_observed(observed, changed, n, t, sample, own, G, measure, upper):
+    """Upper bounds from products over the observed values; returns whether the sample has such products."""
+    if observed is None:
+        return False
+    row, error, length = observed.row[n, t], observed.error, np.sqrt(sample.square)
+    if row == NONE:
+        return False
+    P, squares = observed.P[n, row], observed.squares[n, row]
+    upper[P.shape[0] : G] = ALWAYS
+    for j in range(min(G, P.shape[0])):
+        if changed[j]:
+            trusted = ALWAYS
+        elif measure.euclidean is not None:
+            trusted = P[j] - squares[j] / 2 + half_square(error, length, np.float64(squares[j]))
+        elif squares[j] >= np.float32(SHORT * SHORT):
+            trusted = P[j] / np.sqrt(squares[j]) + error * length
+        else:
+            trusted = ALWAYS
+        upper[j] = trusted if own.candidate[j] == 0 else own.candidate[j]
+    return True
 
 
 def refine(look, n, t, sample, y, own, G, measure, scratch, done):
@@ -170,61 +184,34 @@ def follow(look, n, t, sample, j, own, c, measure):
 
     They do not follow a sample with missing values, nor a neuron whose values were not seen equally often.
     """
-    (P, z, _, whole, gram), (features, square, moved, scaled) = look.products, look.projected
-    _, _, _, scale, moves, changed, lost = look.columns
-    known = part(own.known, j)
-    count = seen_first(known, c)
-    lost[j] = has_holes(sample) or not evenly(known) or (lost[j] and count > 1)
-    changed[j] = True
-    if not lost[j]:
-        step = 1.0 / count
-        moves[j] = moves[j] + 1 if count > 1 else 0
-        scale[j] = (1 - step) * scale[j] + step * np.sqrt(sample.square) if count > 1 else np.sqrt(sample.square)
-        correct(P[n], gram[n, t], t, j, np.float32(step))
-    if whole or lost[j]:
-        moved[n, j] = STALE
+    (P, z, _, whole, gram), (features, square, moves, scale) = look.products, look.projected
+    lost, count = look.columns.lost, seen_evenly(part(own.known, j), c)
+    lost[j] = has_holes(sample) or count == 0 or (lost[j] and count > 1)
+    look.columns.changed[j] = True
+    if lost[j]:
+        moves[n, j] = STALE
     else:
-        move(features[n, j], z[n, t], np.float32(1.0 / count))
-        square[n, j] = squared(features[n, j], 0.0)
-        moved[n, j], scaled[n, j] = moves[j], scale[j]
+        step = 1.0 / count
+        moves[n, j] = moves[n, j] + 1 if count > 1 else 0
+        scale[n, j] = (1 - step) * scale[n, j] + step * np.sqrt(sample.square)
+        move(P[n, t + 1 :, j], gram[n, t, t + 1 :], np.float32(step))
+        if not whole:
+            move(features[n, j], z[n, t], np.float32(step))
+            square[n, j] = squared(features[n, j], 0.0)
     loosen(look, n, j, own, measure)
 
 
 @inlined
-def seen_first(known, c):
-    """How often the first value of a neuron of count c was seen."""
-    return c if known is None else np.int64(known[0])
-
-
-@inlined
-def evenly(known):
-    """Whether all values of a neuron were seen equally often, so that it moves as a whole."""
-    return True if known is None else same(known)
-
-
-@compiled
-def same(known):
-    """Whether all numbers are the first."""
-    others = 0
-    for i in range(known.shape[0]):
-        others += known[i] != known[0]
-    return others == 0
-
-
-@compiled
-def correct(P, gram, t, j, step):
-    """The products of the samples after t with neuron j, once sample t has moved it by `step`."""
-    if step == 1:
-        for s in range(t + 1, P.shape[0]):
-            P[s, j] = gram[s]
-    else:
-        for s in range(t + 1, P.shape[0]):
-            P[s, j] += step * (gram[s] - P[s, j])
+def seen_evenly(known, c):
+    """How often each value of a neuron of count c was seen; 0 if not equally often: then it did not move as a whole."""
+    if known is None:
+        return c
+    return np.int64(known[0]) if (known == known[0]).all() else 0
 
 
 @compiled
 def move(features, z, step):
-    """The features of a neuron that a sample has moved by `step`."""
+    """The features of a neuron, or its products with samples, once a sample that has z has moved it by `step`."""
     if step == 1:
         features[:] = z
     else:

@@ -37,23 +37,14 @@ outcome = compiled(rule.outcome)
 
 
 @compiled
-def least_used(c, written, G):
-    """The neuron with the smallest count; of equals the one written longest ago, then the lowest index."""
-    least = 0
+def replaceable(c, written, G, when_full):
+    """The neuron of lowest count, unless only age decides; of equals the one written longest ago, then the first."""
+    found = 0
     for j in range(1, G):
-        if c[j] < c[least] or (c[j] == c[least] and written[j] < written[least]):
-            least = j
-    return least
-
-
-@compiled
-def oldest(written, G):
-    """The neuron written longest ago, then the lowest index."""
-    least = 0
-    for j in range(1, G):
-        if written[j] < written[least]:
-            least = j
-    return least
+        more = 0 if when_full == OLDEST else c[j] - c[found]
+        if more < 0 or (more == 0 and written[j] < written[found]):
+            found = j
+    return found
 
 
 @compiled
@@ -65,15 +56,6 @@ def first_free(c, G):
     return G
 
 
-@compiled
-def first_living(c, G):
-    """The lowest neuron; 0 where there is none."""
-    for j in range(G):
-        if c[j] > 0:
-            return j
-    return 0
-
-
 @inlined
 def written_to(j, a, eps, n, G, statistics, rules):
     """Which neuron of node n a sample goes to that matches j best, and what becomes of it there."""
@@ -81,8 +63,7 @@ def written_to(j, a, eps, n, G, statistics, rules):
     if what == GREW:
         return (first_free(statistics.c[n], G) if statistics.free[n] else G), what
     if what == REPLACED:
-        c, written = statistics.c[n], statistics.written[n]
-        return (oldest(written, G) if rules.when_full == OLDEST else least_used(c, written, G)), what
+        return replaceable(statistics.c[n], statistics.written[n], G, rules.when_full), what
     return j, what
 
 

@@ -83,14 +83,6 @@ def complete(known):
     return True if known is None else known.all()
 
 
-@inlined
-def strength(sample, own, j, new, before, measure, rules):
-    """The value that a node sends up: its match after the update; at the memory node, the match before it."""
-    if rules.top:
-        return 1.0 if new else before
-    return similarity(sample, own, j, measure)
-
-
 @compiled
 def derive_at(lo, hi, nodes, neurons, prototypes, c, measure):
     """Compute what is derived from the prototypes of some neurons, each at its node."""
@@ -146,11 +138,3 @@ def at(lo, hi, x, seen, start, neuron, prototypes, grown, measure, s):
             silent = sample.many == 0 or grown[n] == 0
             for i in range(start[n * batch + t], start[n * batch + t + 1]):
                 s[i] = 0.0 if silent else similarity(sample, own, neuron[i], measure)
-
-
-@compiled
-def gather(lo, hi, k, m, out):
-    """out[n, t] = m[n, k[n, t]]."""
-    for n in range(lo, hi):
-        for t in range(out.shape[1]):
-            out[n, t] = m[n, k[n, t]]

@@ -1,8 +1,8 @@
 """The two loops over samples at the nodes of a pattern bank: learning, and questions for the best neurons.
 
 A first look gives upper bounds, and those decide what is evaluated. How to look is chosen by type, and the loops are
-compiled for each kind: `small` compares one sample after another, `large` has products of a whole chunk, `observed`
-those of samples with missing values. A first look has these parts:
+compiled for each kind: `small` compares one sample after another, `large` has products of a whole chunk. A first look
+has these parts:
 
     begin    before the samples of a node
     bound    upper bounds for the neurons of a node and a sample
@@ -13,10 +13,10 @@ those of samples with missing values. A first look has these parts:
 from __future__ import annotations
 
 import numpy as np
-from numba.core.types import BaseTuple, NoneType
+from numba.core.types import NoneType
 
 from sqhn.banks.cpu.compiled import borrowed, by_type, compiled, inlined
-from sqhn.banks.cpu.kernels import large, observed, small
+from sqhn.banks.cpu.kernels import large, small
 from sqhn.banks.cpu.kernels.decision import (
     NEVER,
     Measure,
@@ -28,13 +28,14 @@ from sqhn.banks.cpu.kernels.decision import (
     regard,
     scratch,
     shift,
+    similarity,
     winner,
 )
 from sqhn.banks.cpu.kernels.neurons import Statistics, Times, written_to
-from sqhn.banks.cpu.kernels.prototypes import strength, write
+from sqhn.banks.cpu.kernels.prototypes import write
 from sqhn.banks.rule import GREW, SKIPPED, Rules
 
-LOOKS = {small.Small: small, large.Large: large, observed.Observed: observed}
+LOOKS = {small.Small: small, large.Large: large}
 
 begin = by_type(lambda look, *_: LOOKS[look.instance_class].begin)
 bound = by_type(lambda look, *_: LOOKS[look.instance_class].bound)
@@ -46,11 +47,9 @@ follow = by_type(lambda look, *_: LOOKS[look.instance_class].follow)
 def first_look(products, m):
     """The first look for nodes of neurons m (nodes, room, size).
 
-    products: None, or what it needs of `large` or `observed`, in plain tuples.
+    products: None, or what `large` needs, in plain tuples.
     """
-    if isinstance(products, NoneType):
-        return small.first_look
-    return large.first_look if isinstance(products[0], BaseTuple) else observed.first_look
+    return small.first_look if isinstance(products, NoneType) else large.first_look
 
 
 @compiled
@@ -88,7 +87,10 @@ def learn_in(room, lo, hi, chunk, neurons, rules, measure):
                 write(n, j, new, s, sample, times.first + t, own, statistics, rules, measure)
                 follow(look, n, t, sample, j, own, statistics.c[n, j], measure)
             k[n, t], a[n, t], kind[n, t] = j, s, what
-            v[n, t] = strength(sample, own, j, new, s, measure, rules)
+            if rules.top:
+                v[n, t] = 1.0 if new else s
+            else:
+                v[n, t] = similarity(sample, own, j, measure)
     if lo == 0:
         statistics.steps[0] += x.shape[1]
 

@@ -8,11 +8,7 @@ import triton
 import triton.language as tl
 
 from sqhn import level
-from sqhn.banks import bounds, rule
-
-__all__ = [
-    "AVERAGED", "GREW", "NONE", "NO_INDEX", "OVERWRITE", "SKIPPED", "TIE", "first_of", "lost", "rough_of", "written_to",
-]  # fmt: skip
+from sqhn.banks import rule
 
 SKIPPED, AVERAGED = tl.constexpr(rule.SKIPPED), tl.constexpr(rule.AVERAGED)
 GREW, REPLACED = tl.constexpr(rule.GREW), tl.constexpr(rule.REPLACED)
@@ -23,15 +19,14 @@ _NEVER = tl.constexpr(2**63 - 1)  # larger than any count and any step
 NONE = tl.constexpr(-1)  # in arrays of indices (of neurons, samples, visits or values): there is none
 
 
-def in_triton(function):
+def compiled(function):
     """Let Triton compile a function of the package: with Triton's types, and its global numbers as constants."""
     known = {**function.__globals__, "tl": tl, "bool": tl.int1}
     known |= {name: tl.constexpr(value) for name, value in known.items() if isinstance(value, int | float)}
     return triton.jit(FunctionType(function.__code__, known, function.__name__))
 
 
-lost, rough_of = in_triton(bounds.lost), in_triton(bounds.rough)
-outcome = in_triton(rule.outcome)
+outcome = compiled(rule.outcome)
 
 
 @triton.jit
@@ -78,7 +73,10 @@ def written_to(
 
 @triton.jit
 def first_of(u, width, J: tl.constexpr):
-    """The first of the values u that are the maximum, up to rounding (TIE), and the maximum; J are read at once."""
+    """The first of the values u that are the maximum, up to rounding (TIE), and its value; J are read at once.
+
+    Of no values, 0 and minus infinity.
+    """
     high = tl.full([J], -float("inf"), tl.float64)
     for b in range(0, width, J):
         j = b + tl.arange(0, J)
@@ -89,4 +87,14 @@ def first_of(u, width, J: tl.constexpr):
         j = b + tl.arange(0, J)
         enough = tl.load(u + j, mask=j < width, other=-float("inf")) >= best - TIE
         first = tl.minimum(first, tl.where(enough & (j < width), j, NO_INDEX))
-    return tl.minimum(tl.min(first), tl.maximum(width - 1, 0)).to(tl.int32), best
+    found = tl.minimum(tl.min(first), tl.maximum(width - 1, 0)).to(tl.int32)
+    return found, tl.load(u + found, mask=width > 0, other=-float("inf"))
+
+
+@triton.jit
+def first_best(u, k, value, width, J: tl.constexpr):
+    """The `first_of` a row of u and its value; one program for a row."""
+    row = tl.program_id(0).to(tl.int64)
+    found, best = first_of(u + row * width, width, J)
+    tl.store(k + row, found)
+    tl.store(value + row, best)

@@ -17,8 +17,6 @@ import triton.language as tl
 
 from sqhn.banks.cuda.kernels.common import AVERAGED, GREW, NO_INDEX, NONE, SKIPPED, TIE, written_to
 
-__all__ = ["FREE", "agreements", "best", "enter", "forget", "overlaps", "ranges", "repeats", "walk"]
-
 FREE = tl.constexpr(-1.0)  # instead of a root of squared counts: the slot is free, so its activity is minus infinity
 
 
@@ -110,10 +108,10 @@ def overlaps(keys, counts, where, k, v, overlap, shared, family, batch, width, v
 
 
 @triton.jit
-def agreements(k, v, M, same, length, total, family, batch, B: tl.constexpr):
+def agreements(k, v, M, same, length, family, batch, B: tl.constexpr):
     """The overlaps of sample t with itself and later samples (M by the later one's strengths; same by none).
 
-    Also the length and the sum of its strengths.
+    Also the length of its strengths.
     """
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     for start in range(0, batch, B):
@@ -129,12 +127,10 @@ def agreements(k, v, M, same, length, total, family, batch, B: tl.constexpr):
         tl.store(M + (n * batch + t) * batch + s, weighed, mask=inside)
         tl.store(same + (n * batch + t) * batch + s, many, mask=inside)
     strength = tl.load(v + n * family * batch + t)
-    unweighed, squared = strength, strength * strength
+    squared = strength * strength
     for q in range(1, family):
         strength = tl.load(v + (n * family + q) * batch + t)
-        unweighed += strength
         squared += strength * strength
-    tl.store(total + n * batch + t, unweighed)
     tl.store(length + n * batch + t, tl.sqrt(squared))
 
 
@@ -183,24 +179,22 @@ def best_of(overlap, sides, G, length, J: tl.constexpr):
 
 @triton.jit(do_not_specialize=["step"])
 def walk(
-    with_neurons, among, samples, sides, partly, neurons, born, outcome, sizes, capacity, pseudo, step,
-    when_full: tl.constexpr, top: tl.constexpr, strengths: tl.constexpr, partial: tl.constexpr,
-    any_free: tl.constexpr, ONE: tl.constexpr, J: tl.constexpr, B: tl.constexpr,
+    overlap, shared, M, same, length, eps, sides, partly, neurons, born, outcome, sizes, capacity, pseudo, step,
+    when_full: tl.constexpr, top: tl.constexpr, strengths: tl.constexpr, any_free: tl.constexpr,
+    ONE: tl.constexpr, J: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The decisions of a chunk at one node, one sample after another.
 
     sides (nodes, room) are the roots of S, FREE in free slots. born (nodes, room): the sample of this chunk that a
-    neuron began with, NONE if it was there before. kind is the outcome of a sample. If partial, the chunk is one sample
-    with missing children: `many` (nodes, 1) of them count, and `hearing` (nodes, 1) are in the norm; heard
+    neuron began with, NONE if it was there before. kind is the outcome of a sample. With `partly`, the chunk is one
+    sample with missing children: `many` (nodes, 1) of them count, and `hearing` (nodes, 1) are in the norm; heard
     (nodes, 1, room) are the sums of squared counts over those, sides their roots, heard_shared their overlaps.
 
     A step waits for memory once: the values that the next step needs are loaded together with those of the neuron. If
     ONE, there are at most J neurons, and their overlaps and sides stay in registers.
     """
-    overlap, shared = with_neurons
-    M, same = among
-    length, total, eps = samples
-    heard, heard_shared, hearing, many = partly
+    if partly is not None:
+        heard, heard_shared, hearing, many = partly
     S, c, mu, written, grown, free = neurons
     k, v, a, kind = outcome
     family, batch, width, room = sizes
@@ -208,21 +202,15 @@ def walk(
     overlap_n, shared_n = overlap + n * batch * width, shared + n * batch * width
     M_n, same_n = M + n * batch * batch, same + n * batch * batch
     S_n, c_n, mu_n, born_n = S + n * room, c + n * room, mu + n * room, born + n * room
-    sides_n, written_n = sides + n * room, written + n * room
-    length_n, total_n = length + n * batch, total + n * batch
+    sides_n, written_n, length_n = sides + n * room, written + n * room, length + n * batch
     G = tl.load(grown + n).to(tl.int32)
-    F = G * 0
-    if any_free:
-        F = tl.load(free + n).to(tl.int32)
-    counted = family
-    if partial:
-        counted = tl.load(many + n).to(tl.int32)
-    later = tl.arange(0, B)
-    lane = tl.arange(0, J)
+    F = tl.load(free + n).to(tl.int32) if any_free else G * 0
+    counted = family if partly is None else tl.load(many + n).to(tl.int32)
+    later, lane = tl.arange(0, B), tl.arange(0, J)
     if ONE:
         row = tl.load(overlap_n + lane, mask=lane < width, other=0.0)
         side_of = tl.load(sides_n + lane, mask=lane < G, other=1.0)
-    long, strength, threshold = tl.load(length_n), tl.load(total_n), tl.load(eps) - TIE
+    long, strength, threshold = tl.load(length_n), tl.load(M_n), tl.load(eps) - TIE
     gain = tl.load(M_n + later, mask=later < batch, other=0.0)
     common = tl.load(same_n + later, mask=later < batch, other=0)
     for t in range(batch):
@@ -232,7 +220,7 @@ def walk(
         else:
             j, h = best_of(overlap_n + t * width, sides_n, G, long, J)
         to, what = written_to(h < threshold, j, G, F, c_n, written_n, capacity, when_full, any_free, J)
-        if partial:  # nothing was observed, nothing is learned
+        if partly is not None:  # nothing was observed, nothing is learned
             to = tl.where(counted > 0, to, 0)
             what = tl.where(counted > 0, what, SKIPPED)
             h = tl.where(counted > 0, h, 0.0)
@@ -249,29 +237,25 @@ def walk(
         next_common = tl.load(same_n + soon * batch + later, mask=rest, other=0)
         if ONE:
             row = tl.load(overlap_n + soon * width + lane, mask=lane < width, other=0.0)
-        long_soon, strength_soon = tl.load(length_n + soon), tl.load(total_n + soon)
+        long_soon, strength_soon = tl.load(length_n + soon), tl.load(M_n + soon * batch + soon)
         threshold_soon = tl.load(eps + soon) - TIE
         tl.debug_barrier()  # all values that are written now have been read
         if what != SKIPPED:
-            if what >= GREW:
-                used = used * 0 + 1
-                squares = squares * 0 + counted
-                own = strength
+            new = what >= GREW
+            used = tl.where(new, 1, used + 1)
+            squares = tl.where(new, 0, squares + 2 * agreed) + counted
+            own = tl.where(new, 0.0, own) + strength
+            gain += tl.where(new, 0.0, old)
+            gain_soon += tl.where(new, 0.0, old_soon)
+            common += tl.where(new, 0, old_common)
+            if new:
                 was = long * 0 + 1.0
                 if strengths:
-                    all_heard = squares.to(tl.float64)
-                    if partial:
-                        all_heard = tl.load(hearing + n).to(tl.float64)
-                    was = activity(own, root(all_heard), long)
-                tl.store(born_n + to, t)
+                    all_heard = squares if partly is None else tl.load(hearing + n)
+                    was = activity(own, root(all_heard.to(tl.float64)), long)
             else:
-                used = used + 1
-                squares = squares + 2 * agreed + counted
-                own = own + strength
-                gain += old
-                gain_soon += old_soon
-                common += old_common
                 was += over(h - was, (used + pseudo).to(tl.float64))
+            tl.store(born_n + to, t, mask=new)
             side = root(squares.to(tl.float64))
             tl.store(overlap_n + later * width + to, gain, mask=ahead)
             tl.store(shared_n + later * width + to, common, mask=ahead)
@@ -287,21 +271,17 @@ def walk(
             if any_free:
                 F = tl.where((what == GREW) & (to < G), F - 1, F)
             G = tl.maximum(G, to + 1)
-        sent = h
         if top:
-            if what >= GREW:
-                sent = long * 0 + 1.0
+            sent = tl.where(what >= GREW, 1.0, h)
         else:
             louder = squares.to(tl.float64)
-            if partial:
+            if partly is not None:
                 louder = tl.load(hearing + n).to(tl.float64)
                 if what == AVERAGED:
                     louder += tl.load(heard + n * room + to) + 2 * tl.load(heard_shared + n * width + to)
                 elif what == SKIPPED:
                     louder = tl.load(heard + n * room + to)
-            sent = activity(own, root(louder), long)
-            if partial:
-                sent = tl.where(counted > 0, sent, 0.0)
+            sent = tl.where(counted > 0, activity(own, root(louder), long), 0.0)
         tl.store(k + n * batch + t, to)
         tl.store(v + n * batch + t, sent)
         tl.store(a + n * batch + t, h)
@@ -315,18 +295,17 @@ def walk(
 
 
 @triton.jit
-def best(overlap, sides, length, grown, k, h, batch, width, room, heard: tl.constexpr, J: tl.constexpr):
+def best(overlap, sides, length, grown, k, h, batch, width, each: tl.constexpr, J: tl.constexpr):
     """The winner and its activity for one sample at one node.
 
-    sides are the roots of the sums of squared counts: (nodes, room), or if heard (nodes, batch, width).
+    sides (nodes, batch if each, else 1, width) are the roots of the sums of squared counts.
     """
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
-    row = overlap + place * width
-    sides_t = sides + place * width if heard else sides + n * room
+    sides_t = sides + (place if each else n) * width
     long = tl.load(length + place)
     G = tl.load(grown + n).to(tl.int32)
-    j, value = best_of(row, sides_t, G, long, J)
+    j, value = best_of(overlap + place * width, sides_t, G, long, J)
     tl.store(k + place, j)
     tl.store(h + place, tl.where(G > 0, value, 0.0))
 

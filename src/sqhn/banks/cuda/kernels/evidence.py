@@ -14,8 +14,6 @@ import triton.language as tl
 from sqhn.banks.cuda.kernels.common import NONE
 from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE
 
-__all__ = ["gather", "heard", "looks"]
-
 _FLOOR, _LENGTH = tl.constexpr(FLOOR), tl.constexpr(LENGTH)
 _STRUCTURE, _ODDS = tl.constexpr(STRUCTURE), tl.constexpr(ODDS)
 

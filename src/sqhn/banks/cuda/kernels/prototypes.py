@@ -22,21 +22,9 @@ import triton
 import triton.language as tl
 
 from sqhn.banks import bounds
-from sqhn.banks.cuda.kernels.common import (
-    AVERAGED,
-    GREW,
-    NO_INDEX,
-    NONE,
-    OVERWRITE,
-    SKIPPED,
-    TIE,
-    lost,
-    rough_of,
-    written_to,
-)
+from sqhn.banks.cuda.kernels.common import AVERAGED, GREW, NO_INDEX, NONE, OVERWRITE, SKIPPED, TIE, compiled, written_to
 
-__all__ = ["arrange", "best", "measure", "replay", "tops", "walk"]
-
+lost, rough_of = compiled(bounds.lost), compiled(bounds.rough)
 _U, _SHORT = tl.constexpr(bounds.U), tl.constexpr(bounds.SHORT * bounds.SHORT)
 _FREE = tl.constexpr(-4.0)  # for a cosine in a free slot: less than that of any neuron
 
@@ -62,27 +50,52 @@ def inverse(square):
 
 
 @triton.jit
-def exactly(j, t, xx, x_n, m_n, first_n, next_n, kind_n, count_n, size, centre: tl.constexpr, D: tl.constexpr):
-    """The similarity of sample t and neuron j in float64, from the vectors, as the samples before t left them."""
+def observed(any_seen, place):
+    """Whether any value of a sample was observed."""
+    return True if any_seen is None else tl.load(any_seen + place) != 0
+
+
+@triton.jit
+def observed_values(seen, place, i, size):
+    """Which of the values i of a sample there are, and were observed."""
+    inside = i < size
+    if seen is not None:
+        inside = inside & (tl.load(seen + place * size + i, mask=inside, other=0) != 0)
+    return inside
+
+
+@triton.jit
+def shifted(values, inside, centre: tl.constexpr):
+    """Values less the centre, in float64; 0 elsewhere."""
+    return tl.where(inside, tl.load(values, mask=inside, other=0.0).to(tl.float64) - centre, 0.0)
+
+
+@triton.jit
+def exactly(j, x, seen, place, xx, m_n, visits, t, size, centre: tl.constexpr, D: tl.constexpr):
+    """The similarity of a sample and neuron j in float64, over the observed values, from the vectors.
+
+    With visits, the neuron is as the samples before t left it.
+    """
     xm = tl.zeros([D], tl.float64)
     mm = tl.zeros([D], tl.float64)
     for d in range(0, size, D):
         i = d + tl.arange(0, D)
-        inside = i < size
+        inside = observed_values(seen, place, i, size)
         m = tl.load(m_n + j.to(tl.int64) * size + i, mask=inside, other=0.0)
-        e = tl.load(first_n + j)
-        e = tl.where(e == NONE, 2 * t, e)
-        while e < 2 * t:
-            y = tl.load(x_n + e // 2 * size + i, mask=inside, other=0.0)
-            if e % 2 == 1:
-                m = y
-            elif tl.load(kind_n + e // 2) == AVERAGED:
-                m = moved_by(m, y, tl.load(count_n + e // 2))
-            e = tl.load(next_n + e)
-        u = m.to(tl.float64) - centre
-        y8 = tl.load(x_n + t * size + i, mask=inside, other=0.0).to(tl.float64) - centre
-        xm += tl.where(inside, y8 * u, 0.0)
-        mm += tl.where(inside, u * u, 0.0)
+        if visits is not None:
+            first_n, next_n, kind_n, count_n = visits
+            e = tl.load(first_n + j)
+            e = tl.where(e == NONE, 2 * t, e)
+            while e < 2 * t:
+                y = tl.load(x + (place - t + e // 2) * size + i, mask=inside, other=0.0)
+                if e % 2 == 1:
+                    m = y
+                elif tl.load(kind_n + e // 2) == AVERAGED:
+                    m = moved_by(m, y, tl.load(count_n + e // 2))
+                e = tl.load(next_n + e)
+        u = tl.where(inside, m.to(tl.float64) - centre, 0.0)
+        xm += shifted(x + place * size + i, inside, centre) * u
+        mm += u * u
     return similarity(tl.sum(xm), xx, tl.sum(mm), centre)
 
 
@@ -106,12 +119,10 @@ def cell(t, i, width, Q: tl.constexpr):
 
 
 @triton.jit
-def arrange(
-    products, xx, norm, c, A, batch, width, wide, room, any_free: tl.constexpr, Q: tl.constexpr, J: tl.constexpr
-):  # fmt: skip
+def arrange(products, xx, norm, c, A, batch, width, wide, room, Q: tl.constexpr, J: tl.constexpr):
     """Put the products (nodes, batch, width) of Q samples of one node with J neurons in the order of `cell`.
 
-    There a row has `wide` of them: 0 beyond the width, and less than any in free slots.
+    There a row has `wide` of them: 0 beyond the width, and less than any in free slots, if c is given.
     """
     t, n = Q * tl.program_id(1) + tl.arange(0, Q)[None, :], tl.program_id(2).to(tl.int64)
     i = tl.program_id(0) * J + tl.arange(0, J)[:, None]
@@ -119,58 +130,46 @@ def arrange(
     square = tl.load(xx + n * batch + t, mask=t < batch, other=1.0)
     own = tl.load(norm + n * room + i, mask=i < width, other=1.0)
     p = tl.where((square == 0) & (own == 0), 1.0, p)
-    if any_free:
+    if c is not None:
         p = tl.where(tl.load(c + n * room + i, mask=i < width, other=1) == 0, _FREE, p)
     A_n = A + n * ((batch + Q - 1) // Q * Q) * wide
     tl.store(A_n + cell(t, i, wide, Q), p.to(tl.float32), mask=i + 0 * t < wide)
 
 
 @triton.jit
-def tops(products, xx, norm, c, top, batch, width, room, tiles, any_free: tl.constexpr, J: tl.constexpr):
-    """The largest product of one sample with every J neurons: top (nodes * batch, tiles)."""
-    tile, place = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    i = tile * J + tl.arange(0, J)
-    p = tl.load(products + place * width + i, mask=i < width, other=-float("inf"))
-    if tl.load(xx + place) == 0:
-        p = tl.where(tl.load(norm + place // batch * room + i, mask=i < width, other=1.0) == 0, 1.0, p)
-    if any_free:
-        p = tl.where(tl.load(c + place // batch * room + i, mask=i < width, other=1) == 0, _FREE, p)
-    tl.store(top + place * tiles + tile, tl.max(p).to(tl.float32))
+def tops(A, top, batch, width, wide, tiles, Q: tl.constexpr, J: tl.constexpr):
+    """The largest product of Q samples of one node with every J neurons: top (nodes, batch, tiles)."""
+    tile, n = tl.program_id(0), tl.program_id(2).to(tl.int64)
+    t, i = Q * tl.program_id(1) + tl.arange(0, Q), tile * J + tl.arange(0, J)[:, None]
+    A_n = A + n * ((batch + Q - 1) // Q * Q) * wide
+    p = tl.load(A_n + cell(t[None, :], i, wide, Q), mask=i + 0 * t[None, :] < width, other=-float("inf"))
+    tl.store(top + (n * batch + t) * tiles + tile, tl.max(p, 0), mask=t < batch)
 
 
 @triton.jit
-def shifted(x, seen, place, i, size, masked: tl.constexpr, centre: tl.constexpr):
-    """The values i of one sample at one node less the centre; 0 where they were not observed, if masked."""
-    u = tl.load(x + place * size + i, mask=i < size, other=centre).to(tl.float64) - centre
-    if masked:
-        u = tl.where(tl.load(seen + place * size + i, mask=i < size, other=0) != 0, u, 0.0)
-    return u
-
-
-@triton.jit
-def measure(
-    x, seen, y, xx, eps, facts, a, batch, size,
-    masked: tl.constexpr, learning: tl.constexpr, centre: tl.constexpr, D: tl.constexpr,
-):  # fmt: skip
+def measure(samples, y, xx, learning, batch, size, centre: tl.constexpr, D: tl.constexpr):
     """One sample at one node: the centre is taken off; its squared length, and the unit vector.
 
-    If masked, both over the observed values; the unit vector is 0 elsewhere. For learning, facts (nodes, batch, 2) are
-    the length and the cosine that reaches the growth threshold, and the activity a starts at minus infinity.
+    Both are over the observed values; the unit vector is 0 elsewhere. For learning, facts (nodes, batch, 2) are the
+    length and the cosine that reaches the growth threshold, and the activity a starts at minus infinity.
     """
+    x, seen, _ = samples
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
     square = tl.zeros([D], tl.float64)
     for d in range(0, size, D):
-        u = shifted(x, seen, place, d + tl.arange(0, D), size, masked, centre)
+        i = d + tl.arange(0, D)
+        u = shifted(x + place * size + i, observed_values(seen, place, i, size), centre)
         square += u * u
     own = tl.sum(square)
     scale = inverse(own)
     for d in range(0, size, D):
         i = d + tl.arange(0, D)
-        unit = shifted(x, seen, place, i, size, masked, centre) * scale
-        tl.store(y + place * size + i, unit.to(y.dtype.element_ty), mask=i < size)
+        u = shifted(x + place * size + i, observed_values(seen, place, i, size), centre)
+        tl.store(y + place * size + i, (u * scale).to(y.dtype.element_ty), mask=i < size)
     tl.store(xx + place, own)
-    if learning:
+    if learning is not None:
+        eps, facts, a = learning
         tl.store(a + place, -float("inf"))
         tl.store(facts + 2 * place, tl.sqrt(own).to(tl.float32))
         tl.store(facts + 2 * place + 1, ((tl.load(eps + t) - (TIE + centre)) / (1 - centre)).to(tl.float32))
@@ -178,9 +177,9 @@ def measure(
 
 @triton.jit(do_not_specialize=["step"])
 def walk(
-    products, samples, prototypes, neurons, visits, outcome, value, sizes, capacity, root_size, error, step,
-    when_full: tl.constexpr, any_free: tl.constexpr, centre: tl.constexpr, Q: tl.constexpr, J: tl.constexpr,
-    T: tl.constexpr, B: tl.constexpr, D: tl.constexpr,
+    A, top, gram, samples, prototypes, neurons, first, last, next_, outcome, value, sizes,
+    capacity, root_size, error, step, when_full: tl.constexpr, any_free: tl.constexpr, centre: tl.constexpr,
+    Q: tl.constexpr, J: tl.constexpr, T: tl.constexpr, B: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The decisions of a chunk at one node, one sample after another.
 
@@ -193,30 +192,24 @@ def walk(
     before. All of it is float32. `slack` covers its errors: those of the products, of this arithmetic, and of the
     float32 prototypes when they move.
     """
-    A, top, gram = products
     x, xx, facts, eps = samples
     m, norm, scale, moved = prototypes
     c, written, grown, free = neurons
-    first, last, next_ = visits
     k, looked, kind, count = outcome
     batch, width, tiles, room, size = sizes
     n = tl.program_id(0).to(tl.int64)
     A_n, gram_n = A + n * ((batch + Q - 1) // Q * Q) * width, gram + n * batch * batch
-    x_n, top_n = x + n * batch * size, top + n * batch * tiles
-    xx_n, facts_n = xx + n * batch, facts + 2 * n * batch
+    top_n, xx_n, facts_n = top + n * batch * tiles, xx + n * batch, facts + 2 * n * batch
     m_n, norm_n, scale_n, moved_n = m + n * room * size, norm + n * room, scale + n * room, moved + n * room
     c_n, written_n, value_n = c + n * room, written + n * room, value + n * room
     first_n, last_n, next_n = first + n * room, last + n * room, next_ + 2 * n * batch
     k_n, looked_n, kind_n, count_n = k + n * batch, looked + n * batch, kind + n * batch, count + n * batch
+    followed = first_n, next_n, kind_n, count_n
     G = tl.load(grown + n).to(tl.int32)
-    F = G * 0
-    if any_free:
-        F = tl.load(free + n).to(tl.int32)
-    later = tl.arange(0, B)
-    lane = tl.arange(0, J)
-    tile = tl.arange(0, T)
+    F = tl.load(free + n).to(tl.int32) if any_free else G * 0
+    later, lane, tile = tl.arange(0, B), tl.arange(0, J), tl.arange(0, T)
     flats = tl.where(tl.load(xx_n + later, mask=later < batch, other=1.0) == 0, 1.0, 0.0)
-    long, need, own = sample(facts_n, xx_n, 0)
+    long, need, own = tl.load(facts_n), tl.load(facts_n + 1), tl.load(xx_n)
     rough = long * 0 + rough_of(error, 1.0)
     loose = long * 0
     g = tl.load(gram_n + later, mask=later < batch, other=0.0)
@@ -261,7 +254,7 @@ def walk(
                     i_next = b - 1
                     while rest > 0:
                         i_next = tl.min(tl.where(left & (i > i_next), i, NO_INDEX)).to(tl.int32)
-                        s = exactly(i_next, t, own, x_n, m_n, first_n, next_n, kind_n, count_n, size, centre, D)
+                        s = exactly(i_next, x, None, n * batch + t, own, m_n, followed, t, size, centre, D)
                         if any_free:
                             s = tl.where(tl.load(c_n + i_next) == 0, -float("inf"), s)
                         tl.store(value_n + i_next, s)
@@ -285,7 +278,8 @@ def walk(
         before_look, before_birth = tl.load(last_n + j), tl.load(last_n + to)
         g_soon = tl.load(gram_n + t * batch + soon)
         g_next = tl.load(gram_n + soon * batch + later, mask=later < batch, other=0.0)
-        long_soon, need_soon, own_soon = sample(facts_n, xx_n, soon)
+        own_soon = tl.load(xx_n + soon)
+        long_soon, need_soon = tl.load(facts_n + 2 * soon), tl.load(facts_n + 2 * soon + 1)
         tl.debug_barrier()  # all values that are written now have been read
         seen, born = tl.where(G > F, j, NONE), tl.where(what >= GREW, to, NONE)
         if what != SKIPPED:
@@ -338,12 +332,6 @@ def walk(
 
 
 @triton.jit
-def sample(facts, xx, t):
-    """The length of sample t, the product that its threshold asks for, and its squared length."""
-    return tl.load(facts + 2 * t), tl.load(facts + 2 * t + 1), tl.load(xx + t)
-
-
-@triton.jit
 def visit(e, j, before, first_n, last_n, next_n, batch):
     """Append a visit to those of neuron j, if any: 2 t where it was the best match of t, 2 t + 1 where t became it."""
     tl.store(next_n + before, e, mask=(j != NONE) & (before != NONE))
@@ -354,24 +342,15 @@ def visit(e, j, before, first_n, last_n, next_n, batch):
 
 @triton.jit
 def replay(
-    samples, prototypes, mu, visits, outcome, sums, a, v, sizes, pseudo,
+    x, xx, m, m2, unit, mu, first, next_, k, looked, kind, count, sums, a, v, batch, room, size, pseudo,
     top: tl.constexpr, centre: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The steps of a chunk at one neuron, repeated on its vector. sums (nodes, batch, 4) is scratch."""
-    x, xx = samples
-    m, m2, unit = prototypes
-    first, next_ = visits
-    k, looked, kind, count = outcome
-    batch, room, size = sizes
     n = tl.program_id(1).to(tl.int64)
     begin = tl.program_id(0)
+    j = tl.where(begin % 2 == 0, tl.load(looked + n * batch + begin // 2), tl.load(k + n * batch + begin // 2))
     x_n, xx_n, sums_n = x + n * batch * size, xx + n * batch, sums + n * batch * 4
-    k_n, looked_n, kind_n, count_n = k + n * batch, looked + n * batch, kind + n * batch, count + n * batch
-    next_n = next_ + 2 * n * batch
-    if begin % 2 == 0:
-        j = tl.load(looked_n + begin // 2)
-    else:
-        j = tl.load(k_n + begin // 2)
+    kind_n, count_n, next_n = kind + n * batch, count + n * batch, next_ + 2 * n * batch
     place = n * room + j
     if j == NONE or tl.load(first + place, mask=j != NONE, other=NONE) != begin:
         return  # no neuron, or one of another program
@@ -423,21 +402,16 @@ def replay(
         own = tl.load(xx_n + t)
         if e % 2 == 1:
             mean = own * 0 + 1.0
-            sent = own * 0 + 1.0
-            if not top:
-                sent = similarity(own, own, own, centre)
-            tl.store(v + n * batch + t, sent)
+            tl.store(v + n * batch + t, mean if top else similarity(own, own, own, centre))
         else:
             s = similarity(tl.load(sums_n + 4 * t), own, tl.load(sums_n + 4 * t + 1), centre)
             tl.store(a + n * batch + t, s)
             what = tl.load(kind_n + t)
             if what == AVERAGED:
                 mean += (s - mean) / (tl.load(count_n + t) + pseudo)
-            if what < GREW:
-                sent = s
-                if not top:
-                    sent = similarity(tl.load(sums_n + 4 * t + 2), own, tl.load(sums_n + 4 * t + 3), centre)
-                tl.store(v + n * batch + t, sent)
+            if not top:
+                s = similarity(tl.load(sums_n + 4 * t + 2), own, tl.load(sums_n + 4 * t + 3), centre)
+            tl.store(v + n * batch + t, s, mask=what < GREW)
         e = tl.load(next_n + e)
     tl.store(mu + place, mean)
     if wrote == 1:
@@ -449,117 +423,82 @@ def replay(
 
 
 @triton.jit
-def evaluate(j, x_t, seen_t, xx, m_n, size, masked: tl.constexpr, centre: tl.constexpr, D: tl.constexpr):
-    """The similarity of a sample and neuron j in float64, over the observed values if masked."""
-    xm = tl.zeros([D], tl.float64)
-    mm = tl.zeros([D], tl.float64)
-    for d in range(0, size, D):
-        i = d + tl.arange(0, D)
-        inside = i < size
-        if masked:
-            inside = inside & (tl.load(seen_t + i, mask=inside, other=0) != 0)
-        m = tl.load(m_n + j.to(tl.int64) * size + i, mask=inside, other=0.0).to(tl.float64) - centre
-        x = tl.load(x_t + i, mask=inside, other=0.0).to(tl.float64) - centre
-        xm += tl.where(inside, x * m, 0.0)
-        mm += tl.where(inside, m * m, 0.0)
-    return similarity(tl.sum(xm), xx, tl.sum(mm), centre)
-
-
-@triton.jit
 def best(
-    A, squares, samples, m, c, grown, value, k, v, sizes, error,
-    masked: tl.constexpr, any_free: tl.constexpr, centre: tl.constexpr, J: tl.constexpr, D: tl.constexpr,
+    A, squares, samples, xx, m, c, grown, value, k, v, batch, width, room, size, error,
+    centre: tl.constexpr, J: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The winner and its similarity for one sample at one node; value (nodes, batch, width) is scratch.
 
-    If masked, xx and A run over the observed values, any_seen (nodes, batch) tells whether there are any, and squares
-    (nodes, batch, width) are the squared lengths of the neurons' unit vectors there.
+    If values are missing, xx and A run over the observed ones, and squares (nodes, batch, width) are the squared
+    lengths of the neurons' unit vectors there. c is given if there may be free slots.
     """
-    x, seen, any_seen, xx = samples
-    batch, width, room, size = sizes
+    x, seen, any_seen = samples
     t, n = tl.program_id(0), tl.program_id(1).to(tl.int64)
     place = n * batch + t
-    row, squares_t, value_t = A + place * width, squares + place * width, value + place * width
-    x_t, seen_t, m_n, c_n = x + place * size, seen + place * size, m + n * room * size, c + n * room
+    value_t, m_n = value + place * width, m + n * room * size
     own = tl.load(xx + place)
     G = tl.load(grown + n).to(tl.int32)
     j = G * 0
     s = own * 0
-    if observed(any_seen, place, masked) & (G > 0):
+    if G > 0:
         high = tl.full([J], -float("inf"), tl.float64)
-        where = tl.zeros([J], tl.int32)
+        first = tl.zeros([J], tl.int32)
         for b in range(0, G, J):
-            p = products(row, squares_t, c_n, b, G, masked, any_free, J)
-            where = tl.where(p > high, b + tl.arange(0, J), where)
+            i, p = products(A, squares, c, place * width, n * room, b, G, J)
+            first = tl.where(p > high, i, first)
             high = tl.maximum(high, p)
-        first = tl.minimum(tl.min(tl.where(high >= tl.max(high), where, NO_INDEX)), G - 1).to(tl.int32)
-        top = evaluate(first, x_t, seen_t, own, m_n, size, masked, centre, D)
-        bar = (top - centre - TIE) / (1 - centre) - error
-        if own == 0:  # products do not tell apart a sample without length from a neuron without length
-            bar = own * 0 - float("inf")
-        others = tl.zeros([J], tl.int32)
-        for b in range(0, G, J):
-            p = products(row, squares_t, c_n, b, G, masked, any_free, J)
-            others += candidates(p, bar, b, first, J).to(tl.int32)
-        j = first
-        s = top
-        if tl.sum(others) > 0:
-            best_value = top
+        j = tl.minimum(tl.min(tl.where(high >= tl.max(high), first, NO_INDEX)), G - 1).to(tl.int32)
+        if observed(any_seen, place):  # otherwise silent, at the first neuron
+            s = exactly(j, x, seen, place, own, m_n, None, t, size, centre, D)
+            bar = (s - centre - TIE) / (1 - centre) - error
+            bar = tl.where(own == 0, -float("inf"), bar)  # where products do not tell apart what has no length
+            others = tl.zeros([J], tl.int32)
             for b in range(0, G, J):
-                i = b + tl.arange(0, J)
-                p = products(row, squares_t, c_n, b, G, masked, any_free, J)
-                left = candidates(p, bar, b, first, J)
-                rest = tl.sum(left.to(tl.int32))
-                i_next = b - 1
-                while rest > 0:
-                    i_next = tl.min(tl.where(left & (i > i_next), i, NO_INDEX)).to(tl.int32)
-                    exact = evaluate(i_next, x_t, seen_t, own, m_n, size, masked, centre, D)
-                    tl.store(value_t + i_next, exact)
-                    best_value = tl.maximum(best_value, exact)
-                    rest -= 1
-            tl.debug_barrier()
-            j = tl.where(top >= best_value - TIE, first, NO_INDEX).to(tl.int32)
-            s = tl.where(top >= best_value - TIE, top, own * 0)
-            for b in range(0, G, J):
-                i = b + tl.arange(0, J)
-                p = products(row, squares_t, c_n, b, G, masked, any_free, J)
-                found = tl.load(value_t + i, mask=candidates(p, bar, b, first, J), other=-float("inf"))
-                i_first = tl.min(tl.where(found >= best_value - TIE, i, NO_INDEX)).to(tl.int32)
-                if i_first < j:
-                    j = i_first
-                    s = tl.load(value_t + i_first)
-    elif any_free:  # nothing was observed: silent, at the first neuron
-        for b in range(0, G, J):
-            i = G - 1 - b - tl.arange(0, J)
-            living = tl.load(c_n + i, mask=i >= 0, other=0) > 0
-            some = tl.min(tl.where(living, i, NO_INDEX)).to(tl.int32)
-            j = tl.where(some < NO_INDEX, some, j)
+                i, p = products(A, squares, c, place * width, n * room, b, G, J)
+                others += candidates(i, p, bar, j).to(tl.int32)
+            if tl.sum(others) > 0:
+                tl.store(value_t + j, s)
+                for b in range(0, G, J):
+                    i, p = products(A, squares, c, place * width, n * room, b, G, J)
+                    left = candidates(i, p, bar, j)
+                    rest = tl.sum(left.to(tl.int32))
+                    i_next = b - 1
+                    while rest > 0:
+                        i_next = tl.min(tl.where(left & (i > i_next), i, NO_INDEX)).to(tl.int32)
+                        exact = exactly(i_next, x, seen, place, own, m_n, None, t, size, centre, D)
+                        tl.store(value_t + i_next, exact)
+                        s = tl.maximum(s, exact)
+                        rest -= 1
+                tl.debug_barrier()
+                earliest = tl.full([J], NO_INDEX, tl.int32)
+                for b in range(0, G, J):
+                    i, p = products(A, squares, c, place * width, n * room, b, G, J)
+                    evaluated = (i == j) | candidates(i, p, bar, j)
+                    exact = tl.load(value_t + i, mask=evaluated, other=-float("inf"))
+                    earliest = tl.minimum(earliest, tl.where(exact >= s - TIE, i, NO_INDEX))
+                j = tl.min(earliest).to(tl.int32)
+                s = tl.load(value_t + j)
     tl.store(k + place, j)
     tl.store(v + place, s)
 
 
 @triton.jit
-def observed(any_seen, place, masked: tl.constexpr):
-    """Whether any value of a sample was observed."""
-    if not masked:
-        return True
-    return tl.load(any_seen + place) != 0
+def products(A, squares, c, row, node, b, G, J: tl.constexpr):
+    """The neurons from b on and their cosines in float64: minus infinity where there are none, infinity where unknown.
 
-
-@triton.jit
-def products(row, squares, c, b, G, masked: tl.constexpr, any_free: tl.constexpr, J: tl.constexpr):
-    """Cosines of the neurons from b on, in float64: minus infinity where there are none, infinity where unknown."""
+    row, node: where those of the sample and of the node begin.
+    """
     i = b + tl.arange(0, J)
-    p = tl.load(row + i, mask=i < G, other=0.0).to(tl.float64)
-    if masked:
-        left = tl.load(squares + i, mask=i < G, other=1.0).to(tl.float64)
+    p = tl.load(A + row + i, mask=i < G, other=0.0).to(tl.float64)
+    if squares is not None:
+        left = tl.load(squares + row + i, mask=i < G, other=1.0).to(tl.float64)
         p = tl.where(left < _SHORT, float("inf"), p / tl.sqrt(tl.maximum(left, _SHORT)))
-    if any_free:
-        p = tl.where(tl.load(c + i, mask=i < G, other=1) == 0, -float("inf"), p)
-    return tl.where(i < G, p, -float("inf"))
+    if c is not None:
+        p = tl.where(tl.load(c + node + i, mask=i < G, other=1) == 0, -float("inf"), p)
+    return i, tl.where(i < G, p, -float("inf"))
 
 
 @triton.jit
-def candidates(p, bar, b, first, J: tl.constexpr):
-    """Which of the neurons from b on may be as good as the best, other than the first that was evaluated."""
-    return (p >= bar) & (p > -float("inf")) & (b + tl.arange(0, J) != first)
+def candidates(i, p, bar, first):
+    """Which neurons may be as good as the best, other than the first that was evaluated."""
+    return (p >= bar) & (p > -float("inf")) & (i != first)
