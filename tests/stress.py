@@ -70,11 +70,11 @@ class Stress:
     def noting(self, action: Callable[..., Any], cuts: bool) -> Callable[..., Any]:
         """A function that is called inside the memory's lock, where the number of cuts is certain."""
 
-        def noted(*args: Any, **values: Any) -> Any:
+        def noted(owner: Any, *args: Any) -> Any:
             self.here.cuts = len(self.cuts)
-            answer = action(*args, **values)
+            answer = action(owner, *args)
             if cuts:
-                self.cuts.append(values.get("index"))
+                self.cuts.append(args[0] if args else None)
             return answer
 
         return noted

@@ -341,3 +341,18 @@ def test_an_unknown_inference_lists_the_known_ones() -> None:
 def test_bad_numbers_of_threads(n: Any) -> None:
     with pytest.raises(ValueError, match="threads"):
         set_num_threads(n)
+
+
+@pytest.mark.parametrize(
+    ("single", "fields", "error", "message"),
+    [
+        (False, (np.zeros((3, 2)), [1, 2, 3]), TypeError, r"one entry per sample; got \[1, 2, 3\], a list"),
+        (False, (np.zeros((3, 2)), 7), TypeError, "got 7, a int"),
+        (True, (np.zeros((1, 2)), np.float64(0.5)), TypeError, "a float64"),
+        (False, (np.zeros((3, 2)), np.zeros(2)), ValueError, r"one per sample; got the shapes \(3, 2\), \(2,\)"),
+        (True, (np.zeros((2, 2)), np.zeros(2)), ValueError, r"for the single sample; got the shapes \(2, 2\), \(2,\)"),
+    ],
+)
+def test_fields_that_make_no_answer(single: bool, fields: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        inputs.as_answers(single, *fields)

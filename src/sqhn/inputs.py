@@ -1,7 +1,7 @@
 """Checks samples and forms answers, for every memory of the package.
 
 Everything a user passes is checked here, before anything changes. Computations see batches only; for a single sample
-the answer is plain Python values.
+the answer is plain Python values. A memory of your own can use `as_samples`, `as_floats` and `as_answers`.
 """
 
 from __future__ import annotations
@@ -53,6 +53,10 @@ def as_samples(
 
     Missing values may be anything. tensors: torch tensors stay tensors on their device. holes: values of a masked array
     may be masked, and count as missing.
+
+    >>> batch, single, mask = as_samples([0.5, 1.0], (2,))
+    >>> batch.shape, single, mask
+    ((1, 2), True, None)
     """
     if isinstance(x, (list, tuple)) and any(isinstance(one, np.ma.MaskedArray) for one in x):
         x = as_batch(x)
@@ -110,8 +114,25 @@ def as_answers(
 ) -> tuple[Any, ...]:
     """Arrays for a batch; for a single sample plain Python values, or the sample's array if a field has more axes.
 
-    to_user: converts an array to the form of the input `asked`.
+    fields: arrays with one entry per sample along their first axis. to_user: converts an array to the form of the input
+    `asked`.
+
+    >>> as_answers(True, np.zeros((1, 2), np.float32), np.array([7]))
+    (array([0., 0.], dtype=float32), 7)
+    >>> as_answers(False, np.zeros((1, 2), np.float32), np.array([7]))
+    (array([[0., 0.]], dtype=float32), array([7]))
     """
+    try:
+        counts = {field.shape[0] for field in fields}
+    except (AttributeError, IndexError):
+        wrong = next(field for field in fields if not getattr(field, "shape", ()))
+        raise TypeError(
+            f"the fields of an answer are arrays with one entry per sample; got {wrong!r}, a {type(wrong).__name__}"
+        ) from None
+    if len(counts) > 1 or (single and counts != {1}):
+        shapes = ", ".join(str(tuple(field.shape)) for field in fields)
+        wanted = "one entry for the single sample" if single else "the same number of entries, one per sample"
+        raise ValueError(f"the fields of an answer must have {wanted}; got the shapes {shapes}")
     if single:
         return tuple([field[0].item() if field.ndim == 1 else to_user(field[0], asked) for field in fields])
     return tuple([to_user(field, asked) for field in fields])

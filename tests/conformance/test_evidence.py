@@ -456,3 +456,15 @@ def test_an_old_threshold_is_warned_of() -> None:
     memory.reset()
     with pytest.raises(ValueError, match="inference must be one of"):
         memory.recognize(x[0], inference="exact")  # type: ignore[arg-type]
+
+
+def test_a_rule_that_lacks_methods_is_told_which() -> None:
+    class Half:
+        def look(self) -> None: ...
+
+        def at(self) -> None: ...
+
+    memory = SQHN((16, 16, 3), capacity=60)
+    memory.learn(images(2))
+    with pytest.raises(TypeError, match="a Half lacks samples, up, score, blend"):
+        memory.recall(images(1), inference=Half())  # type: ignore[arg-type]

@@ -96,19 +96,19 @@ class Reference:
 
     def recognize(self, x: ArrayLike) -> Recognized:
         samples, single, _ = as_samples(x, self.shape)
-        done = [self.memory.recognize(sample) for sample in as_floats(samples)]
+        done = [self.memory.recognize(sample)[:3] for sample in as_floats(samples)]
         return Recognized(*as_answers(single, *map(np.stack, zip(*done))))
 
 
-DOOR = "the reference has no door: it takes what it is given for floats of the right shape"
+UNCHECKED = "the reference does not check samples: they must be floats of the right shape"
 BARE = {
     "batches": "the reference is one sample at a time",
     "empty recall": "the reference trusts that something was learned",
-    "bytes": DOOR,
-    "wrong shapes": DOOR,
-    "wrong dtypes": DOOR,
-    "not finite": DOOR,
-    "bad masks": DOOR,
+    "bytes": UNCHECKED,
+    "wrong shapes": UNCHECKED,
+    "wrong dtypes": UNCHECKED,
+    "not finite": UNCHECKED,
+    "bad masks": UNCHECKED,
     "reset": "the reference is made anew instead",
     "len": "the reference is read, not asked, for what it has grown",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -153,3 +154,51 @@ def test_unknown() -> None:
 def test_the_default_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SQHN_CACHE", raising=False)
     assert cache_folder().name == "sqhn"
+
+
+# -- files of users ----------------------------------------------------------------------------------------------------
+
+
+def file_of(count: int = 4) -> dict[str, Any]:
+    x = np.random.default_rng(0).integers(0, 256, (count, 3, 5), np.uint8)
+    return {"x_train": x, "y_train": np.arange(count), "x_test": x[:2], "y_test": np.array([1, 0])}
+
+
+def test_a_file_of_any_name(tmp_path: Path) -> None:
+    path = tmp_path / "anything.npz"
+    np.savez(path, **file_of())
+    got = load(str(path))
+    np.testing.assert_array_equal(got.splits["train"].x, file_of()["x_train"])
+    assert got.splits["test"].y.tolist() == [1, 0]
+    assert not got.splits["train"].x.flags.writeable
+    np.savez(path, **file_of(5))
+    os.utime(path, ns=(1, 1))
+    assert len(load(str(path)).splits["train"].x) == 5
+    assert load(str(path)).source != got.source
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y_test": None}, "array y_test is missing; it has x_test, x_train, y_train"),
+        ({"x_train": None}, "array x_train is missing"),
+        ({"x_train": np.zeros((4, 3, 5))}, "x_train is float64 .*expected uint8"),
+        (
+            {"x_train": np.zeros(4, np.uint8)},
+            r"x_train is uint8 \(4,\), expected uint8 images of shape",
+        ),
+        ({"x_test": np.zeros((2, 3, 4), np.uint8)}, r"x_test is uint8 \(2, 3, 4\), expected uint8"),
+        ({"y_train": np.arange(3)}, r"y_train: has shape \(3,\), expected \(4,\)"),
+        ({"y_train": np.full(4, 0.5)}, "y_train: expected integers"),
+    ],
+)
+def test_files_that_are_no_data_sets(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    kept = {name: array for name, array in (file_of() | changes).items() if array is not None}
+    np.savez(tmp_path / "my.npz", **kept)
+    with pytest.raises(DataFileError, match=rf"my\.npz: .*{message}"):
+        load(str(tmp_path / "my.npz"))
+
+
+def test_a_file_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"my\.npz"):
+        load(str(tmp_path / "my.npz"))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sqhn import __version__
-from sqhn.cli import data, duplicates, learn, manage, query, reproduction
+from sqhn.cli import damage, data, duplicates, learn, manage, query, reproduction
 from sqhn.cli.common import failing, say
 
 __all__ = ["app"]
@@ -38,6 +38,7 @@ def options(
 app.command()(reproduction.bench)
 app.command(cls=reproduction.NamesExperiments)(reproduction.reproduce)
 app.command()(reproduction.report)
+app.command()(damage.damage)
 for command in (learn.learn, query.recall, query.recognize, duplicates.duplicates, *manage.COMMANDS):
     app.command()(failing(OSError, ValueError, MemoryError, tell=say)(command))
 app.add_typer(data.app, name="data")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -12,8 +12,16 @@ from rich.markup import escape
 from typer.core import TyperArgument, TyperCommand
 
 from sqhn.cli.common import failing, progress, show
+from sqhn.cli.own import Data, check_data, drop_earlier_versions, find_memories
 
-Data = Literal["builtin", "paper"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqhn.paper.experiments.case import Job
+    from sqhn.paper.experiments.own import Own
+    from sqhn.paper.experiments.runner import Outcome
+
+
 Reading = Literal["both", "default", "code"]
 Backend = Literal["loky", "ray", "dask"]
 
@@ -35,9 +43,15 @@ def reproduce(
         list[str] | None,
         typer.Argument(metavar="ID", help="Experiments to run: {experiments}, or all (the default)."),
     ] = None,
-    data: Annotated[Data, typer.Option(help="The built-in data sets, or those of the paper.")] = "builtin",
+    data: Data = "builtin",
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:NAME", help="A memory of your own, to run beside the others; may be repeated."),
+    ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default each experiment's own.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Number of parallel jobs; by default one per core.")] = None,
+    workers: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="Number of parallel jobs; by default one per core.")
+    ] = None,
     backend: Annotated[Backend, typer.Option(help="Backend that runs the jobs.")] = "loky",
     device: Annotated[str, typer.Option(help="Device for models that use torch, cpu or cuda.")] = "cpu",
     reading: Annotated[
@@ -60,8 +74,10 @@ def reproduce(
         from sqhn.paper.baselines.training import load_torch
         from sqhn.paper.experiments.case import READINGS, jobs_of
         from sqhn.paper.experiments.catalogue import EXPERIMENTS
-        from sqhn.paper.experiments.runner import other_runs, run
+        from sqhn.paper.experiments.runner import run
 
+        check_data(data)
+        memories = find_memories(memory or [])
         if device != "cpu" and not (device.startswith("cuda") and load_torch().cuda.is_available()):
             raise typer.BadParameter(f"{device!r} is not available: use cpu, or cuda where torch finds a GPU")
         wanted = list(EXPERIMENTS) if not ids or ids == ["all"] else ids
@@ -72,29 +88,80 @@ def reproduce(
                 raise typer.BadParameter(f"{name} has no quick form: leave out --quick")
         named = reading or ("default" if quick else "both")
         readings = READINGS if named == "both" else (named,)
-        sized: dict[str, Any] = {"seeds": seeds or (2 if quick else None), "builtin": data == "builtin", "quick": quick}
-        declared = {name: list(jobs_of(one, heavy=True, **sized)) for name, one in EXPERIMENTS.items()}
-        if other := other_runs(out, declared):
-            show(
-                f"{out} has records of {other} with other settings (a quick run, an older version or other data?): "
-                "a report covers one kind of run, so choose another --out"
-            )
-            raise typer.Exit(1)
-        todo = [job for name in wanted for job in jobs_of(EXPERIMENTS[name], readings, heavy=heavy, **sized)]
+        sized: dict[str, Any] = {"seeds": seeds or (2 if quick else None), "data": data, "quick": quick}
+        check_folder(out, sized)
+        sized["memories"] = memories
+        jobs = {name: list(jobs_of(EXPERIMENTS[name], readings, heavy=heavy, **sized)) for name in wanted}
+        _say_limits(jobs, out, quick, data, memories)
+        drop_earlier_versions(out, memories)
+        todo = [job for some in jobs.values() for job in some]
         out.mkdir(parents=True, exist_ok=True)
-        outcome = run(todo, out, jobs or os.cpu_count() or 1, backend, progress, device, quick)
-        if outcome.failed:
-            failures = out / "failures.txt"
-            failures.write_text("\n".join(f"{label}\n{text}" for label, text in outcome.failed.items()))
-            show(f"{len(outcome.failed)} jobs failed; their errors are in {failures}")
-        for remedy, experiments in outcome.missing.items():
-            show(f"{', '.join(experiments)}: {remedy}")
+        outcome = run(todo, out, workers or os.cpu_count() or 1, backend, progress, device, quick)
+        show_problems(outcome, out)
         if outcome.interrupted:
-            show("stopped; finished jobs are kept, and the same command continues from here")
             raise typer.Exit(130)
         report(out)
     if outcome.failed:
         raise typer.Exit(1)
+
+
+def _say_limits(jobs: dict[str, list[Job]], out: Path, quick: bool, data: str, memories: Sequence[Own]) -> None:
+    """Say, before anything runs, what this run cannot do."""
+    from sqhn.paper.experiments import records
+    from sqhn.paper.experiments.case import jobs_of
+    from sqhn.paper.experiments.catalogue import CLAIMS, EXPERIMENTS
+
+    run = {name for name, some in jobs.items() if some} | {one["experiment"] for one in records.read(out).values()}
+    claims = [claim for claim in CLAIMS.values() if set(claim.experiments) & set(jobs)]
+    if quick:
+        if skipped := [name for name in jobs if EXPERIMENTS[name].quick is None]:
+            show(f"left out, without a quick form: {', '.join(skipped)}")
+        if small := [claim.id for claim in claims if not claim.quick]:
+            show(f"a quick run cannot decide {', '.join(small)}")
+    waiting: dict[str, list[str]] = {}
+    for claim in claims:
+        if (claim.quick or not quick) and (missing := [name for name in claim.experiments if name not in run]):
+            waiting.setdefault(", ".join(missing), []).append(claim.id)
+    for others, ids in waiting.items():
+        show(f"only together with {others}: {', '.join(ids)}")
+    if memories:
+        without = [name for name, some in jobs.items() if not any(job.case.model == memories[0].source for job in some)]
+        if len(without) == len(jobs):
+            raise typer.BadParameter(f"memories of your own have no place in {', '.join(without)}")
+        if without:
+            show(f"memories of your own have no place in {', '.join(without)}")
+    if data.endswith(".npz"):
+        for name, some in jobs.items():
+            declared = {job.case.model for job in jobs_of(EXPERIMENTS[name], data="paper", quick=quick)}
+            if unfit := sorted(declared - {job.case.model for job in some}):
+                show(f"{name}: left out, since their patches do not fit the samples of {data}: {', '.join(unfit)}")
+
+
+def check_folder(out: Path, sized: dict[str, Any]) -> None:
+    """Exit if the folder has records of another kind of run."""
+    from sqhn.paper.experiments.case import jobs_of
+    from sqhn.paper.experiments.catalogue import EXPERIMENTS
+    from sqhn.paper.experiments.runner import other_runs
+
+    declared = {name: list(jobs_of(one, heavy=True, **sized)) for name, one in EXPERIMENTS.items()}
+    if other := other_runs(out, declared):
+        show(
+            f"{out} has records of {other} with other settings (a quick run, an older version or other data?): "
+            "a report covers one kind of run, so choose another --out"
+        )
+        raise typer.Exit(1)
+
+
+def show_problems(outcome: Outcome, out: Path) -> None:
+    """Say which jobs failed or lack data or packages, and how to continue."""
+    if outcome.failed:
+        failures = out / "failures.txt"
+        failures.write_text("\n".join(f"{label}\n{text}" for label, text in outcome.failed.items()))
+        show(f"{len(outcome.failed)} jobs failed; their errors are in {failures}")
+    for remedy, experiments in outcome.missing.items():
+        show(f"{', '.join(experiments)}: {remedy}")
+    if outcome.interrupted:
+        show("stopped; finished jobs are kept, and the same command continues from here")
 
 
 @failing(ImportError, OSError)
@@ -103,11 +170,12 @@ def report(
 ) -> None:
     """Judge every claim from the records of a folder; write the page, the figures and a summary there."""
     from rich import box
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from sqhn.paper.experiments import records
     from sqhn.paper.experiments.results import Results
     from sqhn.paper.report.page import publish
+    from sqhn.paper.report.tables import comparison, experiments_run
     from sqhn.paper.report.verdicts import agreement, counts, published
 
     found = Results(records.read(folder).values())
@@ -126,6 +194,17 @@ def report(
         name = one.claim.id + (" (beyond)" if one.claim.beyond else "")
         table.add_row(name, *map(_styled, [*verdicts, *theirs]), escape(measured), escape(one.claim.paper))
     Console().print(table)
+    for name in experiments_run(found.own):
+        (_, *measures), *rows = comparison(found, name, apart=False)
+        table = Table(
+            Column("model", no_wrap=True),
+            *measures,
+            title=f"{name}, means over all cases and seeds",
+            box=box.SIMPLE_HEAD,
+        )
+        for row in rows:
+            table.add_row(*map(escape, row))
+        Console().print(table)
     for reading in readings:
         print(f"{reading}: {counts(judged, reading)}")
     if compare:

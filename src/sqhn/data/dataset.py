@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -35,11 +36,13 @@ class MissingDataError(LookupError):
 
 
 def load(name: str) -> Dataset:
-    """A data set by its name.
+    """A data set by its name, or the path of an .npz file with arrays x_train, y_train, x_test and y_test.
 
-    Searched in this order: the built-in sets; NAME.npz in the folder of the environment variable SQHN_DATA (or a file
-    that may stand in for it, see `source`); the files that `sqhn data get NAME` has stored.
+    A name is searched in this order: the built-in sets; NAME.npz in the folder of the environment variable SQHN_DATA
+    (or a file that may stand in for it, see `source`); the files that `sqhn data get NAME` has stored.
     """
+    if name.endswith(".npz"):
+        return _load_file(Path(name), Path(name).stat().st_mtime_ns)
     if name not in NAMES:
         raise MissingDataError(f"unknown data set {name!r}; there are {', '.join(NAMES)}")
     place = None if name in BUILT_IN else _find(name)
@@ -51,6 +54,13 @@ def load(name: str) -> Dataset:
             f"the environment variable SQHN_DATA{looked}"
         )
     return _load(name, place)
+
+
+@cache
+def _load_file(path: Path, changed: int) -> Dataset:  # noqa: ARG001
+    """The data set of a user's file; its source has a digest, so that other contents are another data set."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    return _read_only(Dataset(str(path), f"{path.name}, SHA-256 {digest}", npz(path, None, ("train", "test"))))
 
 
 def _find(name: str) -> Path | None:
@@ -86,6 +96,10 @@ def _load(name: str, place: Path | None) -> Dataset:
     else:
         contents = CATALOGUE[name].contents
         made = Dataset(name, place.name, npz(place, contents.shape, contents.counts))
+    return _read_only(made)
+
+
+def _read_only(made: Dataset) -> Dataset:
     for split in made.splits.values():
         for array in split:
             array.setflags(write=False)

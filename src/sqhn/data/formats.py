@@ -335,10 +335,10 @@ def image_folders(
     return splits
 
 
-def npz(path: Path, shape: tuple[int, ...], splits: Iterable[str]) -> Splits:
+def npz(path: Path, shape: tuple[int, ...] | None, splits: Iterable[str]) -> Splits:
     """An .npz file with arrays x_train, y_train, x_test, ... (or plain x and y: train): uint8 images, integer labels.
 
-    shape: of one image.
+    shape: of one image; None: that of the first one.
     splits: the required ones; others in the file are read as well.
     """
     kinds = (ValueError, AttributeError, TypeError)  # pickles; one array in place of an archive
@@ -357,6 +357,13 @@ def npz(path: Path, shape: tuple[int, ...], splits: Iterable[str]) -> Splits:
             if key not in arrays:
                 raise DataFileError(f"{path.name}: array {key} is missing; it has {', '.join(sorted(arrays))}")
         x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
+        if shape is None:
+            if x.ndim not in (3, 4):
+                raise DataFileError(
+                    f"{path.name}: x_{split} is {x.dtype} {x.shape}, expected uint8 images of shape "
+                    "(n, height, width) or (n, height, width, channels)"
+                )
+            shape = x.shape[1:]
         if x.dtype != np.uint8 or x.shape[1:] != shape or not len(x):
             raise DataFileError(f"{path.name}: x_{split} is {x.dtype} {x.shape}, expected uint8 {('n', *shape)}")
         found[split] = Split(x, _integers(f"{path.name}: y_{split}", y, x.shape[:1]))

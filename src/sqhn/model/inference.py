@@ -237,5 +237,11 @@ def by_name(inference: str | Inference) -> Inference:
         raise TypeError(f"inference must be a name or an object, not a class; use {inference.__name__}()")
     if not isinstance(inference, str) and isinstance(inference, Inference):  # the second test is slow
         return inference
+    methods = [name for name in vars(Inference) if not name.startswith("_")]
+    if len(missing := [name for name in methods if not hasattr(inference, name)]) < len(methods):
+        raise TypeError(
+            f"an inference object has the methods {', '.join(methods)}; "
+            f"a {type(inference).__name__} lacks {', '.join(missing)}"
+        )
     check_word("inference", inference, tuple(INFERENCES))
     return INFERENCES[inference]

@@ -36,7 +36,7 @@ def form(what: str, value: Any, kind: type, shape: tuple[int, ...], count: int |
     else:
         dtype, array = {int: np.integer, bool: np.bool_, float: np.float64}[kind], np.asarray(value)
         right = isinstance(value, np.ndarray) and np.issubdtype(array.dtype, dtype) and array.shape == (count,)
-        wanted = f"an array of {kind.__name__} of shape {(count,)}"
+        wanted = f"an array of {np.dtype(kind) if kind is float else kind.__name__} of shape {(count,)}"
     if not right:
         raise AssertionError(f"{what} should be {wanted}; got {_form(value)}")
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.protocol import EmptyMemoryError, Memory
-from sqhn.testing.compare import Answer, call_text, error_text, shortened
+from sqhn.testing.compare import Answer, call_text, error_text, form, shortened
 
 CAPACITY = 8
 """How many samples a memory under test must be able to store."""
@@ -34,6 +34,25 @@ class Invalid(NamedTuple):
     x: Any
     words: tuple[str, ...]
     observed: Any = None
+
+
+def answer_fields(verb: str, x: Any, observed: Any, answer: Any) -> Answer:
+    """The fields of the answer to a verb; raises an AssertionError if it has others."""
+    fields = tuple(FIELDS[verb])
+    if getattr(answer, "_fields", ())[: len(fields)] != fields:
+        call, got = call_text(verb, x, observed), f"a {type(answer).__name__}: {shortened(answer)}"
+        raise AssertionError(f"{call}: expected {NAMES[verb]}({', '.join(fields)}); got {got}")
+    return {name: getattr(answer, name) for name in fields}
+
+
+def check_answer(verb: str, x: Any, observed: Any, answer: Any, shape: tuple[int, ...]) -> None:
+    """Raise an AssertionError unless the answer to a call has its fields, and these have their types and shapes.
+
+    shape: of a single sample; a batch has one more leading axis.
+    """
+    call, count = call_text(verb, x, observed), None if x.shape == shape else len(x)
+    for field, value in answer_fields(verb, x, observed, answer).items():
+        form(f"{call}: {field}", value, FIELDS[verb][field], x.shape, count)
 
 
 class Subject:
@@ -105,13 +124,10 @@ class Subject:
 
     def call(self, memory: Any, verb: str, x: Any, observed: Any = None) -> Answer:
         """Call a verb with x as it is; the answer must have the fields of this verb."""
-        call, answer = call_text(verb, x, observed), self.attempt(memory, verb, x, observed)
+        answer = self.attempt(memory, verb, x, observed)
         if isinstance(answer, Exception):
-            raise AssertionError(f"{call} raised {error_text(answer)}") from answer
-        fields = tuple(FIELDS[verb])
-        if getattr(answer, "_fields", ())[: len(fields)] != fields:
-            raise AssertionError(f"{call}: expected {NAMES[verb]}({', '.join(fields)}); got {shortened(answer)}")
-        return {name: getattr(answer, name) for name in fields}
+            raise AssertionError(f"{call_text(verb, x, observed)} raised {error_text(answer)}") from answer
+        return answer_fields(verb, x, observed, answer)
 
     def one(self, memory: Any, verb: str, x: Any, observed: Any = None) -> Answer:
         """Call a verb with one sample, as a batch of one if the memory takes no single samples."""
@@ -188,7 +204,7 @@ class Subject:
 
     def assert_empty(self, memory: Any, which: str) -> None:
         """Recall of an empty memory raises EmptyMemoryError."""
-        for form, x in (("single samples", self.samples[0]), ("batches", self.samples)):
-            if self.can(form) and not isinstance(got := self.attempt(memory, "recall", x), EmptyMemoryError):
+        for ability, x in (("single samples", self.samples[0]), ("batches", self.samples)):
+            if self.can(ability) and not isinstance(got := self.attempt(memory, "recall", x), EmptyMemoryError):
                 call = call_text("recall", x)
                 raise AssertionError(f"{call} of {which}: expected an EmptyMemoryError; got {shortened(got)}")

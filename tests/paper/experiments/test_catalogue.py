@@ -94,7 +94,7 @@ def test_cases_shared_by_both_readings_run_once() -> None:
 
 
 def test_built_in_data_and_short_runs() -> None:
-    full, short = (next(iter(jobs_of(EXPERIMENTS["AC-E"], builtin=False, quick=quick))).case for quick in (False, True))
+    full, short = (next(iter(jobs_of(EXPERIMENTS["AC-E"], data="paper", quick=quick))).case for quick in (False, True))
     assert full.data == ("cifar10", "cifar100")
     assert (full.length, full.memory.capacity, full.size) == (3000, 500, 500)  # type: ignore[attr-defined,union-attr]
     assert (short.length, short.memory.capacity, short.size) == (750, 125, 125)  # type: ignore[attr-defined,union-attr]

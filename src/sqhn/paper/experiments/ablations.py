@@ -151,7 +151,7 @@ def after_capacity(results: Results) -> Measured:
     runs = ablation_runs(results)
 
     def late(run: Results) -> float:
-        return float(run.mean("mse")[run.t > capacity_of(run)].mean())
+        return float(run.mean("mse")[run.late(capacity_of(run) + 1)].mean())
 
     others = [name for name in runs if name not in ("SQHN", "+OvWr", "-Dir")]
     return {

@@ -9,15 +9,20 @@ import base64
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.checks import check_word
 from sqhn.data import load
-from sqhn.paper.experiments.models import Spec
+from sqhn.data.catalogue import CATALOGUE
+from sqhn.paper.experiments.models import Nearest, Spec, Tree
 from sqhn.protocol import Memory
+
+if TYPE_CHECKING:
+    from sqhn.paper.experiments.own import Own
 
 Reading = Literal["default", "code"]
 DEFAULT: Reading = "default"
@@ -130,13 +135,16 @@ def jobs_of(
     readings: Sequence[Reading] = READINGS,
     *,
     seeds: int | None = None,
-    builtin: bool = True,
+    data: str = "builtin",
     quick: bool = False,
     heavy: bool = False,
+    memories: Sequence[Own] = (),
 ) -> Iterator[Job]:
     """Every job of an experiment under some readings; a case that is the same in both is run once.
 
     seeds: the number of runs per case, instead of the case's own; a case with one seed, an illustration, keeps one.
+    data: "builtin", "paper", or an .npz file, which replaces the data sets whose samples have its shape. memories: of
+    the user; they run wherever a store of images is compared.
     """
     for reading in readings:
         check_word("reading", reading, READINGS)
@@ -144,16 +152,56 @@ def jobs_of(
         return
     found: dict[Case, list[Reading]] = {}
     for reading in READINGS:
-        for case in experiment.cases(reading):
+        cases = list(experiment.cases(reading))
+        for case in dict.fromkeys([*cases, *_with_memories(cases, memories)]):
             found.setdefault(case, []).append(reading)
+    if data.endswith(".npz"):
+        found = _on_file(found, data)
     for case, of in found.items():
         if not set(of) & set(readings) or (case.heavy and not heavy) or (quick and not case.quick):
             continue
         sized = shrink(case, experiment.quick or {}) if quick else case
-        if builtin:
+        if data == "builtin":
             sized = replace(sized, data=tuple(BUILTIN[name] for name in sized.data))
         for seed in range(seeds if seeds and case.seeds > 1 else case.seeds):
             yield Job(experiment.id, sized, seed, tuple(of))
+
+
+def _with_memories(cases: Sequence[Case], memories: Sequence[Own]) -> Iterator[Case]:
+    """The cases of memories of the user, each in the place of a store of images that returns the nearest one."""
+    quick = {case.set for case in cases if case.quick}
+    for case in cases:
+        if isinstance(case.memory, Nearest):
+            for one in memories:
+                memory = replace(one, capacity=case.memory.capacity)
+                yield replace(case, model=one.source, memory=memory, quick=case.set in quick)
+
+
+def _on_file(cases: Mapping[Case, list[Reading]], file: str) -> dict[Case, list[Reading]]:
+    """The cases on the data of a file: those on data sets whose samples have its shape, otherwise those on the first
+    data set. Trees whose patches do not fit the shape are left out.
+    """
+    shape = load(file).splits["train"].x.shape[1:]
+    on_data = [case for case in cases if case.data]
+    same = [case for case in on_data if all(CATALOGUE[name].contents.shape == shape for name in case.data)]
+    chosen = same or [case for case in on_data if case.set == on_data[0].set]
+    alike = {replace(case, set="", data=(file,) * len(case.data)): case for case in reversed(chosen)}
+    found = {replace(one, set=case.set): cases[case] for one, case in reversed(alike.items()) if _fits(one, shape)}
+    return {**found, **{case: of for case, of in cases.items() if not case.data}}
+
+
+def _fits(case: Case, shape: tuple[int, ...]) -> bool:
+    """Whether samples of a shape can be cut into the patches of a case's model."""
+    return _can_be_cut(getattr(case.memory, "kernels", ()), shape)
+
+
+@cache
+def _can_be_cut(kernels: tuple[Any, ...], shape: tuple[int, ...]) -> bool:
+    try:
+        Tree(1, kernels).network(shape)
+    except ValueError:
+        return False
+    return True
 
 
 # -- common parts of cases ---------------------------------------------------------------------------------------------

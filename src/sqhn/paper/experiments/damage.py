@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,21 +12,36 @@ from numpy.typing import NDArray
 from sqhn.data.corruptions import CORRUPTIONS, DAMAGES
 from sqhn.data.streams import unit
 from sqhn.paper.experiments.case import (
+    DEFAULT,
     Case,
     Experiment,
     Images,
+    Job,
     Reading,
     decode_images,
     encode_images,
     generator,
+    jobs_of,
     load_split,
 )
 from sqhn.paper.experiments.claims import Measured, above, at_least
 from sqhn.paper.experiments.family import Family
 from sqhn.paper.experiments.models import MHN, AskedTree, ManhattanMHN, Nearest, Spec, Tree
-from sqhn.paper.experiments.plots import bars, by_model, corruption_panels, image_grid, legend_above, panels, title
+from sqhn.paper.experiments.own import Own
+from sqhn.paper.experiments.plots import (
+    bars,
+    by_model,
+    corruption_panels,
+    image_grid,
+    is_own_label,
+    legend_above,
+    panels,
+    style_of,
+    title,
+)
 from sqhn.paper.experiments.results import Results, Values
 from sqhn.paper.metrics import recall_accuracy, recall_error
+from sqhn.protocol import Recalled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,8 +75,9 @@ class Damaged(Case):
     """Learn a stream; recall some of its samples, and as many new ones, from every kind of damage.
 
     Results per damage: found, the share of samples whose winner is the one of the paper's rule for the undamaged
-    sample; accuracy, the share recalled with an error of at most `threshold`; auc, the probability that the score of an
-    old sample is higher than that of a new one.
+    sample (for a memory of the user: whose recalled sample is nearer to the original than to other stored ones);
+    accuracy, the share recalled with an error of at most `threshold`; auc, the probability that the score of an old
+    sample is higher than that of a new one.
     """
 
     length: int
@@ -71,12 +87,14 @@ class Damaged(Case):
 
     def run(self, seed: int, device: str) -> dict[str, Any]:
         every = load_split(self.data[0], "train")[0]
+        if len(every) <= self.length:
+            raise ValueError(f"{self.data[0]} has {len(every)} samples; more than {self.length} are needed")
         chosen = generator(seed, "data").permutation(len(every))[: self.length + self.questions]
         stored, new = np.split(unit(every[chosen]), [self.length])
         memory = self.build(self.shaped(stored).shape[1:], seed, device)
         memory.learn(self.shaped(stored))
         tested = stored[np.sort(generator(seed, "asked").permutation(len(stored))[: self.questions])]
-        clean = getattr(memory, "memory", memory).recall(self.shaped(tested)).index
+        is_found = self.judge(memory, self.shaped(stored), self.shaped(tested))
         rows, given, found = [], [], []
         for kind, level in (("noise", 0.0), *self.damages):
             old, _ = CORRUPTIONS[kind](tested, level, generator(seed, "old", kind, level))
@@ -84,7 +102,7 @@ class Damaged(Case):
             recalled, unknown = memory.recall(self.shaped(old)), memory.recall(self.shaped(other))
             error = recall_error(recalled.x, self.shaped(tested))
             rows.append({
-                "kind": kind, "level": level, "found": float(np.mean(recalled.index == clean)),
+                "kind": kind, "level": level, "found": float(np.mean(is_found(recalled))),
                 "accuracy": recall_accuracy(error, self.threshold), "mse": float(error.mean()),
                 "auc": auc(recalled.score, unknown.score),
             })  # fmt: skip
@@ -94,10 +112,24 @@ class Damaged(Case):
         images = {"pictures": encode_images(given=given, found=found)} if given else {}
         return {"stored": len(stored), "rows": rows, **images}
 
+    def judge(self, memory: Any, stored: Images, tested: Images) -> Callable[[Recalled], NDArray[np.bool_]]:
+        """A function that tells which of the tested samples were found."""
+        if isinstance(self.memory, Own):
+            return lambda recalled: is_nearest(recalled.x, tested, stored)
+        clean = getattr(memory, "memory", memory).recall(tested).index
+        return lambda recalled: np.asarray(recalled.index == clean)
+
     @staticmethod
     def shaped(x: Images) -> Images:
         """Samples in the shape for the model: signals have no width."""
         return x.reshape(len(x), *(n for n in x.shape[1:] if n > 1))
+
+
+def is_nearest(x: Images, originals: Images, stored: Images) -> NDArray[np.bool_]:
+    """Whether no stored sample is nearer to each recalled one than its original; a copy of the original is as near."""
+    rows, own, others = (part.reshape(len(part), -1).astype(np.float64) for part in (x, originals, stored))
+    least = (np.square(others).sum(axis=1) - 2 * rows @ others.T).min(axis=1) + np.square(rows).sum(axis=1)
+    return np.asarray(np.square(rows - own).sum(axis=1) <= least + 1e-9 * rows.shape[1])
 
 
 def auc(old: NDArray[Any], new: NDArray[Any]) -> float:
@@ -153,6 +185,60 @@ FAMILY.experiments += [
         x_dmgp, SMALLER,
     ),
 ]  # fmt: skip
+
+
+# -- the benchmark for other memories ----------------------------------------------------------------------------------
+
+COMPARED = ("SQHN L1", EVIDENCE_L1, EVIDENCE_L3, "NN")
+"""The models beside which a memory of the user is shown."""
+
+
+def benchmark_jobs(
+    memories: Sequence[Own],
+    data: str = "builtin",
+    sets: Sequence[str] = ("cifar10",),
+    seeds: int = 1,
+    quick: bool = False,
+) -> list[Job]:
+    """The runs of X-DMG with these memories and those beside them; sets: of the paper, unless the data are a file."""
+    models = {*COMPARED, *(one.source for one in memories)}
+    jobs = jobs_of(FAMILY.experiments[0], (DEFAULT,), seeds=seeds, data=data, quick=quick, memories=memories)
+    return [job for job in jobs if job.case.model in models and (data.endswith(".npz") or job.case.set in sets)]
+
+
+def shares(results: Results, measure: str = "found") -> dict[tuple[str, float], dict[str, float]]:
+    """A measure of every model, for each kind and level of damage: the mean over seeds and data sets."""
+    runs = results.of("X-DMG")
+    models = {model: run for some in (runs.own, runs.declared) for model, run in by_model(some)}
+    return {
+        (kind, level): {model: float(run.row(kind, measure, level).mean()) for model, run in models.items()}
+        for kind, level in runs.records[0]["settings"]["damages"]
+    }
+
+
+def by_kind(found: Mapping[tuple[str, float], Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """The means of the shares over the levels of each kind of damage, and over all of them ("all")."""
+    kinds: dict[str, list[Mapping[str, float]]] = {}
+    for (kind, _), models in found.items():
+        kinds.setdefault(kind, []).append(models)
+    kinds["all"] = list(found.values())
+    return {kind: {m: float(np.mean([of[m] for of in some])) for m in some[0]} for kind, some in kinds.items()}
+
+
+def benchmark_figure(results: Results) -> Figure:
+    """The share found under every kind and level of damage, one row each."""
+    found = shares(results)
+    figure, axes = panels(1, 1, width=7, height=8)
+    axis, rows = axes[0, 0], np.arange(len(found))[::-1]
+    for model in next(iter(found.values())):
+        style = style_of(model) | {"linestyle": "none"}
+        style |= {"zorder": 3} if is_own_label(model) else {"markerfacecolor": "none"}
+        axis.plot([of[model] for of in found.values()], rows, label=model, markersize=7, **style)
+    axis.set_yticks(rows, [f"{kind.replace('_', ' ')} {level:g}" for kind, level in found])
+    axis.set_xlabel("share of stored samples found")
+    axis.set_xlim(-0.02, 1.02)
+    legend_above(figure, axis)
+    return figure
 
 
 # -- claims ------------------------------------------------------------------------------------------------------------

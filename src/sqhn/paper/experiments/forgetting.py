@@ -88,7 +88,7 @@ def decay_by_depth(results: Results) -> Measured:
     ahead: dict[str, float] = {}
     deeper: dict[str, float] = {}
     for J, runs in depth_runs(results).items():
-        late = runs["L1"].t >= 1.5 * J
+        late = runs["L1"].late(1.5 * J)
         l1, l2, l3 = (run.mean("accuracy")[late] for run in runs.values())
         ahead |= {f"J={J} L2": float((l2 - l1).min()), f"J={J} L3": float((l3 - l1).min())}
         deeper[f"J={J}"] = float((l3 - l2).min())
@@ -189,7 +189,7 @@ def recall_per_byte(results: Results) -> Figure:
             if model in (FIRST_OUT, RESERVOIR):
                 rows.setdefault(f"{model}, uint8", []).append((size / 4, count))
     for model, points in rows.items():
-        size, count = np.array(sorted(points)).T
+        size, count = np.array([(b, n or np.nan) for b, n in sorted(points)]).T  # a memory may recall nothing
         style = style_of(model.removesuffix(", uint8"))
         if model.endswith("uint8"):
             style |= {"fillstyle": "none"}

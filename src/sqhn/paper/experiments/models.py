@@ -6,6 +6,7 @@ The names of the classes and of their fields are in the records, so renaming one
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -338,7 +339,7 @@ def resident_bytes(model: Any) -> int:
     visited: dict[int, Any] = {}
 
     def walk(thing: Any) -> None:
-        if id(thing) in visited:
+        if id(thing) in visited or isinstance(thing, (type, ModuleType, FunctionType)):
             return
         visited[id(thing)] = thing
         if isinstance(thing, np.ndarray):

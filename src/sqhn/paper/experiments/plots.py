@@ -79,6 +79,11 @@ SERIES = [(BLUE, "o", "-", ""), (GREEN, "s", "--", "//"), (RED, "D", "-.", "..")
           (YELLOW, "v", LONG, "++"), (SKY, "P", DOTS, "xx"), (BLACK, "X", MIXED, "oo")]  # fmt: skip
 """Styles of other series, by number."""
 
+OWN_STYLES = [("#8C510A", "p", "-", ".."), ("#5E3C99", "H", "--", "xx"), ("#01665E", "d", "-.", "//"),
+              ("#7F7F00", "8", LONG, "++"), ("#7A0177", "1", ":", "oo")]  # fmt: skip
+"""Styles of memories of the user, whose labels are MODULE:NAME, in the order in which they are drawn first."""
+_own: dict[str, int] = {}
+
 TITLES = {
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
@@ -97,7 +102,14 @@ def title(name: str) -> str:
     return TITLES.get(name, name)
 
 
+def is_own_label(label: str) -> bool:
+    """Whether a label is that of a memory of the user, MODULE:NAME."""
+    return ":" in label
+
+
 def full_style(label: str, number: int = 0) -> tuple[str, str, Any, str]:
+    if is_own_label(label):
+        return OWN_STYLES[_own.setdefault(label, len(_own)) % len(OWN_STYLES)]
     return STYLES.get(label) or SERIES[number % len(SERIES)]
 
 
@@ -108,7 +120,7 @@ def style_of(label: str, number: int = 0) -> dict[str, Any]:
 
 
 def by_model(runs: Results) -> Iterator[tuple[str, Results]]:
-    """The runs of every model in drawing order: SQHNs first, nearest neighbors last."""
+    """The runs of every model in drawing order: SQHNs first, nearest neighbors and memories of the user last."""
     order = list(STYLES)
     models = sorted(runs.settings("model"), key=lambda model: order.index(model) if model in order else len(order))
     for model in models:

@@ -206,7 +206,7 @@ def mhns_against_chance(results: Results) -> Measured:
     tops = {}
     for mhn in RECOGNIZERS:
         run = results.of("RC", model=mhn)
-        tops[mhn] = float(best_tolerance(run).mean(axis=0)[run.t >= run.setting("size")].max()) - CHANCE
+        tops[mhn] = float(best_tolerance(run).mean(axis=0)[run.late(run.setting("size"))].max()) - CHANCE
     return {"accuracy above chance from t = J on": tops}
 
 
@@ -218,11 +218,11 @@ def mhns_against_chance(results: Results) -> Measured:
 def order_of_errors(results: Results) -> Measured:
     run = results.of("RC", model="SQHN")
     old, new, other = (run.mean(f"{kind}_mse") for kind in GROUPS)
-    early = until_full(run)
+    early, late = until_full(run), run.late(run.setting("size") + 1)
     return {
         "error of old until full": {"": float(old[early].max())},
-        "new above old, later, by": {"": float((new - old)[~early].min())},
-        "foreign above new, later, by": {"": float((other - new)[~early].min())},
+        "new above old, later, by": {"": float((new - old)[late].min())},
+        "foreign above new, later, by": {"": float((other - new)[late].min())},
     }
 
 
@@ -232,7 +232,8 @@ def order_of_errors(results: Results) -> Measured:
 )  # fmt: skip
 def errors_of_the_mhn(results: Results) -> Measured:
     run = results.of("RC", model="MHN (rec-mse)")
-    old, new = (run.mean(f"{kind}_mse")[run.t >= 5 * run.setting("size") / 3] for kind in ("old", "new"))
+    late = run.late(5 * run.setting("size") / 3)
+    old, new = (run.mean(f"{kind}_mse")[late] for kind in ("old", "new"))
     return {"relative difference for t >= 5 J / 3": {"": float(np.max(np.abs(old - new) / old))}}
 
 

@@ -20,6 +20,11 @@ class NotRunError(LookupError):
     """No record has the results asked for; the message names them."""
 
 
+def is_own(record: Record) -> bool:
+    """Whether a record is of a memory of the user."""
+    return bool((record["settings"].get("memory") or {}).get("kind") == "Own")
+
+
 class ByName(dict[str, Value]):
     """A dict whose missing names raise `NotRunError`."""
 
@@ -63,6 +68,16 @@ class Results:
             and all(record["settings"].get(name) == value for name, value in where.items())
         )
 
+    @property
+    def own(self) -> Results:
+        """The records of memories of the user."""
+        return Results(record for record in self.records if is_own(record))
+
+    @property
+    def declared(self) -> Results:
+        """The records of all other models."""
+        return Results(record for record in self.records if not is_own(record))
+
     def settings(self, name: str) -> list[Any]:
         """The different values of a setting: numbers in ascending order, others in order of first use."""
         found = list(dict.fromkeys(record["settings"].get(name) for record in self.records))
@@ -81,7 +96,7 @@ class Results:
     @cached_property
     def paper_data(self) -> bool:
         """Whether the records come from the paper's data sets, not from the built-in ones."""
-        return not any(set(record["settings"]["data"]) & set(BUILTIN.values()) for record in self.records)
+        return all(name in BUILTIN for record in self.records for name in record["settings"]["data"])
 
     @cached_property
     def quick(self) -> bool:
@@ -111,6 +126,13 @@ class Results:
     def t(self) -> NDArray[np.int64]:
         """The number of samples learned at each test point of the curves."""
         return np.array(self.records[0]["results"]["curves"]["learned"])
+
+    def late(self, t: float) -> NDArray[np.bool_]:
+        """A mask of the test points from t on; raises `NotRunError` where the stream ends before."""
+        mask = self.t >= t
+        if not mask.any():
+            raise NotRunError(f"the stream of {self.t[-1]} samples ends before {t:g}")
+        return np.asarray(mask)
 
     def curve(self, name: str) -> Values:
         """A curve, (seeds, test points, ...)."""

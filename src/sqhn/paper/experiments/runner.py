@@ -22,6 +22,7 @@ from sqhn.data import MissingDataError, load
 from sqhn.paper.experiments import records
 from sqhn.paper.experiments.case import Job, plain
 from sqhn.paper.experiments.records import Record
+from sqhn.paper.experiments.results import is_own
 
 Backend = Literal["loky", "ray", "dask"]
 Answer = TypeVar("Answer")
@@ -101,12 +102,19 @@ def run(
 
 
 def other_runs(folder: Path, declared: Mapping[str, Sequence[Job]]) -> str | None:
-    """An experiment with a record whose settings are not declared now; None if there is none."""
+    """An experiment with a record whose settings or file of data are not declared now; None if there is none."""
     for record in records.read(folder).values():
-        jobs = declared.get(record["experiment"], ())
-        if not any(plain(job.case) == record["settings"] for job in jobs):
+        jobs, own = declared.get(record["experiment"], ()), is_own(record)
+        if not any(_settings(plain(job.case), own) == _settings(record["settings"], own) for job in jobs):
+            return str(record["experiment"])
+        if any(name.endswith(".npz") and load(name).source != source for name, source in record["data"].items()):
             return str(record["experiment"])
     return None
+
+
+def _settings(settings: dict[str, Any], own: bool) -> dict[str, Any]:
+    """The settings of a record; those of a memory of the user without the model, which is not declared."""
+    return {name: value for name, value in settings.items() if not own or name not in ("model", "memory")}
 
 
 class MissingPackageError(ImportError):

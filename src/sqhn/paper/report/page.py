@@ -17,11 +17,13 @@ from sqhn.paper.experiments.case import READINGS
 from sqhn.paper.experiments.catalogue import EXPERIMENTS, FAMILIES, FIGURES
 from sqhn.paper.experiments.claims import Verdict
 from sqhn.paper.experiments.family import FigureSpec
+from sqhn.paper.experiments.panels import panels_table
 from sqhn.paper.experiments.results import NotRunError, Results
 from sqhn.paper.experiments.table_1 import GPCN_OFFLINE
 from sqhn.paper.report.tables import (
     Table,
     cases_of,
+    comparison,
     data_sets,
     experiments_run,
     experiments_table,
@@ -54,6 +56,10 @@ TABLE_NOTE = (
     "the published numbers. Noisy images are clipped to [0, 1], and images are drawn at random, for every model; the "
     "paper took its rows of MHN-GradInf, GPCN and BayesPCN from others, who did not clip and who stored the first "
     "images of the file."
+)
+OWN_NOTE = (
+    "Means over seeds. For corruptions, the share recalled, averaged over the levels of each kind; for streams, means "
+    "over all test points. Claims are judged without these memories; the figures show them."
 )
 PREDICTIVE_NOTE = (
     "GPCN was trained until its energy was flat, for at most 4,000 epochs, and recall of GPCN and BayesPCN descends "
@@ -119,10 +125,15 @@ def _sections(results: Results, judged: Sequence[JudgedClaim], drawn: dict[str, 
     if beyond:
         note = "Not counted, because the paper does not make these claims."
         sections.append(Section("Beyond the paper", [note, verdict_table(beyond)]))
+    if own := results.own:
+        parts: list[Table | str | FigureSpec] = [OWN_NOTE]
+        for name in experiments_run(own):
+            parts += [f"{name}: {EXPERIMENTS[name].title}", comparison(results, name)]
+        sections.append(Section("Memories of your own", parts))
     if failed := _explanations(judged):
         sections.append(Section("Explanations of failed claims", [[["claim", "explanation"], *failed]]))
     for name, family in FAMILIES.items():
-        parts: list[Table | str | FigureSpec] = []
+        parts = []
         for experiment in family.experiments:
             if experiment.id.startswith("T1-") and len(results.where(experiment.id)):
                 parts += [experiment.title + ":", table_1(results, experiment.id)]
@@ -131,6 +142,7 @@ def _sections(results: Results, judged: Sequence[JudgedClaim], drawn: dict[str, 
         parts += [one for one in family.figures if one.name in drawn]
         if parts:
             sections.append(Section(name, parts))
+    sections.append(Section("From the paper's figures to ours", [panels_table()]))
     sections.append(Section("The experiments", [experiments_table(results)]))
     sections.append(Section("Data and machines", [data_sets(results), provenance(results)]))
     return sections
@@ -146,14 +158,17 @@ def _explanations(judged: Sequence[JudgedClaim]) -> Table:
 
 def _about(results: Results) -> str:
     if results.quick:
-        return (
-            "A short run on built-in data, which replace the paper's data sets: a claim is judged only where such a "
-            "run can decide it."
-        )
+        return "A short run on other data than the paper's: a claim is judged only where such a run can decide it."
     if results.paper_data:
         return (
             "Every claim of the paper with our measurements, on the data named below; a file that replaces an official "
             "data set is a part of that set or a close relative."
+        )
+    files = sorted({name for record in results.records for name in record["data"] if name.endswith(".npz")})
+    if files:
+        return (
+            f"Every claim with our measurements on {', '.join(files)}, in place of the paper's data sets, whose names "
+            "stand for their settings: where a claim is about a number on one data set, only its direction is judged."
         )
     return (
         "Every claim of the paper with our measurements on built-in data, which replace the paper's data sets: where a "

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
 
 from sqhn.paper.experiments.case import CODE, DEFAULT, READINGS
 from sqhn.paper.experiments.catalogue import EXPERIMENTS
@@ -42,7 +46,59 @@ def table_1(results: Results, experiment: str) -> Table:
         if len(runs):
             as_published = [_cell(results, experiment, model, kind, name, "published") for kind, name in COLUMNS]
             rows.append(["", "ours, published metric", *as_published])
+    own = results.where(experiment).own
+    for model in own.settings("model"):
+        cells = [_cell(results, experiment, model, kind, name, "ours") for kind, name in COLUMNS]
+        rows.append([model, _seeds(own.where(model=model)), *cells])
     return rows
+
+
+PLACES = {"set": "set", "size": "neurons", "noise": "noise", "samples": "samples"}
+"""The settings that tell the cases of an experiment apart, with their headings."""
+
+
+def comparison(results: Results, experiment: str, apart: bool = True) -> Table:
+    """Memories of the user beside the models that ran in the same cases: the means of all results over seeds.
+
+    Shares recalled are means over the levels of each kind of corruption, and curves over their test points. apart: one
+    row per case, instead of means over all cases.
+    """
+    runs = results.under(results.readings[0]).where(experiment)
+    found: dict[tuple[str, ...], dict[str, list[dict[str, float]]]] = {}
+    for record in runs.records:
+        case = tuple(str(record["settings"].get(name, "")) for name in PLACES)
+        found.setdefault(case, {}).setdefault(record["settings"]["model"], []).append(_measures(record["results"]))
+    own = set(runs.own.settings("model"))
+    cases = {case: models for case, models in found.items() if own & set(models)}
+    if not apart:
+        everywhere = [
+            model for model in dict.fromkeys(chain(*cases.values())) if all(model in of for of in cases.values())
+        ]
+        cases = {(): {model: list(chain(*(of[model] for of in cases.values()))) for model in everywhere}}
+    shown = [place for place, _ in enumerate(PLACES) if apart and len({case[place] for case in cases}) > 1]
+    measures = list(dict.fromkeys(chain(*(of for models in cases.values() for some in models.values() for of in some))))
+    rows = [
+        [*(list(PLACES.values())[place] for place in shown), "model", *(name.replace("_", " ") for name in measures)]
+    ]
+    for case, models in cases.items():
+        for model, some in models.items():
+            means = [[of[name] for of in some if name in of] for name in measures]
+            numbers = [number(float(np.mean(values))) if values else "-" for values in means]
+            rows.append([*(case[place] for place in shown), model, *numbers])
+    return rows
+
+
+def _measures(found: dict[str, Any]) -> dict[str, float]:
+    """The numbers in the results of a run, by name; spreads are left out."""
+    if "rows" in found:
+        shares: dict[str, list[float]] = {}
+        for row in found["rows"]:
+            shares.setdefault(row["kind"], []).append(row["found"] if "found" in row else row["accuracy"])
+        return {kind: float(np.mean(values)) for kind, values in shares.items()}
+    if "curves" in found:
+        curves = {name: np.asarray(curve) for name, curve in found["curves"].items() if name != "learned"}
+        return {n: float(curve.mean()) for n, curve in curves.items() if curve.ndim == 1 and not n.endswith("_std")}
+    return {name: float(value) for name, value in found.items() if isinstance(value, (int, float))}
 
 
 def _sizes(runs: Results) -> str:

@@ -26,7 +26,8 @@ class JudgedClaim:
 
 
 def judge(results: Results) -> list[JudgedClaim]:
-    """Every claim about the experiments that were run, with its findings."""
+    """Every claim about the experiments that were run, with its findings; memories of the user have no part in them."""
+    results = results.declared
     run = {record["experiment"] for record in results.records}
     return [
         JudgedClaim(claim, {r: claim.judge(results, r) for r in results.readings if r in claim.readings})
