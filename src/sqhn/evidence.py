@@ -8,21 +8,21 @@ from __future__ import annotations
 import math
 
 FLOOR = 1e-5
-"""The share of a block's energy that is never explained."""
+"""The share of a block's energy that no stored block explains, however well it fits."""
 LENGTH = 1e-5
 """Added to the product of two lengths, so that flat blocks count as flat patches rather than as flat stored blocks."""
 STRUCTURE = 1e-5
-"""Up to this share of a block's energy, the rest after subtracting the means is rounding error."""
+"""If no more than this share of a block's energy is left after the means are subtracted, the rest is rounding error."""
 ODDS = 10.0
 """The prior odds against a block showing any stored sample."""
 WHOLE = 4.0
 """The weight of the block that is the whole sample; all others weigh 1."""
 MOST_CHANNELS = 8
-"""The last of several axes holds channels if it has at most so many values."""
+"""The last of several axes holds channels if it has at most this many values."""
 MOST_BLOCKS = {1: 64, 2: 16}
-"""The most blocks along an axis, if one axis is cut and if more are."""
+"""The largest number of blocks along an axis, by the number of axes that are cut (2: two or more)."""
 SCALE_FACTOR = 4
-"""A block of one scale has at least so many of the next finer one along an axis, unless it is the whole axis."""
+"""A block is at least this many times as long as one of the next finer scale, unless it is as long as the axis."""
 
 
 def leading(shape: tuple[int, ...]) -> int:

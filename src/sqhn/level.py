@@ -16,25 +16,26 @@ from sqhn.checks import check_number, check_share, check_words, is_real, is_whol
 __all__ = ["TIE", "Level", "Options", "as_levels"]
 
 TIE = 1e-12
-"""Float64 activities that differ by less are ties, and an activity below it is silent: rounding never decides.
+"""Float64 activities that differ by less than this are ties, and an activity below it counts as silent.
 
-Ties go to the lowest index.
+Rounding therefore never decides. Ties go to the lowest index.
 """
 
 REPLACING = ("overwrite", "oldest")
 """The choices of `when_full` that replace neurons."""
 
 LARGEST_CAPACITY = 2**31 - 1
-"""The most neurons of a node: their indices have 32 bits."""
+"""The largest number of neurons of a node, because indices have 32 bits."""
 
 
 @dataclass(frozen=True)
 class Level:
     """One level of the tree: every node of it has the same kernel, capacity and growth rule.
 
-    kernel: how many nodes of the level below (or input values) one node sees along each leading axis; trailing axes
-        are taken whole. An int means `(k, k)`, or `(k,)` if there is only one axis. None means the whole level below.
-    capacity: the most neurons a node can grow.
+    kernel: how many nodes of the level below (or input values) one node sees along each leading axis; a node sees all
+        of the trailing axes. An int means `(k, k)`, or `(k,)` if there is only one axis; None means the whole level
+        below.
+    capacity: the largest number of neurons that a node can grow.
     alpha, gamma: a node grows a neuron while its best match is below `gamma * alpha / (t + alpha)` at step t.
     when_full: what a full node does: "average" every sample into its best match, "freeze" (learn nothing more), or
         replace a neuron where a sample would have grown one: "overwrite" replaces the one with the fewest samples, and
@@ -89,7 +90,8 @@ class Options:
     propagation: how children count in `recognize`: each as 1 ("argmax"), or by its strength ("max"), as in learning and
         recall, so that nodes choose as they did when they learned.
     mu: the mean activity that `recognize` compares with: the exact "mean", or with one "pseudocount" of 1.
-    norm: which children count for the length of a column when some are silent: "all", or only the "heard" ones.
+    norm: the children over which the length of a column is computed when some are silent: "all", or only the "heard"
+        ones.
     """
 
     similarity: Literal["shifted_cosine", "cosine", "euclidean"] = "shifted_cosine"
@@ -121,13 +123,13 @@ class Options:
 
 
 def _set(value: Any, **numbers: Any) -> None:
-    """Replace NumPy's numbers by plain Python numbers, which compare and are saved differently."""
+    """Store plain Python numbers instead of NumPy's, which compare differently and are saved in another form."""
     for name, number in numbers.items():
         object.__setattr__(value, name, number)
 
 
 def as_levels(levels: Sequence[Level] | None, capacity: int | None = None, **settings: Any) -> tuple[Level, ...]:
-    """Checked levels of a tree, or the one level that a capacity and settings of `Level` stand for; None: not given."""
+    """Checked levels of a tree, or one level with this capacity and these settings of `Level`; None: not given."""
     if (levels is None) == (capacity is None):
         raise ValueError("give either capacity=N for one level, or a list of Levels, and not both")
     given = {name: value for name, value in settings.items() if value is not None}

@@ -138,7 +138,7 @@ class SQHN:
 
     @property
     def device(self) -> str:
-        """Where the memory is."""
+        """The name of the device that holds the memory."""
         return self._model.tree.device.name
 
     @property
@@ -158,7 +158,7 @@ class SQHN:
 
     @property
     def capacity(self) -> int:
-        """The most neurons that the memory node can grow."""
+        """The largest number of neurons that the memory node can grow."""
         return self.levels[-1].capacity
 
     @property
@@ -184,8 +184,8 @@ class SQHN:
             where all its values are missing, and its parent does not count it.
         value: a label for `recall` to return: any JSON value or small array; for a batch a sequence of labels, one for
             each sample. A label is stored with the neuron that its sample ends in, and deleted with it.
-        hold: the samples of the batch show one thing: the first is learned, and the others are averaged into what it
-            wrote (the paper's SQHN+). The batch has one label.
+        hold: the samples of the batch show one thing: the first is learned, and the others are averaged into
+            the neurons that it wrote (the paper's SQHN+). The batch has one label.
         root_only: only the memory node learns; the levels below recall what they know (see `pretrain`).
         """
         if others:
@@ -264,8 +264,8 @@ class SQHN:
     def forget(self, index: Indices | None = None, *, where: Callable[[Any], bool] | None = None) -> int:
         """Forget one or several neurons of the memory node; their slots are free, and the lowest is filled first.
 
-        index: as returned by `recall` and `learn`. Its labels are deleted too. A sample that was averaged with
-            others stays in their mean, and in a tree the levels below keep the patches that they learned.
+        index: as returned by `recall` and `learn`. The labels of these neurons are deleted too. A sample that was
+            averaged with others stays in their mean, and in a tree the levels below keep the patches that they learned.
         where: instead, a function: forget the neurons for whose latest label it returns True. If samples are learned
             with `value=time.time()`, `where=lambda t: t < time.time() - 86400` forgets all that was not seen for a
             day. The function must not use the memory.

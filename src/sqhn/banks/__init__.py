@@ -1,1 +1,1 @@
-"""Where neurons live: pattern banks (prototype vectors, level 1) and code banks (categorical counts, above it)."""
+"""The neurons: pattern banks (prototype vectors, level 1) and code banks (categorical counts, above it)."""

@@ -150,10 +150,10 @@ class Bank(Protocol):
         """Whether any learned sample had missing values."""
 
     def settle(self) -> None:
-        """Finish delayed work, after the last chunk of a call, so that queries need not change anything."""
+        """Finish delayed work after the last chunk of a call, so that queries change nothing."""
 
     def state(self) -> State:
-        """Copies of what must be saved besides the statistics."""
+        """Copies of everything to save besides the statistics."""
 
     def restore(self, state: State, values: int) -> None:
         """Load a saved state, with child values below `values`; the statistics must be loaded before."""
@@ -188,7 +188,7 @@ class PatternBank(Bank, Protocol):
         """Online steps, one sample after another; room must have been reserved."""
 
     def hold(self, evidence: Patches, k: Array, wrote: Array) -> None:
-        """Average more samples of one thing into the neurons k (nodes,), where its first sample wrote them."""
+        """Average more samples of one thing into the neurons k (nodes,), at nodes where its first sample wrote them."""
 
     def known_values(self, k: Array) -> Array:
         """Which values of the neurons k (nodes, batch) were ever observed: (nodes, batch, size)."""
@@ -243,7 +243,7 @@ class CodeBank(Bank, Protocol):
     """A level above: neurons count their children's values, and an activity compares these counts with a code."""
 
     def reserve(self, more: int, values: int) -> None:
-        """Make room for what `more` samples may grow and count, with child values below `values`."""
+        """Make room for the neurons and counts that `more` samples may add, with child values below `values`."""
 
     def learn(self, evidence: Codes) -> Learned:
         """Online steps, one sample after another; room must have been reserved."""
@@ -288,8 +288,8 @@ class CodeBank(Bank, Protocol):
 class Limits(NamedTuple):
     """How much a device handles at once.
 
-    chunk: samples to learn, if there is memory for them. breadth: how many times as many samples as on a CPU to answer.
-    memory: how many times as much memory as on a CPU for what a rule keeps of each of those.
+    chunk: the number of samples to learn, if there is memory for them. breadth: how many times as many queries as on a
+    CPU to answer at once. memory: how many times as much memory as on a CPU a rule may use for its scores.
     """
 
     chunk: int = 256

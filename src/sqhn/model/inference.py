@@ -18,9 +18,9 @@ from sqhn.level import TIE
 from sqhn.patches import Tiling
 
 MOST_SAMPLES = 256
-"""The most samples of a batch."""
+"""The largest number of samples to handle at once."""
 MOST_SCORES = 8_000_000
-"""The most scores of neurons that a batch keeps, where a rule keeps one for every sample and neuron."""
+"""The largest number of scores in memory at once, for rules that keep one for every sample and neuron."""
 
 
 def batch_size(neurons: int) -> int:
@@ -34,7 +34,7 @@ def best_of(bank: Bank, u: Array, count: int | None) -> tuple[Array, Array]:
 
 
 class Message(NamedTuple):
-    """The result of a level: each node's best neuron, its score, and what the rule needs on the way down.
+    """The result of a level: each node's best neuron, its score, and evidence that the rule uses in the sweep down.
 
     heard: whether any value below each node was observed, if the rule uses it (None: true of all).
     """
@@ -112,7 +112,7 @@ class Paper:
 
 @dataclass(frozen=True)
 class Exact:
-    """Max-sum: each neuron sends the best energy reachable below it, so the result has the maximal energy."""
+    """Max-sum: each neuron sends the best energy that its subtree can reach, so the result has maximal energy."""
 
     def samples(self, neurons: int, channels: int) -> int:  # noqa: ARG002
         return batch_size(neurons)
@@ -137,7 +137,7 @@ class Exact:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Which stored sample each block shows, if any (`sqhn.reference.evidence`); the memory node sums the evidence.
+    """The evidence that each block shows each stored sample (`sqhn.reference.evidence`), summed in the memory node.
 
     blocks: for one level, the sides of the blocks of every scale along the leading axes, from the finest up; each must
         divide the next. None: those of `sqhn.evidence.pyramid`. In a tree the blocks are the patches of its nodes, and

@@ -1,17 +1,17 @@
-"""Does a memory do what the three verbs promise? A conformance suite for every memory, this package's and anybody's.
+"""A conformance suite: tests that a memory, of this package or your own, behaves as `sqhn.protocol` describes.
 
-`check_memory` runs all checks, as scikit-learn's `check_estimator` does for estimators; `checks` lists them, for
+`check_memory` runs all checks, as scikit-learn's `check_estimator` does for estimators. `checks` lists them, for
 `pytest.mark.parametrize`. Only NumPy is needed.
 
-A memory names the checks it cannot pass, with the reason: in an attribute `cannot`, a mapping of names to reasons, or
-in the argument of that name, which takes precedence. A check named there must fail: an excuse for something that works
-is itself a failure. Methods that a memory need not have (`reset`, `len`, pickling, deep copies) are excused where they
-are missing. Four checks are abilities that the others build on:
+A memory may name checks that it cannot pass, each with a reason: in an attribute `cannot`, a mapping of names to
+reasons, or in the argument of that name, which takes precedence. A named check that passes counts as a failure, so that
+excuses do not become outdated. Checks of optional methods (`reset`, `len`, pickling, deep copies) are excused if the
+method is missing. Four checks are abilities, on which the other checks depend:
 
-    "single samples"   a sample can be given without a leading axis; else all are given as batches of one
-    "batches"          many samples can be given at once; else all are given one by one
-    "recognize"        the memory has this verb; else no check calls it
-    "missing values"   `recall` takes `observed`; else no check leaves values out
+    "single samples"   a sample can be given without a leading axis; without it, checks give batches of one sample
+    "batches"          many samples can be given at once; without it, checks give them one by one
+    "recognize"        the memory has this verb; without it, no check calls it
+    "missing values"   `recall` takes `observed`; without it, checks give complete samples only
 
 >>> from sqhn.paper.baselines import NearestNeighbor
 >>> report = check_memory(lambda: NearestNeighbor((4, 4), capacity=20), (4, 4))
@@ -39,12 +39,12 @@ class Report(NamedTuple):
 
 
 def checks() -> tuple[Check, ...]:
-    """All checks, in order; `__name__` is the name of a check and `__doc__` says what it requires."""
+    """All checks, in order; `__name__` is the name of a check and `__doc__` its requirement."""
     return tuple(CHECKS)
 
 
 def check_memory(make: Callable[[], Memory], shape: Sequence[int], cannot: Mapping[str, str] | None = None) -> Report:
-    """Run all checks; raise an AssertionError that lists the failed ones, with the call, what was expected and found.
+    """Run all checks; if any fail, raise an AssertionError that lists them with calls, expected and actual answers.
 
     make: returns a new, empty memory, always the same, for samples of that shape and with room for `CAPACITY` of them.
     shape: the shape of one sample, of at least 8 values.

@@ -1,4 +1,4 @@
-"""The checks of `sqhn.testing`, one function each; the docstring is what is required."""
+"""The checks of `sqhn.testing`, one function each; its docstring states the requirement."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CHECKS: list[Check] = []
 
 
 def check(name: str, *needs: str) -> Callable[[Callable[[Subject], None]], Check]:
-    """Make a function a check; needs: the abilities without which it is excused."""
+    """Turn a function into a check; needs: abilities without which the check is excused."""
 
     def add(run: Callable[[Subject], None]) -> Check:
         CHECKS.append(Check(name, run.__doc__, needs, run))
@@ -132,7 +132,7 @@ def recognize(s: Subject) -> None:
 
 @check("missing values")
 def missing_values(s: Subject) -> None:
-    """`recall` takes `observed`; values that are not observed may be anything, even NaN, and have no effect."""
+    """`recall` takes `observed`; unobserved values have no effect, even if they are NaN."""
     memory = s.taught()
     wanted = s.each(memory, "recall", s.queries, s.halves)
     for filler in (0.0, np.nan, -np.inf, 1e30):
@@ -178,7 +178,7 @@ def steps_from_1(s: Subject) -> None:
 
 @check("one shot")
 def one_shot(s: Subject) -> None:
-    """A sample learned once is recalled exactly, by the neuron that was written, whatever is learned afterwards."""
+    """A sample learned once is recalled exactly, from the neuron that was written, even after others are learned."""
     memory = s.make()
     written: list[Any] = []
     for start, stop in ((0, 1), (1, 3), (3, 6)):
@@ -237,7 +237,7 @@ def empty_recognize(s: Subject) -> None:
 
 
 def takes(s: Subject, form: str, convert: Callable[[NDArray[Any]], Any], masks: bool = False) -> None:
-    """Samples, and perhaps masks, of some form give the same answers as float32 samples."""
+    """Samples and masks in another form give the same answers as float32 samples."""
     memory, wanted = s.taught(convert(s.samples)), s.answers(s.taught())
     compare.same(f"after learning {form}", s.answers(memory), wanted, compare.ROUNDING)
     got = s.answers(memory, convert(s.queries), convert(s.halves) if masks else s.halves)
@@ -393,13 +393,13 @@ def length(s: Subject) -> None:
 
 @check("pickle")
 def pickled(s: Subject) -> None:
-    """A pickle, if there can be one, is an independent copy of the memory."""
+    """A pickle, if the memory supports pickling, is an independent copy."""
     copies(s, "pickle", lambda memory: pickle.loads(pickle.dumps(memory)))
 
 
 @check("deepcopy")
 def deep_copied(s: Subject) -> None:
-    """A deep copy, if there can be one, is an independent copy of the memory."""
+    """A deep copy, if the memory supports it, is an independent copy."""
     copies(s, "deep copy", copy.deepcopy)
 
 

@@ -1,4 +1,4 @@
-"""Comparisons that say in an AssertionError which call gave which wrong answer."""
+"""Comparisons whose AssertionErrors name the call, the wrong value and the expected one."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 
 class Invalid(NamedTuple):
-    """An input that verbs must refuse; the error must contain one of the words."""
+    """An input that verbs must refuse with an error that contains one of the words."""
 
     x: Any
     words: tuple[str, ...]
@@ -59,8 +59,8 @@ class Subject:
     """A maker of memories, and the samples to test them with.
 
     Samples are random and of high contrast, so no two are alike. The queries are the samples to learn, two of these
-    with a little noise, and strangers that are never learned; some are observed in their first half, others in their
-    second. Each access returns new copies, since a faulty memory may write into what it is given.
+    with a little noise, and strangers that are never learned. In masks, some are observed in their first half, others
+    in their second. Each access returns new copies, since a faulty memory may write into its arguments.
     """
 
     def __init__(self, make: Callable[[], Memory], shape: Sequence[int], cannot: Mapping[str, str]) -> None:
@@ -192,7 +192,7 @@ class Subject:
         }
 
     def assert_refused(self, memory: Any, verb: str, invalid: Invalid) -> None:
-        """A verb refuses an invalid input with a ValueError or TypeError that names what is wrong."""
+        """A verb refuses an invalid input with a ValueError or TypeError that names the problem."""
         call, name = call_text(verb, invalid.x, invalid.observed), invalid.words[0]
         got = self.attempt(memory, verb, invalid.x, invalid.observed)
         if not isinstance(got, Exception):
