@@ -38,7 +38,7 @@ def power_of_two(n: int, least: int, most: int) -> int:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Products of float32 in full precision, whatever the program has set; the setting is one for all threads."""
+    """Multiply float32 in full precision, even if the program has set a lower one; all threads share the setting."""
     with PRODUCTS:
         before = torch.backends.cuda.matmul.allow_tf32
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -50,7 +50,7 @@ def full_precision() -> Iterator[None]:
 
 @contextmanager
 def reserve_memory(device: torch.device, needed: int = 0) -> Iterator[None]:
-    """Make sure that `needed` bytes are free after the block within; if memory runs out, say what to do.
+    """Make sure that `needed` bytes are still free after the block; if memory runs out, raise an error with advice.
 
     The bytes are allocated and given back to torch's allocator, not to the device: later allocations find them there.
     """
@@ -65,7 +65,7 @@ def reserve_memory(device: torch.device, needed: int = 0) -> Iterator[None]:
 
 
 def split(evidence: Evidence, rows: int) -> Iterator[Evidence]:
-    """A batch in parts of at most so many samples."""
+    """A batch in parts of at most this many samples."""
     rows = max(1, rows)
     for t in range(0, evidence[0].shape[1], rows):
         yield type(evidence)(*(None if array is None else array[:, t : t + rows].contiguous() for array in evidence))

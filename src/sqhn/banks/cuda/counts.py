@@ -63,7 +63,7 @@ class Counts:
         self.large = self.recent = self.empty = self.no_entries(values, level.capacity)
 
     def no_entries(self, values: int, capacity: int) -> Entries:
-        """An empty list for so many values of the children and so many neurons."""
+        """An empty list for this number of values of the children and this number of neurons."""
         limits = (self.nodes, self.family, values, capacity)
         if math.prod(limits) >= 2**63:
             raise ValueError(
@@ -184,7 +184,7 @@ class Counts:
         return winner, sent, a, kind
 
     def sides(self, squares: Tensor) -> Tensor:
-        """The roots of sums of squared counts (nodes, ..., width), FREE where no neuron is, as kernels take them."""
+        """The roots of sums of squared counts (nodes, ..., width) for the kernels; FREE where there is no neuron."""
         roots = squares.double().sqrt()
         if self.neurons.any_free:
             roots = torch.where(self.neurons.living(squares.shape[2]), roots, kernels.FREE.value)
@@ -207,7 +207,7 @@ class Counts:
         return overlap, shared
 
     def write(self, k: Tensor, winner: Tensor, kind: Tensor, born: Tensor, heard: Tensor | None) -> None:
-        """Count the entries that the samples of a chunk wrote, and drop those of neurons that began anew."""
+        """Count the entries that the samples of a chunk wrote, and drop those of neurons that were replaced."""
         batch, room = k.shape[2], self.neurons.room
         number, (_, _, values, neurons) = self.large.key.dtype, self.large.limits
         never = torch.iinfo(number).max  # a key that sorts after all others
@@ -255,7 +255,7 @@ class Counts:
     # -- questions -----------------------------------------------------------------------------------------------
 
     def partial_norm(self, v: Tensor, heard: Tensor | None) -> Tensor:
-        """For which samples the squares run over only the children that are heard, (nodes, batch)."""
+        """The samples whose squares are summed over only the children that are heard, (nodes, batch)."""
         silent = (v == 0).any(1)
         return silent if self.heard_only or heard is None else silent & ~heard.all(1)
 

@@ -60,7 +60,7 @@ class Entries:
         return (*unpacked(self.sizes_by_neuron, key.long()), count.long())
 
     def of_child(self, n: Any, q: Any, j: Any) -> tuple[Tensor, Tensor]:
-        """Where the entries of neurons and children begin and end in `by_neuron`."""
+        """The begin and end, in `by_neuron`, of the entries of neurons and children."""
         key, _ = self.by_neuron
         low = packed(self.sizes_by_neuron, n, j, q, 0).to(key.dtype)
         return torch.searchsorted(key, low), torch.searchsorted(key, low + self.limits[2])

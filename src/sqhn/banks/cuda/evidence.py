@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 PRODUCTS_AT_ONCE = 1 << 26
-NEURONS_PER_LOOK = 128  # that one program handles at once
+NEURONS_PER_LOOK = 128  # how many neurons one program handles at once
 NEURONS_PER_GATHER = 256  # the same, where it gathers values of children
 
 
 Sums = tuple[Tensor, ...]
-"""Sums over blocks, as kernels take them: n, x and xx of the questions, or m, mm and xm of the neurons."""
+"""Sums over blocks for the kernels: n, x and xx of the queries, or m, mm and xm of the neurons."""
 
 
 def sums(x: Tensor, m: Tensor, seen: Tensor | None, channels: int, centre: float) -> tuple[Sums, Sums]:
-    """The sums of the questions x (blocks, batch, size) and of the neurons m (blocks, neurons, size)."""
+    """The sums of the queries x (blocks, batch, size) and of the neurons m (blocks, neurons, size)."""
 
     def by_channel(rows: Tensor) -> Tensor:
         return rows.reshape(*rows.shape[:2], -1, channels)

@@ -45,21 +45,21 @@ if TYPE_CHECKING:
 
 FLOAT32_SIZE = 256  # values per node up to which float32 products are accurate enough
 PRODUCTS_PER_CHUNK = 1 << 27
-VALUES_AT_ONCE = 1 << 25  # of products, before they are put in the order of the walk, and of prototypes
-CACHED_PRODUCTS = 1 << 23  # that the cache of a large GPU can hold
-SAMPLES_INTERLEAVED = 4  # where a chunk has more products than that
-ROW_MULTIPLE = 16  # of the length of a row of products, so that several are read at once
+VALUES_AT_ONCE = 1 << 25  # how many products, or values of prototypes, are handled at once
+CACHED_PRODUCTS = 1 << 23  # how many products the cache of a large GPU holds
+SAMPLES_INTERLEAVED = 4  # if a chunk has more products than that
+ROW_MULTIPLE = 16  # rows of products are padded to a multiple of this, so that several are read at once
 WALK_WARPS = 8
-FEW = 4  # expected neurons that one program compares at once: most often there is one
-DIRECT_CHUNK = 32  # samples that are compared directly and learned at once
+FEW = 4  # how many expected neurons one program compares at once; usually there is one
+DIRECT_CHUNK = 32  # how many samples are compared directly and learned at once
 
 
 class Prototypes:
     """A `PatternBank`: prototype vectors of nodes that each see a patch of a tiling.
 
-    Of each neuron (nodes, room): m, the prototype; after the centre is taken off, m2, the squared length, and unit, the
-    unit vector, in float64 where that is as fast; known, how often each value was observed, once a sample with missing
-    values was learned.
+    For each neuron (nodes, room): m, the prototype; m2 and unit, the squared length and the unit vector after the
+    centre is subtracted, in float64 where that is as fast; known, how often each value was observed, once a sample with
+    missing values was learned.
     """
 
     def __init__(self, device: Cuda, tiling: Tiling, level: Level, options: Options, top: bool) -> None:
@@ -210,10 +210,10 @@ class Prototypes:
     def products(
         self, y: Tensor, xx: Tensor, norm: Tensor, width: int, tiles: int, J: int
     ) -> tuple[Tensor, Tensor, int]:
-        """Products of samples and neurons as `walk` takes them: with bounds of tiles of J, and in which order.
+        """Products of samples and neurons for `walk`, the largest product of every J neurons, and the order.
 
-        A walk reads rows and changes columns. Where the products are too many for the cache, both should be near each
-        other in memory, so several samples of a neuron are interleaved.
+        A walk reads rows and changes columns. If there are too many products for the cache, rows and columns should
+        both be near each other in memory, so several samples of a neuron are interleaved.
         """
         batch, c = y.shape[1], self.neurons.c if self.neurons.any_free else None
         Q = 1 if self.nodes * batch * width <= CACHED_PRODUCTS else SAMPLES_INTERLEAVED
@@ -236,7 +236,7 @@ class Prototypes:
     def measure(
         self, x: Tensor, seen: Tensor | None, learning: tuple[Tensor, ...] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Unit vectors of samples less the centre, and |x - centre|^2, both over the observed values.
+        """Unit vectors of samples after the centre is subtracted, and |x - centre|^2, both over the observed values.
 
         learning: the thresholds, and the arrays that the kernel fills for `walk`.
         """
@@ -381,5 +381,5 @@ class Prototypes:
 
 
 def samples(x: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Samples as kernels take them: values, which of them were observed, and of which samples any (None: all)."""
+    """Samples for the kernels: values, which of them were observed, and which samples have any observed (None: all)."""
     return x.contiguous(), *((None, None) if seen is None else (seen.byte().contiguous(), seen.any(2).byte()))

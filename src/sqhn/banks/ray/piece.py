@@ -143,7 +143,7 @@ class Piece:
         return self.number, self.bank.activity(own(evidence))[0]
 
     def weights(self, evidence: Patches, scales: Sequence[Tiling], many: int) -> NDArray[np.float64]:
-        """The weights of the neurons here (`of_pyramid`); many: how many there are in all."""
+        """The weights of this shard's neurons (`of_pyramid`); many: the number of neurons on all shards."""
         if not self.living:
             return np.full((evidence.x.shape[1], sum(one.nodes for one in scales), 2), -np.inf)
         return of_pyramid(self.bank, own(evidence), scales, many)[1]
@@ -164,7 +164,7 @@ class Piece:
     # -- writes --------------------------------------------------------------------------------------------------
 
     def reserve(self, many: int) -> int:
-        """Make room for so many neurons in all; returns the room."""
+        """Make room for this number of neurons in all; returns the room."""
         self.bank.reserve(max(0, many - len(self.number)))
         return self.bank.neurons.room
 

@@ -45,7 +45,7 @@ class Shard:
         return self.writes
 
     def query(self, writes: int, name: str, method: str, *args: Any) -> Any:
-        """Answer a query after at least so many writes; a shard that came back empty cannot."""
+        """Answer a query once this number of writes is applied; a shard that was restarted empty cannot."""
         if writes > self.writes:
             raise LostError(f"queried after write {writes}, but only {self.writes} were applied")
         return getattr(self.parts[name], method)(*args)
@@ -64,13 +64,13 @@ class Shard:
         return self.answer
 
     def snapshot(self, writes: int) -> dict[str, Any]:
-        """The whole state, after exactly so many writes."""
+        """The whole state, after exactly this number of writes."""
         if writes != self.writes:
             raise LostError(f"snapshot after write {writes}, but {self.writes} were applied")
         return {name: (self.built[name], part.state()) for name, part in self.parts.items()}
 
     def restore(self, writes: int, snapshot: Mapping[str, Any]) -> None:
-        """Load a snapshot, which was taken after so many writes."""
+        """Load a snapshot, which was taken after this number of writes."""
         for name, (built, state) in snapshot.items():
             self.parts[name], self.built[name] = built[0](*built[1:]), built
             self.parts[name].restore(state)

@@ -16,7 +16,7 @@ OVERWRITE, OLDEST = tl.constexpr(rule.OVERWRITE), tl.constexpr(rule.OLDEST)
 TIE = tl.constexpr(level.TIE)
 NO_INDEX = tl.constexpr(2**31 - 1)  # larger than any index: where a minimum of indices finds none
 _NEVER = tl.constexpr(2**63 - 1)  # larger than any count and any step
-NONE = tl.constexpr(-1)  # in arrays of indices (of neurons, samples, visits or values): there is none
+NONE = tl.constexpr(-1)  # in arrays of indices (of neurons, samples, visits or values): none
 
 
 def compiled(function):
@@ -33,10 +33,10 @@ outcome = compiled(rule.outcome)
 def written_to(
     below, j, G, F, c_n, written_n, capacity, when_full: tl.constexpr, any_free: tl.constexpr, J: tl.constexpr
 ):  # fmt: skip
-    """The neuron that a sample is written to, and what becomes of it (`rule.outcome`).
+    """The neuron that a sample is written to, and the outcome (`rule.outcome`).
 
-    j is its best match, `below` the growth threshold or not. F of the G slots are free: their count is 0. Without
-    any_free there are none, and no code looks for them. J neurons are handled at once.
+    j is its best match; below: whether that is below the growth threshold. F of the G slots are free: their count is 0.
+    Without any_free there are none, and no code searches for them. J neurons are handled at once.
     """
     to = j
     kind = outcome(below, (capacity == G) & (F == 0), when_full)

@@ -1,13 +1,13 @@
 """The code bank's kernels on a GPU.
 
-A chunk is learned as in the pattern bank: `overlaps` and `agreements` compute, in parallel, how much every sample has
-in common with every neuron and with every other sample; then `walk`, one program per node, takes the decisions one
-after another and corrects the overlaps as neurons change. All of it is exact: counts are integers, strengths float64.
+A chunk is learned as in the pattern bank: `overlaps` and `agreements` compute, in parallel, the overlap of every sample
+with every neuron and with every other sample. Then `walk`, one program per node, takes the decisions one after another
+and corrects the overlaps as neurons change. All of this is exact: counts are integers, and strengths are float64.
 
 In all kernels: `overlap` (nodes, batch, width) sums of strengths times counts, over the children whose value a sample
 and a neuron share; `shared` the same without strengths; `v` (nodes, children, batch) strengths and `k` values of the
 children; `S` sums of squared counts. Entries (`entries.Entries`) come as two sorted lists, the large one and the
-recent one. Arguments that belong together come as a tuple, which the first lines of a kernel take apart.
+recent one. Arguments that belong together come as a tuple, which the first lines of a kernel unpack.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def find(key, length, wanted, inside):
 
 @triton.jit
 def ranges(keys, lengths, k, where, total, batch, values, neurons, E: tl.constexpr):
-    """Where the entries of the children's values begin and end in both lists; `total` of (nodes, children, batch)."""
+    """The ranges of the entries of the children's values in both lists; total: nodes * children * batch."""
     key, recent = keys
     length, recent_length = lengths
     low, high, recent_low, recent_high = where
@@ -330,7 +330,7 @@ def enter(k, winner, kind, born, key, family, batch, values, neurons, room, NEVE
 
 @triton.jit
 def repeats(key, count, length, NEVER: tl.constexpr, E: tl.constexpr):
-    """How often each key of a sorted list comes, counted where it comes first; 0 elsewhere, and for NEVER."""
+    """How often each key occurs in a sorted list, stored at its first place; 0 at other places, and for NEVER."""
     e = tl.program_id(0) * E + tl.arange(0, E)
     inside = e < length
     own = tl.load(key + e, mask=inside, other=NEVER)
@@ -342,7 +342,7 @@ def repeats(key, count, length, NEVER: tl.constexpr, E: tl.constexpr):
 @triton.jit
 def forget(key, count, born, length, room, per_node, neurons,
            recent: tl.constexpr, NEVER: tl.constexpr, E: tl.constexpr):  # fmt: skip
-    """Set the counts of neurons that began anew to 0; in the recent list, which is counted again, drop their keys."""
+    """Set the counts of replaced neurons to 0; drop their keys from the recent list, which is counted again."""
     e = tl.program_id(0) * E + tl.arange(0, E)
     own = tl.load(key + e, mask=e < length, other=NEVER)
     inside = (e < length) & (own < NEVER)

@@ -1,8 +1,8 @@
 """Kernels of the pattern bank that compare vectors directly: for missing values, and for similarity by differences.
 
-Matrix products do not help there, so every neuron is compared with every sample in float64, from the stored vectors. A
-few samples are learned in two kernels: `activity` compares them with all neurons in parallel; `walk`, one program per
-node, then takes one sample after another and compares it again with the neurons that have changed since.
+Matrix products do not help in these cases, so every neuron is compared with every sample in float64, from the stored
+vectors. A few samples are learned in two kernels: `activity` compares them with all neurons in parallel; `walk`, one
+program per node, then takes one sample after another and compares it again with the neurons that have changed since.
 
 In all kernels: `samples` are patches x (nodes, batch, size), which of their values were observed, and of which patches
 (nodes, batch) any; None: all. `prototypes` are m (nodes, room, size), and how often each of their values was observed,

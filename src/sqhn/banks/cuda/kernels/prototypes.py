@@ -1,19 +1,19 @@
 """The pattern bank's kernels on a GPU.
 
 A chunk is learned in two kernels. `walk`, one program per node, takes every decision in the order of the samples. It
-works on the matrix products of the chunk and corrects them as neurons change: scalars only, no vectors. Where two
-neurons, or a neuron and the growth threshold, are too close for float32 products, it evaluates in float64 from the
-stored vectors. `replay` then repeats the same steps on the vectors, one program for each neuron that was compared or
-written, all in parallel: the prototypes in float32, in the order of the samples; the similarities in float64.
+works on the matrix products of the chunk and corrects them as neurons change: scalars only, no vectors. If two neurons,
+or a neuron and the growth threshold, are too close for float32 products, it evaluates them in float64 from the stored
+vectors. `replay` then repeats the same steps on the vectors, one program for each neuron that was compared or written,
+all in parallel: the prototypes in float32, in the order of the samples; the similarities in float64.
 
 In all kernels: `A` cosines of samples and neurons, products of unit vectors, (nodes, batch, width), in `walk` in the
 order of `cell` and 1 where both have no length; `gram` products among samples; `x` patches (nodes, batch, size); `xx`
-|x - centre|^2; `m` prototypes (nodes, room, size), `m2` their squared lengths after the centre is taken off, `norm` the
-roots of those; `c` counts of the neurons, 0 in a free slot. For sample t: `looked` is its best match, NONE where the
-node had no neuron; `k` the neuron it was written to; `kind` the outcome (`banks.rule`); `count` the neuron's count
+|x - centre|^2; `m` prototypes (nodes, room, size), `m2` their squared lengths after the centre is subtracted, `norm`
+the roots of those; `c` counts of the neurons, 0 in a free slot. For sample t: `looked` is its best match, NONE where
+the node had no neuron; `k` the neuron it was written to; `kind` the outcome (`banks.rule`); `count` the neuron's count
 afterwards. The visits to a neuron, numbered as in `visit`, are a linked list: `first` and `last` (nodes, room), NONE
 before any; `next_` (nodes, 2 batch). Arguments that belong together come as a tuple, which the first lines of a kernel
-take apart.
+unpack.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def moved_by(m, x, count):
 
 @triton.jit
 def inverse(square):
-    """The inverse of a length, from its square; 0 if there is none."""
+    """The inverse of a length, from its square; 0 for length 0."""
     return tl.where(square > 0, 1 / tl.sqrt(tl.maximum(square, 1e-300)), 0.0)
 
 
@@ -57,7 +57,7 @@ def observed(any_seen, place):
 
 @triton.jit
 def observed_values(seen, place, i, size):
-    """Which of the values i of a sample there are, and were observed."""
+    """Which of the positions i are within a sample and were observed."""
     inside = i < size
     if seen is not None:
         inside = inside & (tl.load(seen + place * size + i, mask=inside, other=0) != 0)
@@ -114,7 +114,7 @@ def best_two(p, i):
 
 @triton.jit
 def cell(t, i, width, Q: tl.constexpr):
-    """Where the product of sample t and neuron i is among those of a node: Q samples of a neuron lie side by side."""
+    """The place of the product of sample t and neuron i among those of a node; Q samples of a neuron are adjacent."""
     return (t // Q * width + i) * Q + t % Q
 
 
@@ -122,7 +122,7 @@ def cell(t, i, width, Q: tl.constexpr):
 def arrange(products, xx, norm, c, A, batch, width, wide, room, Q: tl.constexpr, J: tl.constexpr):
     """Put the products (nodes, batch, width) of Q samples of one node with J neurons in the order of `cell`.
 
-    There a row has `wide` of them: 0 beyond the width, and less than any in free slots, if c is given.
+    A row there has `wide` products: 0 beyond the width and, if c is given, less than any product in free slots.
     """
     t, n = Q * tl.program_id(1) + tl.arange(0, Q)[None, :], tl.program_id(2).to(tl.int64)
     i = tl.program_id(0) * J + tl.arange(0, J)[:, None]
@@ -148,7 +148,7 @@ def tops(A, top, batch, width, wide, tiles, Q: tl.constexpr, J: tl.constexpr):
 
 @triton.jit
 def measure(samples, y, xx, learning, batch, size, centre: tl.constexpr, D: tl.constexpr):
-    """One sample at one node: the centre is taken off; its squared length, and the unit vector.
+    """The squared length and the unit vector of one sample at one node, after the centre is subtracted.
 
     Both are over the observed values; the unit vector is 0 elsewhere. For learning, facts (nodes, batch, 2) are the
     length and the cosine that reaches the growth threshold, and the activity a starts at minus infinity.
@@ -217,7 +217,7 @@ def walk(
         row = tl.load(A_n + cell(0, lane, width, Q), mask=lane < width, other=0.0)
     for t in range(batch):
         soon = tl.minimum(t + 1, batch - 1)
-        if T == 1:  # as the samples before this one left it: on its way while this one is decided
+        if T == 1:  # loaded while this sample is decided, with all changes by earlier samples
             next_row = tl.load(A_n + cell(soon, lane, width, Q), mask=lane < width, other=0.0)
         slack = rough + loose
         flat = own == 0
@@ -290,7 +290,7 @@ def walk(
             wide = (1 - r) * wide + add
             square = tl.maximum(keep * keep + 2 * keep * add * p + add * add, 0.0)
             unit = tl.where(square > 0, tl.rsqrt(tl.maximum(square, 1e-30)), 0.0)
-            anew, still = what >= GREW, add == 0  # a sample without length moves nothing
+            anew, still = what >= GREW, add == 0  # a sample of length 0 moves nothing
             of_old = tl.where(anew, 0.0, tl.where(still, 1.0, keep * unit))
             of_new = tl.where(anew, 1.0, tl.where(still, 0.0, add * unit))
             corrected = of_old * old + of_new * (g + flats * tl.where(flat, 1.0, 0.0))  # both flat: 1
@@ -451,7 +451,7 @@ def best(
         if observed(any_seen, place):  # otherwise silent, at the first neuron
             s = exactly(j, x, seen, place, own, m_n, None, t, size, centre, D)
             bar = (s - centre - TIE) / (1 - centre) - error
-            bar = tl.where(own == 0, -float("inf"), bar)  # where products do not tell apart what has no length
+            bar = tl.where(own == 0, -float("inf"), bar)  # products cannot tell vectors of length 0 apart
             others = tl.zeros([J], tl.int32)
             for b in range(0, G, J):
                 i, p = products(A, squares, c, place * width, n * room, b, G, J)
@@ -484,9 +484,9 @@ def best(
 
 @triton.jit
 def products(A, squares, c, row, node, b, G, J: tl.constexpr):
-    """The neurons from b on and their cosines in float64: minus infinity where there are none, infinity where unknown.
+    """The neurons from b on and their cosines in float64: minus infinity if there is none, infinity if unknown.
 
-    row, node: where those of the sample and of the node begin.
+    row, node: the places of the first product of the sample and of the first neuron of the node.
     """
     i = b + tl.arange(0, J)
     p = tl.load(A + row + i, mask=i < G, other=0.0).to(tl.float64)
