@@ -140,4 +140,4 @@ def main(figure: str | None = None, seeds: int = SEEDS) -> dict[str, tuple[float
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(sys.argv[1] if sys.argv[1:] else None)
