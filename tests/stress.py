@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN, EmptyMemoryError, Level
 from sqhn.inputs import as_numpy
-from sqhn.model.model import Model
 from sqhn.reference import ReferenceSQHN
 from sqhn.storage import files
+from sqhn.storage.changes import Forget, Hold, Learn, Reset
 from tests.helpers import assert_same_state, model_of, set_chunk
 
 SHAPE = (8, 12)
@@ -57,24 +57,24 @@ class Stress:
         self.clear()
         self.failures: list[str] = []
         self.centres = np.random.default_rng(0).random((60, *SHAPE)).astype(np.float32)
-        for owner, name in ((files, "encode"), *((Model, change) for change in ("learn", "hold", "forget", "reset"))):
-            setattr(owner, name, self.noting(getattr(owner, name), name in ("forget", "reset")))
+        for owner, name in ((files, "encode"), *((change, "apply") for change in (Learn, Hold, Forget, Reset))):
+            setattr(owner, name, self.noting(getattr(owner, name), owner in (Forget, Reset)))
 
     def clear(self) -> None:
         self.learned: list[tuple[int, int, Group]] = []  # with their steps
         self.forgotten: list[tuple[int, int]] = []  # steps
         self.kept: list[tuple[int, Path | SQHN]] = []
-        self.cuts: list[list[int] | None] = []  # forgotten neurons; None: a reset
+        self.cuts: list[Forget | Reset] = []
         self.calls = dict.fromkeys(THREADS, 0)
 
     def noting(self, action: Callable[..., Any], cuts: bool) -> Callable[..., Any]:
         """A function that is called inside the memory's lock, where the number of cuts is certain."""
 
-        def noted(owner: Any, *args: Any) -> Any:
+        def noted(*args: Any) -> Any:
             self.here.cuts = len(self.cuts)
-            answer = action(owner, *args)
+            answer = action(*args)
             if cuts:
-                self.cuts.append(args[0] if args else None)
+                self.cuts.append(args[0])
             return answer
 
         return noted
@@ -171,7 +171,7 @@ class Stress:
             self.failures.append(f"{name}: {traceback.format_exc()}")
 
     def resets(self) -> int:
-        return sum(cut is None for cut in self.cuts)
+        return sum(isinstance(cut, Reset) for cut in self.cuts)
 
     def enough(self) -> bool:
         return min(self.calls.values()) >= CALLS and self.resets() >= RESETS and len(self.kept) >= STATES
@@ -217,11 +217,11 @@ class Stress:
             assert not groups, f"after step {step}, {step + 1} is missing; there are {sorted(groups)}"
             assert not memories, f"states that never were, at steps {sorted(memories)} of {step}"
             for cut in self.cuts[number : number + 1]:
-                if cut is None:
+                if isinstance(cut, Reset):
                     reference, step = ReferenceSQHN(SHAPE, self.levels), 0
                 else:
                     assert forgotten.pop(number) == step
-                    for j in cut:
+                    for j in cut.index:
                         reference.forget(j)
         assert not forgotten
         calls, compared = sum(self.calls.values()), len(self.kept) + 1

@@ -15,7 +15,7 @@ from sqhn.level import TIE, Level, Options
 from sqhn.model.calibration import Calibration, Kind, tolerance
 from sqhn.model.inference import Inference
 from sqhn.model.labels import Labels, Texts
-from sqhn.model.tree import Part, Tree
+from sqhn.model.tree import Tree
 
 
 class Model:
@@ -59,29 +59,11 @@ class Model:
 
     # -- changes, which `sqhn.storage.changes` can store -------------------------------------------------------------
 
-    def learn(
-        self, samples: Array, observed: Array = None, part: Part = "all", last: bool = True, texts: Texts | None = None
-    ) -> Learned:
-        """Learn a chunk of samples. last: the last chunk of a call. texts: labels as JSON, None where there is none."""
-        return self._note(self.tree.learn(samples, observed, part, last)[-1], texts)
-
-    def hold(self, samples: Array, observed: Array = None, texts: Texts | None = None) -> Learned:
-        """Learn samples of one thing: the first, and the others averaged into what it wrote."""
-        return self._note(self.tree.hold(samples, observed), texts)
-
-    def memorize(self, samples: Array) -> None:
-        """Make every sample a new neuron in every node."""
-        self.tree.memorize(samples)
-
     def forget(self, index: Sequence[int]) -> int:
         """Forget neurons of the memory node; returns the step at which it took effect."""
         self.tree.forget(index)
         self.labels.forget(index)
         return self.tree.step
-
-    def resize(self, capacity: int) -> None:
-        """Let the memory node grow up to `capacity` neurons."""
-        self.tree.resize(capacity)
 
     def reset(self) -> None:
         """Forget everything; a calibrated rho returns to what it was before."""
@@ -103,12 +85,11 @@ class Model:
             self.evidence_calibration = calibration
         return rho if calibration.threshold is None else calibration.threshold
 
-    def _note(self, learned: Learned, texts: Texts | None) -> Learned:
-        """Attach the labels of samples, if there are any, to the neurons that the samples ended in."""
-        if texts:
-            to_user = self.tree.device.to_user
-            index, kind = (to_user(field[0], None).tolist() for field in (learned.k, learned.kind))
-            self.labels.note(index, kind, texts)
+    def note(self, learned: Learned, texts: Texts) -> Learned:
+        """Attach the labels of samples to the neurons that the samples ended in."""
+        to_user = self.tree.device.to_user
+        index, kind = (to_user(field[0], None).tolist() for field in (learned.k, learned.kind))
+        self.labels.note(index, kind, texts)
         return learned
 
     # -- questions ---------------------------------------------------------------------------------------------------

@@ -54,7 +54,8 @@ class Learn(Change):
     texts: Texts | None = None
 
     def apply(self, model: Model) -> Learned:
-        return model.learn(self.samples, self.observed, self.part, self.last, self.texts)
+        learned = model.tree.learn(self.samples, self.observed, self.part, self.last)[-1]
+        return learned if self.texts is None else model.note(learned, self.texts)
 
     def check(self, model: Model) -> None:
         _check_samples(model, self.samples, self.observed)
@@ -86,7 +87,8 @@ class Hold(Change):
     texts: Texts | None = None
 
     def apply(self, model: Model) -> Learned:
-        return model.hold(self.samples, self.observed, self.texts)
+        held = model.tree.hold(self.samples, self.observed)
+        return held if self.texts is None else model.note(held, self.texts)
 
     def check(self, model: Model) -> None:
         _check_samples(model, self.samples, self.observed)
@@ -101,7 +103,7 @@ class Memorize(Change):
     samples: Array
 
     def apply(self, model: Model) -> None:
-        model.memorize(self.samples)
+        model.tree.memorize(self.samples)
 
     def check(self, model: Model) -> None:
         _check_samples(model, self.samples, None)
@@ -132,7 +134,7 @@ class Resize(Change):
     capacity: int
 
     def apply(self, model: Model) -> None:
-        model.resize(self.capacity)
+        model.tree.resize(self.capacity)
 
     def check(self, model: Model) -> None:  # noqa: ARG002
         check_count("capacity", self.capacity)
