@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sqhn.banks import bounds
 from sqhn.banks.cpu.kernels import steps
 from sqhn.banks.cpu.kernels.decision import NONE
-from sqhn.banks.cpu.kernels.large import STALE, Products
+from sqhn.banks.cpu.kernels.large import STALE, Products, multiply_one
 from sqhn.banks.cpu.projection import Projected
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Patches
@@ -74,11 +74,13 @@ class LargeNodes:
         batch, whole = x.shape[1], bool(self.projected.blind)
         P = np.empty((bank.nodes, batch, min(bank.neurons.room, bank.neurons.most + batch)), np.float32)
         z = np.empty((bank.nodes, batch, bank.size if whole else self.projected.projection.size), np.float32)
+        gram = np.empty((bank.nodes, batch, batch), np.float32)
         error = 0.0
         for n in range(bank.nodes):
             z[n], own_error = self.multiply(bank, n, x[n], whole, P[n])
             error = max(error, own_error)
-        return Products(P, z, error, whole, np.matmul(z, z.swapaxes(1, 2)))
+            multiply(z[n], z[n], gram[n])
+        return Products(P, z, error, whole, gram)
 
     def multiply(self, bank: Prototypes, n: int, x: Floats, whole: bool, P: Floats) -> tuple[Floats, float]:
         """Products of samples with the neurons of node n, whole or in the projection, into P.
@@ -89,7 +91,7 @@ class LargeNodes:
         z = x - np.float32(bank.centre) if whole else projection(x, bank.centre)
         if whole:
             return z, whole_products(bank, n, z, P[:, :G])
-        np.matmul(z, self.projected.features[n, :G].T, out=P[:, :G])
+        multiply(z, self.projected.features[n, :G], P[:, :G])
         return z, projection.error
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -153,12 +155,20 @@ def samples_at_once(bank: Prototypes, width: int) -> int:
     return int(max(1, max(HELD_PRODUCTS, bank.m.size // HELD_SHARE) // max(1, width)))
 
 
+def multiply(y: Floats, u: Floats, P: Floats) -> None:
+    """Products of samples y and neurons u, into P; of one sample without BLAS, whose threads are slow to start."""
+    if len(y) == 1:
+        multiply_one(y[0], u, P[0])
+    else:
+        np.matmul(y, u.T, out=P)
+
+
 def whole_products(bank: Prototypes, n: int, y: Floats, P: Floats) -> float:
     """Products of samples y less the centre and the neurons of node n, into P.
 
     Returns a bound of their relative error: that of the shortest neuron.
     """
-    np.matmul(y, bank.m[n, : P.shape[1]].T, out=P)
+    multiply(y, bank.m[n, : P.shape[1]], P)
     if not bank.centre:
         return bounds.product(bank.size)
     P -= (bank.centre * y.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
@@ -176,8 +186,8 @@ def observed_products(
         y = (x[n, rows] - centre) * mask
         for block in batches(int(bank.grown[nodes][n]), SQUARED_NEURONS):
             u = m[block] - centre
-            np.matmul(y, u.T, out=P[n, :, block])
-            np.matmul(mask, np.square(u).T, out=squares[n, :, block])
+            multiply(y, u, P[n, :, block])
+            multiply(mask, np.square(u), squares[n, :, block])
     row = np.full(x.shape[1], NONE)
     row[rows] = np.arange(len(rows))
     return P, squares, row, bounds.masked_product(bank.size)

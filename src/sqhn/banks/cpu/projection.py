@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 from sqhn.banks import bounds
 from sqhn.banks.cpu.kernels.large import STALE, pair_rows
 from sqhn.banks.cpu.neurons import enlarge
+from sqhn.inputs import batches
 
 SHARE = 3 / 8
 """Of the frequencies along an axis, which are features."""
 SHORT_AXIS, LONG_AXIS, JOINT_AXES = 8, 64, 128
 """Axes below the first length (colors, say) are taken whole, those above the second are transformed in blocks, and
 trailing axes up to the third are transformed together."""
+QUIET = 1 << 18
+"""Multiplications of a matrix product up to which BLAS starts no threads, as no call for one sample should."""
 BLIND_CHUNKS = 16
 """Chunks without the projection when it first did not pay; then twice as many each time."""
 
@@ -47,6 +50,8 @@ class Projection:
         self.size = math.prod(n // len(f) * f.shape[1] for n, f in zip(self.lengths, self.exact))
         self.error = bounds.projected_product(self.size, bounds.features([len(f) for f in self.exact]))
         """A bound of the relative error of products of features."""
+        self.few = max(1, QUIET // (math.prod(self.lengths) * self.factors[0].shape[1]))
+        """The number of vectors up to which BLAS starts no threads."""
 
     def plan(self, shape: tuple[int, ...]) -> tuple[list[int], list[NDArray[np.float64]]]:
         """The lengths of axes, the last one first, and what each is multiplied with."""
@@ -71,7 +76,11 @@ class Projection:
         count, after = len(z), 1  # features of the axes already transformed
         for n, basis in zip(self.lengths, factors):
             block, columns = basis.shape
-            z = z.reshape(-1, block) @ basis if after == 1 else np.matmul(basis.T, z.reshape(-1, block, after))
+            if count <= self.few and columns * (z.size if after == 1 else block * after) > QUIET:
+                vectors = z.reshape(-1, block, after).swapaxes(1, 2)[:, :, None]
+                z = (vectors @ basis)[:, :, 0].swapaxes(1, 2)
+            else:
+                z = z.reshape(-1, block) @ basis if after == 1 else np.matmul(basis.T, z.reshape(-1, block, after))
             after *= n // block * columns
         return z.reshape(count, -1)
 
@@ -117,8 +126,9 @@ class Projected:
         if self.blind:
             return
         for n in range(len(m)):
-            rows = np.flatnonzero(self.moves[n] >= STALE)
-            if len(rows):
+            stale = np.flatnonzero(self.moves[n] >= STALE)
+            for part in batches(len(stale), self.projection.few):
+                rows = stale[part]
                 features = self.projection(m[n, rows], self.centre)
                 self.features[n, rows] = features
                 self.square[n, rows] = np.einsum("ij,ij->i", features, features, dtype=np.float64)
