@@ -40,6 +40,6 @@ app.command()(reproduction.report)
 app.command()(learn.learn)
 app.command()(query.recall)
 app.command()(query.recognize)
-for command in (manage.info, manage.show, manage.repair, manage.forget, manage.calibrate):
+for command in (manage.info, manage.show, manage.repair, manage.warm, manage.forget, manage.calibrate):
     app.command()(command)
 app.add_typer(data.app, name="data")

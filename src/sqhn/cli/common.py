@@ -6,7 +6,8 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 EXPECTED_ERRORS = (OSError, ValueError, MemoryError)
 """Errors of files, of samples, and of a machine with too little memory."""
+COMPILING = 20
+"""How long a first `learn` compiles on one core, in seconds."""
 
 progress = Console(stderr=True)
 PACKAGES = {"skimage": "scikit-image", "sklearn": "scikit-learn"}  # module: package, if the names differ
@@ -149,6 +152,19 @@ def open_samples(sources: Sequence[str], resize: Size | None, skip_bad: bool, sh
     return samples
 
 
+@contextmanager
+def announcing_compilation(seconds: int = COMPILING) -> Iterator[None]:
+    """On a terminal, say once that kernels are compiled, if the cache does not have them, and how long it takes."""
+    from sqhn.warmup import compiling
+
+    @cache
+    def announce() -> None:
+        show(f"compiling, once: about {seconds} s")
+
+    with compiling(announce) if progress.is_terminal else nullcontext():
+        yield
+
+
 def map_chunks(
     samples: Samples, title: str, function: Callable[[NDArray[Any]], Answer], start: int = 0
 ) -> Iterator[Answer]:
@@ -158,8 +174,9 @@ def map_chunks(
     from sqhn.protocol import EmptyMemoryError
 
     done = start
-    with Progress(console=progress, transient=True, disable=not progress.is_terminal) as bar:
-        task = bar.add_task(title, total=len(samples), completed=start)
+    bar = Progress(console=progress, transient=True, disable=not progress.is_terminal)
+    with bar, announcing_compilation():
+        task = bar.add_task(title, total=None)  # moving, but without a share, until the first chunk is done
         for chunk in samples.chunks(start):
             try:
                 yield function(chunk)
@@ -168,4 +185,4 @@ def map_chunks(
             except ValueError as error:
                 raise ValueError(f"counting from sample {samples.names[done]}: {error}") from error
             done += len(chunk)
-            bar.update(task, completed=done)
+            bar.update(task, total=len(samples), completed=done)
