@@ -23,7 +23,7 @@ from sqhn.cli.common import (
 from sqhn.cli.options import AsJson, Judging, MemoryArgument, MemoryFile, Resize, SkipBad, Sources
 from sqhn.cli.settings import spell_kernel
 
-WARMING = 120
+WARMING = 80
 """How long `warm` compiles on one core, in seconds."""
 
 
