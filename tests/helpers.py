@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
-from sqhn import SQHN, Level
+from sqhn import SQHN, Level, get_num_threads, set_num_threads
 from sqhn.level import REPLACING
 from sqhn.model.model import Model
 from sqhn.reference import ReferenceSQHN
@@ -48,6 +49,18 @@ def cluster() -> Iterator[Any]:
         ray.shutdown()
         for one, handler in before.items():
             signal.signal(one, handler)
+
+
+@contextmanager
+def using_threads(n: int) -> Iterator[None]:
+    """With so many threads, and afterwards with as many as before, in BLAS too."""
+    before = get_num_threads()
+    with threadpool_limits(limits=None):
+        set_num_threads(n)
+        try:
+            yield
+        finally:
+            set_num_threads(before)
 
 
 def fingerprint(memory: SQHN) -> str:

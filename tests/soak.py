@@ -1,17 +1,21 @@
 """Kills hundreds of Ray workers, and removes a machine from a cluster, while memories are in use.
 
-`python -m tests.soak KILLS`. The memories must stay equal to others on a CPU.
+`python -m tests.soak KILLS`. The memories must stay equal to others on a CPU. Before that, memories are
+used after `warm` with an empty cache, and nothing may be compiled.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from sqhn import SQHN, Level
 from tests.helpers import cluster, fingerprint, set_chunk
 from tests.ray.test_ray import SHAPE, TREE, kill, stream, wait_for_restart
+from tests.test_warmup import MEMORIES, in_a_new_process
 
 
 def killed(levels: list[Level], kills: int, seed: int) -> None:
@@ -57,7 +61,21 @@ def without_a_machine(levels: list[Level]) -> None:
         machines.shutdown()  # type: ignore[no-untyped-call]
 
 
+def warmed(name: str) -> None:
+    """Start with an empty cache, compile ahead in one process, and use a memory in every way in another."""
+    with TemporaryDirectory() as cache, TemporaryDirectory() as folder:
+        memory = f"SQHN(MEMORIES[{name!r}][0], **MEMORIES[{name!r}][1])"
+        in_a_new_process(f"warm({memory})", NUMBA_CACHE_DIR=cache)
+        compiled = {*Path(cache).rglob("*.nbc")}
+        in_a_new_process(f"use({memory}, Path({folder!r}))", NUMBA_CACHE_DIR=cache)
+        assert compiled
+        assert {*Path(cache).rglob("*.nbc")} == compiled, name
+    print(f"{name}: {len(compiled)} functions compiled ahead, and none later")
+
+
 if __name__ == "__main__":
+    for name in MEMORIES:
+        warmed(name)
     with cluster():
         for number, levels in enumerate(([Level(capacity=60)], TREE)):
             killed(levels, int(sys.argv[1]) // 2, number)

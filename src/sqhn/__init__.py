@@ -13,6 +13,7 @@ from sqhn.protocol import EmptyMemoryError, Memory, MemoryFileError, Recalled, R
 if TYPE_CHECKING:
     from sqhn.banks.cpu.threads import get_num_threads, set_num_threads
     from sqhn.memory import SQHN
+    from sqhn.warmup import warm
 
 __all__ = [
     "SQHN",
@@ -25,6 +26,7 @@ __all__ = [
     "Written",
     "get_num_threads",
     "set_num_threads",
+    "warm",
 ]
 __version__ = "0.1.0"
 
@@ -34,6 +36,10 @@ def __getattr__(name: str) -> Any:
         from sqhn.memory import SQHN
 
         return SQHN
+    if name == "warm":
+        from sqhn.warmup import warm
+
+        return warm
     if name in ("get_num_threads", "set_num_threads"):
         from sqhn.banks.cpu import threads
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sqhn import SQHN, set_num_threads
+from sqhn import SQHN
 from sqhn.banks.cpu import prototypes, threads
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
@@ -21,6 +21,7 @@ from tests.helpers import (
     levels,
     noisy,
     set_chunk,
+    using_threads,
     without_projection,
 )
 
@@ -57,16 +58,12 @@ def test_neither_chunks_nor_threads_show(
 ) -> None:
     reference, _ = taught_reference(architecture, "five times over")
     monkeypatch.setattr(threads, "LITTLE", 0)
-    before = threads.get_num_threads()
-    set_num_threads(workers)
-    try:
+    with using_threads(workers):
         memory = SQHN(SHAPE, levels(architecture, CAPACITY))
         set_chunk(memory, chunk)
         memory.learn(images[: LOADS["five times over"]])
         assert_same_state(memory, reference)
         assert_same_answers(memory, reference, noisy(images[:3]))
-    finally:
-        set_num_threads(before)
 
 
 @pytest.mark.parametrize("path", ["small", "large", "large without projection"])

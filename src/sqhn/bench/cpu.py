@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.bench.latency import single_calls
 from sqhn.data import digits, random_crops
 from sqhn.data.corruptions import white_noise
 from sqhn.level import Level
@@ -274,6 +275,7 @@ CASES: dict[str, Callable[[], Result]] = {
         "Recall as in evidence-1, with three levels (2, 4, 4), 1,000 neurons per node.", recall_by_evidence, *tree(1000)
     ),
     "single": one_at_a_time,
+    "latency": single_calls,
     "memory": resident_memory,
     "first-use": first_use,
 }

@@ -6,7 +6,8 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from sqhn.memory import SQHN
 
 Answer = TypeVar("Answer")
+COMPILING = 20
+"""How long a first `learn` compiles on one core, in seconds."""
 progress = Console(stderr=True)
 PACKAGES = {"skimage": "scikit-image", "sklearn": "scikit-learn"}  # module: package, if the names differ
 EXTRAS = {"torch": "torch", "ray": "ray", "distributed": "dask"}  # all other packages are in `experiments`
@@ -142,6 +145,19 @@ def changing(path: Path) -> Iterator[SQHN]:
             network.save(path)
 
 
+@contextmanager
+def announcing_compilation(seconds: int = COMPILING) -> Iterator[None]:
+    """On a terminal, say once that kernels are compiled, if the cache does not have them, and how long it takes."""
+    from sqhn.warmup import compiling
+
+    @cache
+    def announce() -> None:
+        show(f"compiling, once: about {seconds} s")
+
+    with compiling(announce) if progress.is_terminal else nullcontext():
+        yield
+
+
 def map_chunks(
     samples: Samples, title: str, function: Callable[[NDArray[Any]], Answer], start: int = 0
 ) -> Iterator[Answer]:
@@ -149,8 +165,9 @@ def map_chunks(
     from rich.progress import Progress
 
     done = start
-    with Progress(console=progress, transient=True, disable=not progress.is_terminal) as bar:
-        task = bar.add_task(title, total=len(samples), completed=start)
+    bar = Progress(console=progress, transient=True, disable=not progress.is_terminal)
+    with bar, announcing_compilation():
+        task = bar.add_task(title, total=None)  # moving, but without a share, until the first chunk is done
         for chunk in samples.chunks(start):
             try:
                 yield function(chunk)
@@ -159,4 +176,4 @@ def map_chunks(
             except ValueError as error:
                 raise ValueError(f"counting from sample {samples.names[done]}: {error}") from error
             done += len(chunk)
-            bar.update(task, completed=done)
+            bar.update(task, total=len(samples), completed=done)

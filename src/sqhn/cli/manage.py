@@ -1,16 +1,20 @@
-"""`sqhn info`, `sqhn show`, `sqhn repair`, `sqhn forget` and `sqhn calibrate`."""
+"""`sqhn info`, `sqhn show`, `sqhn repair`, `sqhn warm`, `sqhn forget` and `sqhn calibrate`."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from sqhn.cli.common import changing, check_memory, failing, load, print_results, say
+from sqhn.cli.common import announcing_compilation, changing, check_memory, failing, load, print_results, say
 from sqhn.cli.options import AsJson, Judging, MemoryArgument, MemoryFile, Resize, SkipBad, Sources
 from sqhn.cli.samples import read
 from sqhn.cli.settings import spell_kernel
+
+WARMING = 80
+"""How long `warm` compiles on one core, in seconds."""
 
 
 def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
@@ -100,6 +104,28 @@ def repair(
         raise typer.Exit(1)
 
 
+def warm(
+    memory: Annotated[
+        Path | None, typer.Option("--memory", help="A memory; all that memories like it can be asked is compiled.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compile ahead, so that no later command or program waits: once for a machine, for one level and a tree.
+
+    With --memory: for memories of the same shape, levels and options. The compiled code is cached.
+    """
+    start = time.perf_counter()
+    with announcing_compilation(WARMING):
+        from sqhn import warmup
+
+        compiled = warmup.warm(None if memory is None else load(memory))
+    seconds = time.perf_counter() - start
+    kind = "memories of one level and trees" if memory is None else f"memories like {memory}"
+    done = f"compiled {compiled:,} functions for" if compiled else "all was compiled before, for"
+    document = {"memory": None if memory is None else str(memory), "compiled": compiled, "seconds": round(seconds, 1)}
+    print_results(document, [f"{done} {kind}, in {seconds:.0f} s"], as_json)
+
+
 def forget(
     memory: MemoryArgument,
     index: Annotated[list[int], typer.Argument(metavar="NEURON...", help="Numbers as printed by `show` and `recall`.")],
@@ -130,7 +156,7 @@ def calibrate(
     """Set the tolerance of `recognize` from samples, with a guaranteed error rate for others like them."""
     import numpy as np
 
-    with changing(memory) as network:
+    with announcing_compilation(), changing(memory) as network:
         samples = read(sources, network.input_shape, resize, skip_bad)
         x = np.concatenate(list(samples.chunks()))
         given = {"new": x} if kind == "new" else {"old": x}
@@ -144,4 +170,4 @@ def calibrate(
     print_results({**document, "skipped": [*samples.skipped]}, [line], as_json)
 
 
-COMMANDS = (info, show, repair, forget, calibrate)
+COMMANDS = (info, show, repair, warm, forget, calibrate)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sqhn.banks import bounds
 from sqhn.banks.cpu.kernels import steps
 from sqhn.banks.cpu.kernels.decision import NONE
-from sqhn.banks.cpu.kernels.large import STALE, Products
+from sqhn.banks.cpu.kernels.large import STALE, Products, multiply_one
 from sqhn.banks.cpu.neurons import enlarge
 from sqhn.banks.cpu.projection import Projection
 from sqhn.banks.cpu.threads import split_range
@@ -76,8 +76,9 @@ class LargeNodes:
         if self.blind:
             return
         for n in range(bank.nodes):
-            rows = np.flatnonzero(self.moves[n] >= STALE)
-            if len(rows):
+            stale = np.flatnonzero(self.moves[n] >= STALE)
+            for part in batches(len(stale), self.projection.few):
+                rows = stale[part]
                 features = self.projection(bank.m[n, rows], bank.centre)
                 self.features[n, rows] = features
                 self.square[n, rows] = np.einsum("ij,ij->i", features, features, dtype=np.float64)
@@ -105,7 +106,7 @@ class LargeNodes:
             if whole:
                 error = max(error, whole_products(bank, n, z[own], P[own, :, :G]))
             else:
-                np.matmul(z[own], self.features[n, :G].T, out=P[own, :, :G])
+                multiply(z[own], self.features[n, :G], P[own, :, :G])
         return Products(P, z, error, whole, np.matmul(z, z.swapaxes(1, 2)) if learning else None)
 
     # -- learning ------------------------------------------------------------------------------------------------
@@ -182,12 +183,20 @@ def samples_at_once(bank: Prototypes, width: int) -> int:
     return int(max(1, max(HELD_PRODUCTS, bank.m.size // HELD_SHARE) // max(1, width)))
 
 
+def multiply(y: Floats, u: Floats, P: Floats) -> None:
+    """Products of samples y and neurons u, into P; of one sample without BLAS, whose threads are slow to start."""
+    if len(y) == 1:
+        multiply_one(y[0], u, P[0])
+    else:
+        np.matmul(y, u.T, out=P)
+
+
 def whole_products(bank: Prototypes, n: int, y: Floats, P: Floats) -> float:
     """Write products of samples y, less the centre, with the neurons of node n into P.
 
     Returns a bound of their relative error, which is largest for the shortest neuron.
     """
-    np.matmul(y, bank.m[n, : P.shape[1]].T, out=P)
+    multiply(y, bank.m[n, : P.shape[1]], P)
     if not bank.centre:
         return bounds.product(bank.size)
     P -= (bank.centre * y.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
@@ -203,7 +212,7 @@ def observed_products(bank: Prototypes, nodes: slice, x: Floats, seen: NDArray[n
         y = (x[n, rows] - centre) * mask
         for block in batches(int(bank.grown[nodes][n]), SQUARED_NEURONS):
             u = m[block] - centre
-            np.matmul(y, u.T, out=P[n, :, block])
-            np.matmul(mask, np.square(u).T, out=squares[n, :, block])
+            multiply(y, u, P[n, :, block])
+            multiply(mask, np.square(u), squares[n, :, block])
     row = np.where(there, np.cumsum(there.any(axis=0)) - 1, NONE)
     return P, squares, row, bounds.masked_product(bank.size)

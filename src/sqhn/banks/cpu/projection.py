@@ -22,6 +22,8 @@ SHARE = 3 / 8
 SHORT_AXIS, LONG_AXIS, JOINT_AXES = 8, 64, 128
 """Axes shorter than the first length (colors, say) keep all frequencies, axes longer than the second are transformed in
 blocks, and trailing axes with up to the third number of values are transformed together."""
+QUIET = 1 << 18
+"""Multiplications of a matrix product up to which BLAS starts no threads, as no call for one sample should."""
 
 
 def cosines(n: int, share: float) -> NDArray[np.float64]:
@@ -44,6 +46,8 @@ class Projection:
         self.size = math.prod(n // len(f) * f.shape[1] for n, f in zip(self.lengths, self.exact))
         self.error = bounds.projected_product(self.size, bounds.features([len(f) for f in self.exact]))
         """A bound of the relative error of products of features."""
+        self.few = max(1, QUIET // (math.prod(self.lengths) * self.factors[0].shape[1]))
+        """The number of vectors up to which BLAS starts no threads."""
 
     def plan(self, shape: tuple[int, ...]) -> tuple[list[int], list[NDArray[np.float64]]]:
         """The lengths of the axes, the last one first, and the matrix by which each is multiplied."""
@@ -68,7 +72,11 @@ class Projection:
         count, after = len(z), 1  # features of the axes already transformed
         for n, basis in zip(self.lengths, factors):
             block, columns = basis.shape
-            z = z.reshape(-1, block) @ basis if after == 1 else np.matmul(basis.T, z.reshape(-1, block, after))
+            if count <= self.few and columns * (z.size if after == 1 else block * after) > QUIET:
+                vectors = z.reshape(-1, block, after).swapaxes(1, 2)[:, :, None]
+                z = (vectors @ basis)[:, :, 0].swapaxes(1, 2)
+            else:
+                z = z.reshape(-1, block) @ basis if after == 1 else np.matmul(basis.T, z.reshape(-1, block, after))
             after *= n // block * columns
         return z.reshape(count, -1)
 

@@ -11,6 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from sqhn.concurrency import deferred
 
 LITTLE = 200_000
@@ -20,16 +22,17 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def get_num_threads() -> int:
-    """How many threads this process uses for its own loops (matrix products follow the BLAS library's setting)."""
+    """How many threads this process uses; for matrix products (BLAS), only once `set_num_threads` was called."""
     return _threads
 
 
 def set_num_threads(n: int) -> None:
-    """Use n threads; results never depend on n."""
+    """Use n threads, for matrix products (BLAS) too; results never depend on n."""
     global _threads
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
         raise ValueError(f"the number of threads must be an int of at least 1; got {n!r}")
     _threads = n
+    threadpool_limits(n, user_api="blas")
     _forget_pool()
 
 

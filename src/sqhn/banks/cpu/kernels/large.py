@@ -13,7 +13,7 @@ from numba.core.types import NoneType
 
 from sqhn.banks import bounds
 from sqhn.banks.bounds import SHORT
-from sqhn.banks.cpu.compiled import by_type, compiled, fused, inlined
+from sqhn.banks.cpu.compiled import by_type, compiled, fused, inlined, summing
 from sqhn.banks.cpu.kernels.decision import ALWAYS, NONE, half_square, has_holes, part, squared, tighten
 
 STALE = 64
@@ -217,6 +217,16 @@ def move(features, z, step):
     else:
         for i in range(z.shape[0]):
             features[i] += step * (z[i] - features[i])
+
+
+@summing
+def multiply_one(y, u, out):
+    """Products of one sample y and neurons u (neurons, size), into out."""
+    for j in range(u.shape[0]):
+        total = np.float32(0)
+        for i in range(y.shape[0]):
+            total += y[i] * u[j, i]
+        out[j] = total
 
 
 @compiled
