@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from sklearn import datasets
 from sklearn.ensemble import IsolationForest
 from sklearn.impute import KNNImputer, SimpleImputer
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import r2_score, roc_auc_score
 from sklearn.model_selection import train_test_split
-from sklearn.neighbors import KNeighborsClassifier, LocalOutlierFactor, NearestNeighbors
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, LocalOutlierFactor, NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
-from sqhn.sklearn import SQHNClassifier, SQHNDetector, SQHNImputer
+from sqhn.sklearn import SQHNClassifier, SQHNDetector, SQHNImputer, SQHNRegressor
 
 Values = NDArray[np.float64]
 Cells = dict[str, dict[str, float]]  # by data set and estimator
@@ -29,10 +29,11 @@ SEEDS = range(5)
 MISSING = 0.3
 IMPUTED = ("iris", "wine", "breast_cancer", "diabetes", "digits")
 CLASSIFIED = ("iris", "wine", "breast_cancer", "digits")
+REGRESSED = ("iris", "wine", "breast_cancer", "diabetes")
 DETECTED = {"breast_cancer": 0, "wine": 2, "digits": 8, "iris": 1}  # the class of the outliers
 
 
-def data(name: str) -> tuple[Values, NDArray[np.int64]]:
+def data(name: str) -> tuple[Values, NDArray[Any]]:
     """The rows and classes of a data set."""
     loaded = getattr(datasets, f"load_{name}")()
     return loaded.data, loaded.target
@@ -147,6 +148,30 @@ def classification(tenth: bool) -> Cells:
     return mean({name: over_seeds(lambda seed, name=name: measured(name, seed)) for name in CLASSIFIED})  # type: ignore[misc]
 
 
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def regression(tenth: bool) -> Cells:
+    """The coefficient of determination, R2; where targets are classes, the last column is predicted from the others."""
+
+    def measured(name: str, seed: int) -> dict[str, float]:
+        rows, target = data(name)
+        if name != "diabetes":
+            rows, target = rows[:, :-1], rows[:, -1]
+        train, test, y_train, y_test = train_test_split(rows, target, test_size=0.3, random_state=seed)
+        train, test = standardized(train, test)
+        stored = reservoir(len(train), seed) if tenth else np.arange(len(train))
+        regressors = {
+            "SQHNRegressor": SQHNRegressor(capacity=len(stored)).fit(train, y_train),
+            "KNN(1)": KNeighborsRegressor(1).fit(train[stored], y_train[stored]),
+            "KNN(5)": KNeighborsRegressor(5).fit(train[stored], y_train[stored]),
+            'KNN(10, "distance")': KNeighborsRegressor(10, weights="distance").fit(train[stored], y_train[stored]),
+        }
+        return {name: float(r2_score(y_test, one.predict(test))) for name, one in regressors.items()}
+
+    return mean({name: over_seeds(lambda seed, name=name: measured(name, seed)) for name in REGRESSED})  # type: ignore[misc]
+
+
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
@@ -164,6 +189,8 @@ def seconds() -> list[list[str]]:
         "IsolationForest": (IsolationForest(random_state=0), (train,), "predict", test),
         "SQHNClassifier": (SQHNClassifier(), (train, y_train), "predict", test),
         "KNeighborsClassifier": (KNeighborsClassifier(), (train, y_train), "predict", test),
+        "SQHNRegressor": (SQHNRegressor(), (train, y_train), "predict", test),
+        "KNeighborsRegressor": (KNeighborsRegressor(), (train, y_train), "predict", test),
     }
     found = [["", "fit", "answer"]]
     for name, (estimator, given, method, query) in jobs.items():
@@ -196,7 +223,7 @@ def as_rows(cells: Cells) -> list[list[str]]:
 
 def tables() -> Iterator[tuple[str, Cells]]:
     """All tables but the times, with their titles."""
-    for measure in (imputation, detection, classification):
+    for measure in (imputation, detection, classification, regression):
         for tenth in (False, True):
             yield f"{measure.__name__}, {'a tenth' if tenth else 'all'}", measure(tenth)
 
