@@ -467,7 +467,7 @@ def test_an_empty_row_has_the_mean_of_all_targets() -> None:
 @pytest.mark.parametrize(
     ("y", "words"),
     [
-        (["1", "2", "3"], r"y has words \('1'\)"),
+        (["1", "2", "3"], r"y has words \('1'\): targets must be numbers"),
         ([1, np.nan, 3], "contains NaN"),
         ([1, None, 3], "y has nan: targets must be numbers"),
         ([1, np.inf, 3], "infinity"),

@@ -354,7 +354,7 @@ class SQHNRegressor(RegressorMixin, _Neighbors):  # type: ignore[misc]
     def _learn(self, first: bool, X: Any, y: Any) -> None:
         check_neighbors(self.n_neighbors, self.weights)
         if y is not None:
-            check_numbers("y", as_numpy(y))
+            check_numbers("y", as_numpy(y), "targets must be numbers")
         rows, y = self._rows(X, first=first, y=y, y_numeric=True)
         y = y.astype(np.float64)
         if (bad := ~(np.abs(y) <= LARGEST)).any():

@@ -30,6 +30,7 @@ WhenFull = Literal["average", "overwrite", "oldest", "freeze"]
 
 NUMBERS = "biufc"
 """The kinds of NumPy dtypes that are numbers; scikit-learn refuses complex ones."""
+ENCODE = "encode it, for instance with OneHotEncoder, or convert it to numbers"
 NO_SCALE = "which have no scale: give numbers, such as days since the first date"
 
 SHARPNESS = 4.0
@@ -56,8 +57,10 @@ def as_rows(x: Any) -> Any:
     if hasattr(x, "detach"):
         return as_numpy(x)
     columns: Iterable[tuple[Any, Any]] = []
-    if hasattr(x, "columns") and hasattr(x, "dtypes"):  # a frame of pandas, or of polars
-        columns = x.items() if hasattr(x, "items") else zip(x.columns, x.iter_columns())
+    if hasattr(x, "iter_columns"):  # a frame of polars
+        columns = zip(x.columns, x.iter_columns())
+    elif hasattr(x, "columns") and hasattr(x, "items"):  # of pandas
+        columns = x.items()
     elif isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype.kind not in NUMBERS:
         columns = enumerate(x.T)
     elif isinstance(x, (list, tuple)) and (array := np.asarray(x)).ndim == 2 and array.dtype.kind not in NUMBERS:
@@ -69,8 +72,8 @@ def as_rows(x: Any) -> Any:
     return x
 
 
-def check_numbers(name: str, column: Any) -> None:
-    """Raise if a column has anything but numbers and missing values."""
+def check_numbers(name: str, column: Any, advice: str = ENCODE) -> None:
+    """Raise if a column has anything but numbers and missing values; advice: for words."""
     kind = getattr(column.dtype, "kind", "O")  # polars has no kinds
     if kind in NUMBERS:
         return
@@ -81,9 +84,7 @@ def check_numbers(name: str, column: Any) -> None:
         return
     for value in values.tolist():
         if isinstance(value, (str, bytes)):
-            raise ValueError(
-                f"{name} has words ({value!r}): encode it, for instance with OneHotEncoder, or convert it to numbers"
-            )
+            raise ValueError(f"{name} has words ({value!r}): {advice}")
         if isinstance(value, (date, timedelta, np.datetime64, np.timedelta64)):
             raise TypeError(f"{name} has dates or times ({value!r}), {NO_SCALE}")
     try:
