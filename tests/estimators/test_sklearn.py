@@ -374,6 +374,7 @@ def test_columns_keep_their_names() -> None:
     assert SQHNImputer().set_output(transform="polars").fit_transform(frame).columns == [*"abcd"]
     with pytest.raises(ValueError, match="feature names"):
         SQHNImputer().fit(frame).transform(frame[[*"dcba"]])
+    assert not hasattr(SQHNImputer().fit(frame).fit(frame.to_numpy()), "feature_names_in_")
 
 
 def test_a_column_without_known_values() -> None:
