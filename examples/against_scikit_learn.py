@@ -8,7 +8,9 @@ have a tenth as many neurons as training rows, and the other estimators keep a r
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +18,12 @@ from numpy.typing import NDArray
 from sklearn import datasets
 from sklearn.ensemble import IsolationForest
 from sklearn.impute import KNNImputer, SimpleImputer
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import r2_score, roc_auc_score
 from sklearn.model_selection import train_test_split
-from sklearn.neighbors import KNeighborsClassifier, LocalOutlierFactor, NearestNeighbors
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, LocalOutlierFactor, NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
-from sqhn.sklearn import SQHNClassifier, SQHNDetector, SQHNImputer
+from sqhn.sklearn import SQHNClassifier, SQHNDetector, SQHNImputer, SQHNRegressor
 
 Values = NDArray[np.float64]
 Cells = dict[str, dict[str, float]]  # by data set and estimator
@@ -29,10 +31,11 @@ SEEDS = range(5)
 MISSING = 0.3
 IMPUTED = ("iris", "wine", "breast_cancer", "diabetes", "digits")
 CLASSIFIED = ("iris", "wine", "breast_cancer", "digits")
+REGRESSED = ("iris", "wine", "breast_cancer", "diabetes")
 DETECTED = {"breast_cancer": 0, "wine": 2, "digits": 8, "iris": 1}  # the class of the outliers
 
 
-def data(name: str) -> tuple[Values, NDArray[np.int64]]:
+def data(name: str) -> tuple[Values, NDArray[Any]]:
     """The rows and classes of a data set."""
     loaded = getattr(datasets, f"load_{name}")()
     return loaded.data, loaded.target
@@ -71,14 +74,17 @@ def with_missing(rows: Values, seed: int) -> Values:
     return np.where(missing, np.nan, rows)
 
 
+def incomplete_split(name: str, seed: int) -> list[Values]:
+    """Training rows and test rows with missing values, and the complete test rows."""
+    train, complete = train_test_split(data(name)[0], test_size=0.3, random_state=seed)
+    return standardized(with_missing(train, 2 * seed), with_missing(complete, 2 * seed + 1), complete)
+
+
 def imputation(tenth: bool) -> Cells:
     """The root mean square error of the imputed values, with missing values in training and test rows."""
 
     def measured(name: str, seed: int) -> dict[str, float]:
-        train, complete = train_test_split(data(name)[0], test_size=0.3, random_state=seed)
-        train, test, complete = standardized(
-            with_missing(train, 2 * seed), with_missing(complete, 2 * seed + 1), complete
-        )
+        train, test, complete = incomplete_split(name, seed)
         stored = train[reservoir(len(train), seed)] if tenth else train
         memory = SQHNImputer(capacity=len(stored)).fit(train)
         imputers = {
@@ -100,14 +106,19 @@ def imputation(tenth: bool) -> Cells:
 # -- outliers ----------------------------------------------------------------------------------------------------------
 
 
+def outlier_split(name: str, seed: int) -> list[Values]:
+    """Training rows and test rows of all classes but one, and the rows of that one."""
+    rows, y = data(name)
+    new = y == DETECTED[name]
+    train, test = train_test_split(rows[~new], test_size=0.3, random_state=seed)
+    return standardized(train, test, rows[new])
+
+
 def detection(tenth: bool) -> Cells:
     """The area under the ROC curve, with one class as outliers; and the false-alarm rate at contamination 5%."""
 
     def measured(name: str, seed: int) -> dict[str, float]:
-        rows, y = data(name)
-        new = y == DETECTED[name]
-        train, test = train_test_split(rows[~new], test_size=0.3, random_state=seed)
-        train, test, outliers = standardized(train, test, rows[new])
+        train, test, outliers = outlier_split(name, seed)
         stored = train[reservoir(len(train), seed)] if tenth else train
         ours = SQHNDetector(capacity=len(stored), contamination=0.05).fit(train)
         nearest = NearestNeighbors(n_neighbors=1).fit(stored)
@@ -128,13 +139,21 @@ def detection(tenth: bool) -> Cells:
 # -- classes -----------------------------------------------------------------------------------------------------------
 
 
+def labeled_split(name: str, seed: int, column: bool = False) -> tuple[Values, Values, NDArray[Any], NDArray[Any]]:
+    """Training and test rows, and their targets; column: where targets are classes, the last column is the target."""
+    rows, y = data(name)
+    if column and name != "diabetes":
+        rows, y = rows[:, :-1], rows[:, -1]
+    train, test, y_train, y_test = train_test_split(rows, y, test_size=0.3, random_state=seed)
+    train, test = standardized(train, test)
+    return train, test, y_train, y_test
+
+
 def classification(tenth: bool) -> Cells:
     """The share of test rows that are classified correctly."""
 
     def measured(name: str, seed: int) -> dict[str, float]:
-        rows, y = data(name)
-        train, test, y_train, y_test = train_test_split(rows, y, test_size=0.3, random_state=seed)
-        train, test = standardized(train, test)
+        train, test, y_train, y_test = labeled_split(name, seed)
         stored = reservoir(len(train), seed) if tenth else np.arange(len(train))
         classifiers = {
             "SQHNClassifier": SQHNClassifier(capacity=len(stored)).fit(train, y_train),
@@ -145,6 +164,108 @@ def classification(tenth: bool) -> Cells:
         return {name: float(np.mean(one.predict(test) == y_test)) for name, one in classifiers.items()}
 
     return mean({name: over_seeds(lambda seed, name=name: measured(name, seed)) for name in CLASSIFIED})  # type: ignore[misc]
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def regression(tenth: bool) -> Cells:
+    """The coefficient of determination, R2; where targets are classes, the last column is predicted from the others."""
+
+    def measured(name: str, seed: int) -> dict[str, float]:
+        train, test, y_train, y_test = labeled_split(name, seed, column=True)
+        stored = reservoir(len(train), seed) if tenth else np.arange(len(train))
+        regressors = {
+            "SQHNRegressor": SQHNRegressor(capacity=len(stored)).fit(train, y_train),
+            "KNN(1)": KNeighborsRegressor(1).fit(train[stored], y_train[stored]),
+            "KNN(5)": KNeighborsRegressor(5).fit(train[stored], y_train[stored]),
+            'KNN(10, "distance")': KNeighborsRegressor(10, weights="distance").fit(train[stored], y_train[stored]),
+        }
+        return {name: float(r2_score(y_test, one.predict(test))) for name, one in regressors.items()}
+
+    return mean({name: over_seeds(lambda seed, name=name: measured(name, seed)) for name in REGRESSED})  # type: ignore[misc]
+
+
+# -- defaults ----------------------------------------------------------------------------------------------------------
+
+
+def when_full() -> Cells:
+    """All tasks with a tenth as many neurons as rows, and a stream with and without drift, by `when_full`."""
+
+    def measured(seed: int, policy: Any) -> dict[str, float]:
+        errors, areas, shares, determined = [], [], [], []
+        for name in IMPUTED:
+            train, test, complete = incomplete_split(name, seed)
+            filled = SQHNImputer(len(train) // 10, when_full=policy).fit(train).transform(test)
+            errors.append(np.sqrt(np.mean((filled - complete)[np.isnan(test)] ** 2)))
+        for name in DETECTED:
+            train, test, outliers = outlier_split(name, seed)
+            detector = SQHNDetector(len(train) // 10, when_full=policy).fit(train)
+            inlier = np.arange(len(test) + len(outliers)) < len(test)
+            areas.append(roc_auc_score(inlier, detector.score_samples(np.concatenate([test, outliers]))))
+        for name in CLASSIFIED:
+            train, test, y, expected = labeled_split(name, seed)
+            shares.append(SQHNClassifier(len(train) // 10, when_full=policy).fit(train, y).score(test, expected))
+        for name in REGRESSED:
+            train, test, y, expected = labeled_split(name, seed, column=True)
+            determined.append(SQHNRegressor(len(train) // 10, when_full=policy).fit(train, y).score(test, expected))
+        return {
+            "missing values (error)": float(np.mean(errors)),
+            "outliers": float(np.mean(areas)),
+            "classes": float(np.mean(shares)),
+            "numbers": float(np.mean(determined)),
+            "a stream": stream(seed, policy, 0),
+            "a stream that drifts": stream(seed, policy, 12),
+        }
+
+    policies = ("average", "oldest", "overwrite", "freeze")
+    return {policy: over_seeds(lambda seed, policy=policy: measured(seed, policy)) for policy in policies}  # type: ignore[misc]
+
+
+def stream(seed: int, policy: Any, drift: float) -> float:
+    """The share of rows classified correctly before they are learned; two of four columns move by `drift`."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, 4000)
+    x = rng.normal(size=(4000, 4))
+    x[:, 0] += np.linspace(0, drift, 4000) + 3 * y
+    x[:, 1] -= np.linspace(0, drift, 4000)
+    classifier, right = SQHNClassifier(200, when_full=policy), []
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the rows drift")
+        for start in range(0, 4000, 100):
+            now = slice(start, start + 100)
+            if start:
+                right.append(classifier.score(x[now], y[now]))
+            classifier.partial_fit(x[now], y[now], classes=[0, 1])
+    return float(np.mean(right))
+
+
+def neighbors() -> Cells:
+    """The mean over data sets, all and a tenth, for choices of `n_neighbors` and `weights`."""
+    counts = (1, 3, 5, 10, 20)
+    found: Cells = {}
+
+    def add(estimator: Any, sizes: int, score: Callable[[Any], float]) -> None:
+        for weights in ("distance", "uniform"):
+            row = found.setdefault(f'{type(estimator).__name__}, "{weights}"', dict.fromkeys(map(str, counts), 0.0))
+            for n in counts:
+                estimator.set_params(n_neighbors=n, weights=weights)
+                row[str(n)] += score(estimator) / (sizes * 2 * len(SEEDS))
+
+    def error(imputer: Any) -> float:
+        return float(np.sqrt(np.mean((imputer.transform(test) - complete)[np.isnan(test)] ** 2)))
+
+    for seed in SEEDS:
+        for part in (1, 10):
+            for name in IMPUTED:
+                train, test, complete = incomplete_split(name, seed)
+                add(SQHNImputer(len(train) // part).fit(train), len(IMPUTED), error)
+            for make, names in ((SQHNClassifier, CLASSIFIED), (SQHNRegressor, REGRESSED)):
+                for name in names:
+                    train, query, y, expected = labeled_split(name, seed, column=make is SQHNRegressor)
+                    one = make(len(train) // part).fit(train, y)
+                    add(one, len(names), partial(make.score, X=query, y=expected))
+    return found
 
 
 # -- time --------------------------------------------------------------------------------------------------------------
@@ -164,6 +285,8 @@ def seconds() -> list[list[str]]:
         "IsolationForest": (IsolationForest(random_state=0), (train,), "predict", test),
         "SQHNClassifier": (SQHNClassifier(), (train, y_train), "predict", test),
         "KNeighborsClassifier": (KNeighborsClassifier(), (train, y_train), "predict", test),
+        "SQHNRegressor": (SQHNRegressor(), (train, y_train), "predict", test),
+        "KNeighborsRegressor": (KNeighborsRegressor(), (train, y_train), "predict", test),
     }
     found = [["", "fit", "answer"]]
     for name, (estimator, given, method, query) in jobs.items():
@@ -196,9 +319,11 @@ def as_rows(cells: Cells) -> list[list[str]]:
 
 def tables() -> Iterator[tuple[str, Cells]]:
     """All tables but the times, with their titles."""
-    for measure in (imputation, detection, classification):
+    for measure in (imputation, detection, classification, regression):
         for tenth in (False, True):
             yield f"{measure.__name__}, {'a tenth' if tenth else 'all'}", measure(tenth)
+    yield "when_full", when_full()
+    yield "neighbors", neighbors()
 
 
 def main() -> dict[str, Cells]:

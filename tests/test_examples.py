@@ -56,7 +56,8 @@ def test_a_table_with_holes(tmp_path: Path) -> None:
 
 
 def test_a_drifting_sensor(tmp_path: Path) -> None:
-    window, *others = ran("drifting_sensor", str(tmp_path / "image.png")).values()
+    with pytest.warns(UserWarning, match="the rows drift"):
+        window, *others = ran("drifting_sensor", str(tmp_path / "image.png")).values()
     assert window > 0.95
     assert max(others) < 0.65
     assert size_of(tmp_path / "image.png") == (1000, 600)
@@ -88,6 +89,12 @@ def test_against_scikit_learn() -> None:
             mean["SQHNDetector"] >= max(mean["LOF"], mean["IsolationForest"], mean["1-NN"]) - 0.001
         )  # which it equals
         assert mean["false alarms of SQHNDetector"] < 0.05
+    mean = found["regression, a tenth"]["mean"]
+    assert max(mean, key=lambda name: mean[name]) == "SQHNRegressor"
+    average, oldest = found["when_full"]["average"], found["when_full"]["oldest"]
+    assert average["missing values (error)"] < oldest["missing values (error)"]
+    assert all(average[task] > oldest[task] for task in ("outliers", "classes", "numbers", "a stream"))
+    assert average["a stream that drifts"] < oldest["a stream that drifts"] - 0.15
 
 
 def test_the_last_day() -> None:

@@ -1,5 +1,5 @@
 """river estimators; see `sqhn.estimators.river`."""
 
-from sqhn.estimators.river import SQHNClassifier, SQHNDetector, SQHNImputer
+from sqhn.estimators.river import SQHNClassifier, SQHNDetector, SQHNImputer, SQHNRegressor
 
-__all__ = ["SQHNClassifier", "SQHNDetector", "SQHNImputer"]
+__all__ = ["SQHNClassifier", "SQHNDetector", "SQHNImputer", "SQHNRegressor"]

@@ -1,5 +1,5 @@
 """scikit-learn estimators; see `sqhn.estimators.sklearn`."""
 
-from sqhn.estimators.sklearn import SQHNClassifier, SQHNDetector, SQHNImputer
+from sqhn.estimators.sklearn import SQHNClassifier, SQHNDetector, SQHNImputer, SQHNRegressor
 
-__all__ = ["SQHNClassifier", "SQHNDetector", "SQHNImputer"]
+__all__ = ["SQHNClassifier", "SQHNDetector", "SQHNImputer", "SQHNRegressor"]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import pickle
+import signal
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from river import checks, compose, datasets, evaluate, metrics, preprocessing
+from river import checks, compose, datasets, dummy, evaluate, metrics, preprocessing, stats
 
-from sqhn.river import SQHNClassifier, SQHNDetector, SQHNImputer
+from sqhn.estimators.tables import RowMemory
+from sqhn.river import SQHNClassifier, SQHNDetector, SQHNImputer, SQHNRegressor
 
-ALL: list[Any] = [SQHNDetector(), SQHNImputer(), SQHNClassifier()]
+ALL: list[Any] = [SQHNDetector(), SQHNImputer(), SQHNClassifier(), SQHNRegressor()]
 FEATURES = "abcd"
 
 
@@ -54,7 +56,7 @@ def samples(count: int, seed: int) -> list[dict[str, Any]]:
 
 def learned(model: Any, x: list[dict[str, Any]]) -> Any:
     for n, one in enumerate(x):
-        model.learn_one(*((one, n % 3) if isinstance(model, SQHNClassifier) else (one,)))
+        model.learn_one(*((one, n % 3) if isinstance(model, (SQHNClassifier, SQHNRegressor)) else (one,)))
     return model
 
 
@@ -63,6 +65,7 @@ def asked(model: Any, x: dict[str, Any]) -> Any:
         SQHNDetector: "score_one",
         SQHNImputer: "transform_one",
         SQHNClassifier: "predict_proba_one",
+        SQHNRegressor: "predict_one",
     }
     return getattr(model, verb[type(model)])(x)
 
@@ -90,7 +93,14 @@ def test_features_may_appear_late(model: Any) -> None:
 def test_text_and_huge_numbers_are_refused_and_change_nothing(model: Any) -> None:
     one = learned(model.clone(), samples(10, 0))
     before = pickle.dumps(one)
-    for bad, kind, words in (("red", TypeError, "'color' is 'red'.*OneHotEncoder"), (1e300, ValueError, "'color'")):
+    for bad, kind, words in (
+        ("red", TypeError, "'color' is 'red'.*OneHotEncoder"),
+        ("12", TypeError, "'color' is '12'.*OneHotEncoder"),
+        (1e300, ValueError, r"'color' is 1e\+300: beyond"),
+        (10**400, ValueError, r"'color' is 1\.00e\+400: beyond \+-1e\+15"),
+        (-(10**5000), ValueError, r"'color' is -1\.00e\+5000: beyond"),
+        (float("-inf"), ValueError, "'color' is -inf: beyond"),
+    ):
         with pytest.raises(kind, match=words):
             learned(one, [samples(1, 1)[0] | {"color": bad}])
         with pytest.raises(kind, match=words):
@@ -100,7 +110,12 @@ def test_text_and_huge_numbers_are_refused_and_change_nothing(model: Any) -> Non
 
 @pytest.mark.parametrize("model", ALL)
 def test_before_the_first_sample(model: Any) -> None:
-    nothing: dict[Any, Any] = {SQHNDetector: 0.0, SQHNImputer: {"a": 0.0, "b": 1}, SQHNClassifier: {}}
+    nothing: dict[Any, Any] = {
+        SQHNDetector: 0.0,
+        SQHNImputer: {"a": 0.0, "b": 1},
+        SQHNClassifier: {},
+        SQHNRegressor: 0.0,
+    }
     fresh = model.clone()
     assert fresh.memory is None
     assert asked(fresh, {"a": None, "b": 1}) == nothing[type(model)]
@@ -166,3 +181,75 @@ def test_in_a_pipeline() -> None:
     pipeline = compose.Pipeline(preprocessing.StandardScaler(), SQHNClassifier(300))
     result = evaluate.progressive_val_score(datasets.Phishing(), pipeline, metrics.Accuracy())  # type: ignore[no-untyped-call]
     assert result.get() > 0.85
+
+
+class Stop(Exception):  # noqa: N818
+    pass
+
+
+def stop(*_: object) -> None:
+    raise Stop
+
+
+@pytest.mark.parametrize("model", ALL)
+def test_a_stop_comes_after_the_whole_sample(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = [*samples(9, 0), samples(1, 1)[0] | {"new": 5.0}]
+    stopped, whole = learned(model.clone(), x[:9]), learned(model.clone(), x[:9])
+    whole.learn_one(*((x[9], 7) if isinstance(model, (SQHNClassifier, SQHNRegressor)) else (x[9],)))
+    change = RowMemory.add_columns
+
+    def change_and_signal(*args: Any) -> None:
+        change(*args)
+        signal.raise_signal(signal.SIGUSR1)
+
+    monkeypatch.setattr(RowMemory, "add_columns", change_and_signal)
+    handler = signal.signal(signal.SIGUSR1, stop)
+    try:
+        with pytest.raises(Stop):
+            stopped.learn_one(*((x[9], 7) if isinstance(model, (SQHNClassifier, SQHNRegressor)) else (x[9],)))
+    finally:
+        signal.signal(signal.SIGUSR1, handler)
+    assert stopped.memory.step == 10
+    np.testing.assert_array_equal(stopped.memory.prototypes, whole.memory.prototypes)
+    for question in (x[3], x[9], {}, {"new": 4.0}):
+        assert asked(stopped, question) == asked(whole, question)
+
+
+def test_a_stream_that_drifts_raises_one_warning() -> None:
+    x = [{name: value + n / 100 for name, value in one.items()} for n, one in enumerate(samples(1500, 0))]
+    with pytest.warns(UserWarning, match="the rows drift") as found:
+        learned(SQHNDetector(capacity=50), x)
+    assert [warning.filename for warning in found] == [__file__]
+
+
+def test_the_regressor_averages_targets() -> None:
+    regressor = SQHNRegressor(n_neighbors=2, weights="uniform")
+    regressor.learn_one({}, 30)
+    assert regressor.predict_one({"a": 1}) == 30
+    for a, y in ((0, 1), (1, 2), (10, 27)):
+        regressor.learn_one({"a": a}, y)
+    assert regressor.predict_one({"a": 0.2}) == 1.5
+    assert regressor.predict_one({"a": 9}) == 14.5
+    assert regressor.predict_one({"a": None}) == regressor.predict_one({}) == (30 + 1 + 2 + 27) / 4
+
+
+@pytest.mark.parametrize(("y", "kind"), [("3", TypeError), (None, TypeError), (float("nan"), ValueError),
+                                         (10**400, ValueError), (-1e16, ValueError)])  # fmt: skip
+def test_bad_targets_are_refused_and_change_nothing(y: Any, kind: type[Exception]) -> None:
+    regressor = learned(SQHNRegressor(), samples(10, 0))
+    before = pickle.dumps(regressor)
+    with pytest.raises(kind, match="the target is"):
+        regressor.learn_one({"a": 1, "new": 2}, y)
+    assert pickle.dumps(regressor) == before
+
+
+def test_a_regressor_in_a_pipeline() -> None:
+    pipeline = compose.Pipeline(preprocessing.StandardScaler(), SQHNRegressor(300))
+    found = evaluate.progressive_val_score(datasets.TrumpApproval(), pipeline, metrics.MAE())  # type: ignore[no-untyped-call]
+    usual = evaluate.progressive_val_score(datasets.TrumpApproval(), stats_model(), metrics.MAE())  # type: ignore[no-untyped-call]
+    assert found.get() < usual.get()
+
+
+def stats_model() -> Any:
+    """Predicts the mean of all targets so far."""
+    return dummy.StatisticRegressor(stats.Mean())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,16 +16,18 @@ import pytest
 import sklearn
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_diabetes, load_digits, load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sqhn import SQHN, Level
-from sqhn.sklearn import SQHNClassifier, SQHNDetector, SQHNImputer
+from sqhn.estimators.tables import WhenFull
+from sqhn.sklearn import SQHNClassifier, SQHNDetector, SQHNImputer, SQHNRegressor
 
 Floats = NDArray[np.float64]
 KNOWN = {
@@ -41,16 +45,16 @@ def rows(count: int, seed: int, missing: float = 0.0) -> Floats:
 
 
 @parametrize_with_checks(
-    [SQHNDetector(), SQHNImputer(), SQHNClassifier()],
+    [SQHNDetector(), SQHNImputer(), SQHNClassifier(), SQHNRegressor()],
     expected_failed_checks=lambda estimator: KNOWN if isinstance(estimator, SQHNDetector) else {},
 )  # type: ignore[untyped-decorator]
 def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-# -- all three ---------------------------------------------------------------------------------------------------------
+# -- all of them -------------------------------------------------------------------------------------------------------
 
-ALL = [SQHNDetector(50), SQHNImputer(50), SQHNClassifier(50)]
+ALL = [SQHNDetector(50), SQHNImputer(50), SQHNClassifier(50), SQHNRegressor(50)]
 
 
 def fitted(estimator: Any, x: Any) -> Any:
@@ -58,7 +62,12 @@ def fitted(estimator: Any, x: Any) -> Any:
 
 
 def asked(estimator: Any, x: Any) -> Any:
-    verb = {SQHNDetector: "score_samples", SQHNImputer: "transform", SQHNClassifier: "predict_proba"}
+    verb: dict[Any, str] = {
+        SQHNDetector: "score_samples",
+        SQHNImputer: "transform",
+        SQHNClassifier: "predict_proba",
+        SQHNRegressor: "predict",
+    }
     return getattr(estimator, verb[type(estimator)])(x)
 
 
@@ -128,9 +137,9 @@ def test_uint8_is_not_scaled(estimator: Any) -> None:
 @pytest.mark.parametrize(
     ("x", "words"),
     [
-        ([["a", "b"]] * 4, "could not convert string to float"),
-        ([[1, np.inf]] * 4, "infinity"),
-        ([[np.nan, 1e300]] * 4, "1e\\+300: beyond"),
+        ([["a", "b"]] * 4, "column 0 has words .'a'.: encode it"),
+        ([[1, np.inf]] * 4, "column 1 has inf in row 0"),
+        ([[np.nan, 1e300]] * 4, "column 1 has 1e\\+300 in row 0: beyond"),
         ([1, 2, 3, 4], "Expected 2D array"),
         (np.ones((4, 2, 2)), "dim 3"),
         (np.empty((0, 2)), "0 sample"),
@@ -154,7 +163,7 @@ def test_an_error_leaves_the_estimator_unchanged(estimator: Any) -> None:
     one = fitted(estimator, x)
     before = asked(one, x)
     for bad in ([[np.inf, 1.0], [1.0, 2.0]], [[1e300, 1.0], [1.0, 2.0]]):
-        with pytest.raises(ValueError, match=r"infinity|beyond"):
+        with pytest.raises(ValueError, match=r"has inf|beyond"):
             one.fit(bad, [0, 1])
     np.testing.assert_array_equal(asked(one, x), before)
 
@@ -182,6 +191,88 @@ def test_bad_parameters_are_refused(estimator: Any, parameters: dict[str, Any], 
         pytest.skip("it has no such parameter")
     with pytest.raises(ValueError, match=words):
         fitted(clone(estimator).set_params(**parameters), rows(9, 0))
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_errors_name_the_column(estimator: Any) -> None:
+    good = pd.DataFrame({"size": np.arange(20.0), "color": 0.0})
+    one, y = fitted(estimator, good), np.arange(20) % 3
+    for bad, words in (
+        (good.assign(color="white"), r"'color' has words \('white'\): encode it, for instance with OneHotEncoder"),
+        (good.assign(color=np.inf), "'color' has inf in row 0: a missing value is NaN"),
+        (good.assign(size=[*range(19), 1e16]), "'size' has 1e\\+16 in row 19: beyond"),
+    ):
+        before = pickle.dumps(one)
+        for table in (bad, pl.DataFrame({name: bad[name].tolist() for name in bad})):
+            for call in (one.fit, one.partial_fit, clone(estimator).fit):
+                with pytest.raises(ValueError, match=f"column {words}"):
+                    call(table, y)
+            with pytest.raises(ValueError, match=f"column {words}"):
+                asked(one, table)
+        assert pickle.dumps(one) == before
+
+
+class Stop(Exception):  # noqa: N818
+    pass
+
+
+def stop(*_: object) -> None:
+    raise Stop
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_a_stop_leaves_the_estimator_as_it_was_or_complete(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, more = rows(60, 0, 0.2), np.arange(60) % 3, {}
+    if isinstance(estimator, SQHNClassifier):
+        more = {"classes": [0, 1, 2]}
+    begun = clone(estimator).partial_fit(x[:20], y[:20], **more)
+    half, whole = pickle.dumps(begun), pickle.dumps(pickle.loads(pickle.dumps(begun)).partial_fit(x[20:], y[20:]))
+    learn = SQHN.learn
+
+    def learn_and_signal(*args: Any, **kwargs: Any) -> Any:
+        written = learn(*args, **kwargs)
+        signal.raise_signal(signal.SIGUSR1)
+        return written
+
+    monkeypatch.setattr(SQHN, "learn", learn_and_signal)
+    handler = signal.signal(signal.SIGUSR1, stop)
+    try:
+        for call, expected in (("partial_fit", whole), ("fit", half)):
+            one = pickle.loads(half)
+            with pytest.raises(Stop):
+                getattr(one, call)(x[20:], y[20:])
+            same_state(one, pickle.loads(expected))
+    finally:
+        signal.signal(signal.SIGUSR1, handler)
+
+
+def same_state(one: Any, other: Any) -> None:
+    assert vars(one).keys() == vars(other).keys()
+    for name, value in vars(one).items():
+        if name == "rows_":
+            assert value.memory.step == other.rows_.memory.step
+            np.testing.assert_array_equal(value.memory.prototypes, other.rows_.memory.prototypes)
+            for part in ("count", "mean", "squares", "targets"):
+                np.testing.assert_equal(getattr(value, part), getattr(other.rows_, part))
+        else:
+            np.testing.assert_equal(value, getattr(other, name))
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_a_stream_that_drifts_raises_one_warning(estimator: Any) -> None:
+    x = rows(1500, 0) + np.linspace(0, 60, 1500)[:, None]
+    with pytest.warns(UserWarning, match='the rows drift.*use when_full="oldest"') as found:
+        one = fitted(estimator, x)
+    assert [warning.filename for warning in found] == [__file__]
+    one.partial_fit(x, np.arange(1500) % 3)
+    fitted(estimator.set_params(when_full="oldest"), x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        half = clone(estimator).set_params(when_full="average")
+        with pytest.raises(UserWarning, match="the rows drift"):
+            half.fit(x, np.arange(1500) % 3)
+    assert half.memory_.step == 1500
+    estimator.set_params(when_full="average")
 
 
 def test_without_scikit_learn_the_error_names_the_extra() -> None:
@@ -283,6 +374,7 @@ def test_columns_keep_their_names() -> None:
     assert SQHNImputer().set_output(transform="polars").fit_transform(frame).columns == [*"abcd"]
     with pytest.raises(ValueError, match="feature names"):
         SQHNImputer().fit(frame).transform(frame[[*"dcba"]])
+    assert not hasattr(SQHNImputer().fit(frame).fit(frame.to_numpy()), "feature_names_in_")
 
 
 def test_a_column_without_known_values() -> None:
@@ -346,3 +438,60 @@ def test_classes_are_routed() -> None:
         inner = SQHNClassifier().set_partial_fit_request(classes=True)
         outer = OneVsRestClassifier(inner).partial_fit(x, y, classes=[0, 1, 2])
         assert outer.score(x, y) > 0.9
+
+
+# -- the regressor -----------------------------------------------------------------------------------------------------
+
+
+def test_a_regressor_of_all_rows_is_that_of_scikit_learn() -> None:
+    x, y = load_diabetes(return_X_y=True)
+    x = 20 * x  # about one
+    ours = SQHNRegressor(weights="uniform", n_neighbors=5).fit(x[:300], y[:300])
+    theirs = KNeighborsRegressor(5).fit(x[:300].astype(np.float32), y[:300])
+    np.testing.assert_allclose(ours.predict(x[300:]), theirs.predict(x[300:].astype(np.float32)), rtol=1e-9)
+
+
+def test_predictions_follow_the_scale_of_the_targets() -> None:
+    x, y = rows(200, 0, 0.1), np.random.default_rng(1).normal(size=200)
+    one, other = (SQHNRegressor(30).fit(x, target) for target in (y, 3e6 - 1e5 * y))
+    np.testing.assert_allclose(other.predict(x), 3e6 - 1e5 * one.predict(x), rtol=1e-9)
+    np.testing.assert_array_equal(one.memory_.prototypes, other.memory_.prototypes)
+
+
+def test_an_empty_row_has_the_mean_of_all_targets() -> None:
+    regressor = SQHNRegressor().fit(rows(3, 0), [1, 2, 6])
+    regressor.partial_fit([[np.nan] * 4], [11])
+    assert regressor.predict([[np.nan] * 4]).tolist() == [5.0]
+    assert SQHNRegressor().fit([[np.nan]] * 2, [1, 2]).predict([[7.0]]).tolist() == [1.5]
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        (["1", "2", "3"], r"y has words \('1'\): targets must be numbers"),
+        ([1, np.nan, 3], "contains NaN"),
+        ([1, None, 3], "y has nan: targets must be numbers"),
+        ([1, np.inf, 3], "infinity"),
+        ([1, 2, -1e16], r"y has -1e\+16: targets must be numbers within"),
+        ([1, 2], "inconsistent numbers of samples"),
+        ([[1, 2]] * 3, "1d array"),
+    ],
+)
+def test_bad_targets_are_refused_and_change_nothing(y: Any, words: str) -> None:
+    regressor = SQHNRegressor().fit(rows(5, 0), range(5))
+    before = pickle.dumps(regressor)
+    for call in (regressor.fit, regressor.partial_fit):
+        with pytest.raises(ValueError, match=words):
+            call(rows(3, 0), y)
+    assert pickle.dumps(regressor) == before
+
+
+@pytest.mark.parametrize("when_full", ["average", "oldest", "overwrite", "freeze"])
+def test_a_bounded_regressor(when_full: WhenFull) -> None:
+    x = np.random.default_rng(0).uniform(-1, 1, (1500, 2))
+    y = x[:, 0] ** 2 + x[:, 1]
+    regressor = SQHNRegressor(100, when_full=when_full)
+    for part in range(0, 1000, 90):
+        regressor.partial_fit(x[part : part + 90], y[part : part + 90])
+    assert len(regressor.memory_) == 100
+    assert regressor.score(x[1000:], y[1000:]) > 0.85

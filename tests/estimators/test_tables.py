@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -11,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.impute import KNNImputer
 
-from sqhn.estimators.tables import SHARPNESS, RowMemory, Weights, as_rows
+from sqhn.estimators.tables import SHARPNESS, RowMemory, Weights, WhenFull, as_rows
 
 Floats = NDArray[np.float64]
 WEIGHTS: tuple[Weights, ...] = ("distance", "uniform")
@@ -130,6 +134,127 @@ def test_a_neuron_has_the_votes_of_all_samples_averaged_into_it() -> None:
     assert found.tolist() == [[2, 1], [0, 2], [5, 7]]
 
 
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_averages_follow_the_definition(weights: Weights) -> None:
+    x, y = with_holes((30, 3), 4), np.random.default_rng(6).normal(1e6, 1, 30)
+    rows = RowMemory(3, 30, "average")
+    rows.learn(x[:11], target=y[:11])
+    rows.learn(x[11:], target=y[11:])
+    variance, asked = np.nanvar(x, axis=0), with_holes((6, 3), 5)
+    for one, found in zip(asked, rows.averages(asked, 8, weights, 0.0)):
+        squares = (x - one) ** 2
+        distance = np.where(np.isnan(squares), variance, squares).mean(axis=1)
+        best = np.argsort(distance, kind="stable")[:8]
+        shares = plain_weights([float(distance[n]) for n in best], weights)
+        assert found - 1e6 == pytest.approx(np.average(y[best] - 1e6, weights=shares), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("when_full", "expected"),
+    [
+        ("average", [(0 + 4) / 2, (20 + 8 + 6) / 3]),  # 0.5 joins 0, and 9 and the second 10 join 10
+        ("freeze", [0, 20]),
+        ("oldest", [8, 6]),  # 0.5 replaces 0, 9 replaces 10, the second 10 replaces 0.5
+        ("overwrite", [6, 8]),
+    ],
+)
+def test_targets_of_a_full_memory(when_full: WhenFull, expected: list[float]) -> None:
+    rows = RowMemory(1, 2, when_full)
+    for x, y in (([0.0, 10.0, np.nan], [0.0, 20.0, 99.0]), ([0.5, 9.0], [4.0, 8.0]), ([10.0], [6.0])):
+        rows.learn(np.array(x)[:, None], target=np.array(y))
+    stored = rows.memory.prototypes
+    order = np.argsort(stored[:, 0])
+    found = rows.averages(stored[order].astype(float), 1, "uniform", 0.0)
+    wanted = sorted(expected) if when_full == "overwrite" else expected
+    assert (sorted(found) if when_full == "overwrite" else found.tolist()) == pytest.approx(wanted)
+
+
+def test_an_empty_row_has_the_other_average() -> None:
+    rows = RowMemory(2, 9, "average")
+    assert rows.averages(np.array([[1.0, 2.0]]), 1, "uniform", 5.0).tolist() == [5.0]
+    rows.learn(np.array([[1.0, 2.0]]), target=np.array([3.0]))
+    assert rows.averages(np.array([[1.0, 2.0], [np.nan, np.nan]]), 1, "uniform", 5.0).tolist() == [3.0, 5.0]
+
+
+def notes(x: Floats, capacity: int, when_full: WhenFull = "average", parts: int = 1) -> list[str]:
+    rows = RowMemory(x.shape[1], capacity, when_full)
+    for part in np.array_split(x, parts):
+        rows.learn(part)
+    return rows.notes
+
+
+def drifting(seed: int, steps: int = 2000) -> Floats:
+    """Two of four columns move by six standard deviations."""
+    x = np.random.default_rng(seed).normal(size=(steps, 4))
+    x[:, :2] += np.linspace(0, 6, steps)[:, None]
+    return x
+
+
+@pytest.mark.parametrize("capacity", [20, 300])
+@pytest.mark.parametrize("parts", [1, 7, 400])
+def test_drift_is_noticed_once(capacity: int, parts: int) -> None:
+    for seed in range(3):
+        (note,) = notes(drifting(seed), capacity, parts=parts)
+        assert 'use when_full="oldest"' in note
+
+
+def test_drift_with_missing_values_is_noticed() -> None:
+    assert notes(np.where(np.random.default_rng(1).random((2000, 4)) < 0.3, np.nan, drifting(0)), 50)
+
+
+@pytest.mark.parametrize("when_full", ["oldest", "overwrite", "freeze"])
+def test_drift_concerns_averages_alone(when_full: WhenFull) -> None:
+    assert not notes(drifting(0), 50, when_full)
+
+
+def test_drift_does_not_concern_a_memory_that_stores_all() -> None:
+    assert not notes(np.round(drifting(0)[:, :1]), 200)  # few distinct rows, which have neurons of their own
+    assert not notes(drifting(0), 3000)
+
+
+def stationary(kind: str, seed: int) -> Floats:
+    rng = np.random.default_rng(seed)
+    shape = (3000, 4)
+    x = rng.normal(size=shape)
+    if kind == "heavy tails":
+        x = rng.standard_cauchy(shape)
+    elif kind == "clusters":
+        x += 5 * rng.normal(size=(20, 4))[rng.integers(20, size=3000)]
+    elif kind == "rare outliers":
+        x[rng.random(3000) < 0.02] += 20
+    elif kind == "missing values":
+        x = with_holes(shape, seed)
+    elif kind == "rare columns":
+        x = (rng.random((3000, 30)) < 0.01) + 0.01 * rng.normal(size=(3000, 30))
+    elif kind == "correlated":
+        for t in range(1, 3000):
+            x[t] = 0.8 * x[t - 1] + 0.6 * x[t]
+    elif kind == "periodic":
+        x += 3 * np.sin(np.arange(3000) / 10)[:, None]
+    return x
+
+
+@pytest.mark.parametrize("capacity", [20, 300])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "normal",
+        "heavy tails",
+        "clusters",
+        "rare outliers",
+        "missing values",
+        "rare columns",
+        "autocorrelated",
+        "periodic",
+    ],
+)
+def test_stationary_streams_raise_no_alarm(kind: str, capacity: int) -> None:
+    # One in ten rows is beyond the limit. That most of 200 are has a probability below 1e-12, even if the limit of the
+    # 200 rows before lets three in ten pass.
+    for seed in range(3):
+        assert not notes(stationary(kind, seed), capacity, parts=5)
+
+
 @given(st.integers(0, 10**6), st.sampled_from(["average", "oldest"]))
 @settings(deadline=None, max_examples=30)
 def test_new_columns_count_as_missing_in_earlier_rows(seed: int, when_full: str) -> None:
@@ -191,8 +316,11 @@ def test_means_of_float32_are_exact() -> None:
 
 
 def test_large_values_raise_a_warning() -> None:
+    rows = RowMemory(1, 5, "average")
+    rows.learn(np.array([[1.2e9]]))
     with pytest.warns(UserWarning, match=r"values of up to 1\.2e\+09.*StandardScaler"):
-        RowMemory(1, 5, "average").learn(np.array([[1.2e9]]))
+        rows.warn(stacklevel=1)
+    rows.warn(stacklevel=1)  # only once
 
 
 def test_masked_values_are_missing() -> None:
@@ -204,5 +332,68 @@ def test_masked_values_are_missing() -> None:
 def test_dates_are_refused(dtype: str) -> None:
     x = np.arange(4).reshape(2, 2).astype(dtype)
     for table in (x, pd.DataFrame(x), pl.DataFrame({"a": x[:, 0]})):
-        with pytest.raises(TypeError, match="give numbers"):
+        with pytest.raises(TypeError, match=r"column .* has dates or times .*give numbers"):
             as_rows(table)
+
+
+DAY = dt.date(2026, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "words"),
+    [
+        ("white", ValueError, r"column 'b' has words \('white'\): encode it, for instance with OneHotEncoder"),
+        ("12", ValueError, r"column 'b' has words \('12'\)"),
+        (b"12", ValueError, r"column 'b' has words \(b'12'\)"),
+        (DAY, TypeError, r"column 'b' has dates or times \(datetime.date\(2026, 1, 2\)\)"),
+        (np.datetime64("2026"), TypeError, "column 'b' has dates"),
+        (10**400, ValueError, r"column 'b' has 1\.00e\+400: beyond \+-1e\+15"),
+        pytest.param(-(10**5000), ValueError, r"column 'b' has -1\.00e\+5000: beyond", id="longest"),
+        ({"x": 1}, TypeError, r"column 'b' has \{'x': 1\}: .*number"),
+        (1j, TypeError, r"column 'b' has 1j"),
+    ],
+)
+def test_a_column_without_numbers_is_named(cell: Any, kind: type[Exception], words: str) -> None:
+    cells = np.array([[1, 2.5], [2, None], [3, cell]], object)
+    tables = [pd.DataFrame(cells, columns=["a", "b"]), cells, cells.tolist()]
+    if not isinstance(cell, (dict, complex)):
+        tables.append(pl.DataFrame({"a": [1, 2, 3], "b": pl.Series(cells[:, 1].tolist(), dtype=pl.Object)}))
+    for table in tables:
+        with pytest.raises(kind, match=words if hasattr(table, "columns") else words.replace("'b'", "1")):
+            as_rows(table)
+
+
+@pytest.mark.parametrize("dtype", ["object", "str", "string", "category"])
+def test_columns_of_words_in_frames(dtype: str) -> None:
+    for words in (["red", "white"], ["1", "2"]):
+        frame = pd.DataFrame({"size": [1.0, 2.0], 7: pd.Series(words).astype(dtype)})
+        with pytest.raises(ValueError, match="column 7 has words"):
+            as_rows(frame)
+
+
+@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical, pl.Enum(["red", "white"]), pl.Binary])
+def test_columns_of_words_in_polars_frames(dtype: Any) -> None:
+    words = [b"red", b"white"] if dtype == pl.Binary else ["red", "white"]
+    with pytest.raises(ValueError, match="column 'color' has words"):
+        as_rows(pl.DataFrame({"size": [1.0, None], "color": pl.Series(words, dtype=dtype)}))
+
+
+def test_arrays_of_text_name_their_first_column() -> None:
+    for table in (np.array([["1", "2"]]), np.array([[b"1", b"2"]]), [["1", "2"]], np.array([["1", "2"]], object)):
+        with pytest.raises(ValueError, match=r"column 0 has words \(b?'1'\)"):
+            as_rows(table)
+    with pytest.raises(ValueError, match=r"column 1 has words \('a'\)"):  # NumPy makes text of both
+        as_rows([[1, "a"], [2, "b"]])
+
+
+def test_columns_of_numbers_in_any_form_are_accepted() -> None:
+    columns = {
+        "objects": np.array([1, 2.5, None, Decimal("0.5"), True], object),
+        "nullable": pd.array([1, None, 3, 4, 5], dtype="Int64"),
+        "flags": pd.array([True, None, False, True, True], dtype="boolean"),
+        "categories": pd.Categorical([1, 2, 1, 2, 1]),
+    }
+    frame = pd.DataFrame(columns)
+    assert as_rows(frame) is frame
+    polars = pl.DataFrame({"a": [1, None], "b": [True, None], "c": [None, None], "d": [Decimal("0.5"), None]})
+    assert as_rows(polars) is polars

@@ -1,4 +1,4 @@
-"""A memory as river estimators (extra `river`): anomalies, classes, missing values, one sample at a time.
+"""A memory as river estimators (extra `river`): anomalies, classes, numbers, missing values.
 
 A sample is a dict of numbers. A feature that is None, NaN or absent is missing. New features may appear at any time;
 they count as missing in all earlier samples. Text is refused: put river's `preprocessing.OneHotEncoder` first.
@@ -10,12 +10,15 @@ Stored samples are not rescaled when the scaler adapts, which it does less and l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from sqhn.estimators.tables import Floats, RowMemory, Weights, WhenFull, check_neighbors
+from sqhn.concurrency import deferred
+from sqhn.estimators.tables import Floats, RowMemory, Weights, WhenFull, check_neighbors, shown
 from sqhn.inputs import LARGEST
 from sqhn.level import Level
 
@@ -33,17 +36,26 @@ def _numbers(x: Sample) -> Iterator[tuple[Hashable, float]]:
     for name, value in x.items():
         if value is None or type(value).__name__ == "NAType":  # the missing value of pandas
             continue
-        try:
-            number = float(value)
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"the feature {name!r} is {value!r}: only numbers can be compared; encode it first, for instance with "
-                "river.preprocessing.OneHotEncoder"
-            ) from error
-        if abs(number) > LARGEST:
-            raise ValueError(f"the feature {name!r} is {value!r}: beyond +-{LARGEST:g}")
+        number = _number(
+            f"the feature {name!r}", value, "; encode it first, for instance with river.preprocessing.OneHotEncoder"
+        )
         if number == number:
             yield name, number
+
+
+def _number(name: str, value: Any, hint: str = "") -> float:
+    """A value as a float, perhaps NaN."""
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError("words are not read as numbers")
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} is {value!r}: only numbers can be compared{hint}") from error
+    if abs(number) > LARGEST:
+        raise ValueError(f"{name} is {shown(value)}: beyond +-{LARGEST:g}")
+    return number
 
 
 class _Estimator:
@@ -64,25 +76,40 @@ class _Estimator:
         """The memory, an `sqhn.SQHN`; None before the first sample is learned."""
         return self._rows and self._rows.memory
 
-    def _learn(self, x: Sample, value: int | None = None) -> None:
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """Learn a sample and all that belongs to it: signals wait."""
+        with deferred():
+            yield
+        if self._rows:
+            self._rows.warn(stacklevel=5)
+
+    def _learn(self, x: Sample, value: int | None = None, target: float | None = None) -> None:
         """Learn a sample; one without any value teaches nothing."""
         given = dict(_numbers(x))
-        if new := [name for name in given if name not in self._columns]:
-            if self._rows is None:
-                self._rows = RowMemory(len(new), self.capacity, self.when_full, self._holes)
-            else:
-                self._rows.add_columns(np.array([given[name] for name in new]))
-            self._columns |= {name: len(self._columns) + i for i, name in enumerate(new)}
-        if self._rows:
-            self._rows.learn(self._row(given), None if value is None else [value])
+        columns = {**self._columns}
+        for name in given:
+            columns.setdefault(name, len(columns))
+        if columns:
+            rows = self._rows or RowMemory(len(columns), self.capacity, self.when_full, self._holes)
+            rows.learn(
+                _row(given, columns),
+                None if value is None else [value],
+                None if target is None else np.array([target]),
+            )
+            self._rows, self._columns = rows, columns
 
     def _row(self, x: Sample) -> Floats:
         """A sample as one row, without features that were never learned."""
-        row = np.full((1, len(self._columns)), np.nan)
-        for name, number in _numbers(x):
-            if name in self._columns:
-                row[0, self._columns[name]] = number
-        return row
+        return _row(dict(_numbers(x)), self._columns)
+
+
+def _row(given: dict[Hashable, float], columns: dict[Hashable, int]) -> Floats:
+    row = np.full((1, len(columns)), np.nan)
+    for name, number in given.items():
+        if name in columns:
+            row[0, columns[name]] = number
+    return row
 
 
 class SQHNDetector(_Estimator, base.AnomalyDetector):
@@ -119,7 +146,8 @@ class SQHNDetector(_Estimator, base.AnomalyDetector):
 
     def learn_one(self, x: Sample) -> None:
         """Learn a sample."""
-        self._learn(x)
+        with self._change():
+            self._learn(x)
 
     def score_one(self, x: Sample) -> float:
         """The anomaly score; 0 if there is nothing to compare."""
@@ -144,6 +172,7 @@ class _Neighbors(_Estimator):
         super().__init__(capacity, when_full)
         self.n_neighbors, self.weights = n_neighbors, weights
         self._counts: dict[Hashable, int] = {}  # of each class
+        self._targets = 0, 0.0  # their number and mean
 
 
 class SQHNImputer(_Neighbors, base.Transformer):
@@ -170,7 +199,8 @@ class SQHNImputer(_Neighbors, base.Transformer):
 
     def learn_one(self, x: Sample) -> None:
         """Learn a sample, with its missing values."""
-        self._learn(x)
+        with self._change():
+            self._learn(x)
 
     def transform_one(self, x: Sample) -> dict[Hashable, Any]:
         """The sample with all features ever learned; a feature without any known value is 0."""
@@ -210,8 +240,9 @@ class SQHNClassifier(_Neighbors, base.Classifier):
     def learn_one(self, x: Sample, y: Hashable) -> None:
         """Learn a sample with its class."""
         code = list(self._counts).index(y) if y in self._counts else len(self._counts)
-        self._learn(x, code)
-        self._counts[y] = self._counts.get(y, 0) + 1
+        with self._change():
+            self._learn(x, code)
+            self._counts[y] = self._counts.get(y, 0) + 1
 
     def predict_proba_one(self, x: Sample, **kwargs: Any) -> dict[Any, float]:  # noqa: ARG002
         """The share of votes for each known class; if there is nothing to compare, the shares of all samples."""
@@ -219,3 +250,41 @@ class SQHNClassifier(_Neighbors, base.Classifier):
         if self._rows:
             votes = self._rows.votes(self._row(x), self.n_neighbors, self.weights, votes)[0]
         return dict(zip(self._counts, (votes / votes.sum()).tolist())) if len(votes) else {}
+
+
+class SQHNRegressor(_Neighbors, base.Regressor):
+    """Numbers by the nearest neurons of a sample: the mean target of the samples that they have learned.
+
+    Parameters
+    ----------
+    capacity, weights, when_full
+        As in `SQHNImputer`.
+    n_neighbors
+        The number of neurons that are averaged.
+
+    Examples
+    --------
+    >>> from sqhn.river import SQHNRegressor
+    >>> regressor = SQHNRegressor(n_neighbors=1)
+    >>> regressor.learn_one({"heat": 20, "power": 1}, 0.5)
+    >>> regressor.learn_one({"heat": 90, "power": 5}, 7.5)
+    >>> regressor.predict_one({"heat": 80})
+    7.5
+    """
+
+    def learn_one(self, x: Sample, y: float) -> None:
+        """Learn a sample with its target."""
+        target = _number("the target", y)
+        if target != target:
+            raise ValueError(f"the target is {y!r}: it must be a number")
+        with self._change():
+            self._learn(x, target=target)
+            count, mean = self._targets
+            self._targets = count + 1, mean + (target - mean) / (count + 1)
+
+    def predict_one(self, x: Sample) -> float:
+        """The mean of the nearest neurons' targets; if there is nothing to compare, the mean of all, at first 0."""
+        _, mean = self._targets
+        if self._rows is None:
+            return mean
+        return float(self._rows.averages(self._row(x), self.n_neighbors, self.weights, mean)[0])

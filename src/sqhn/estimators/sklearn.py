@@ -1,4 +1,4 @@
-"""A memory as scikit-learn estimators (extra `sklearn`): outliers, missing values, classes.
+"""A memory as scikit-learn estimators (extra `sklearn`): outliers, missing values, classes, numbers.
 
 Each is a memory of one level for the rows of a table. It learns the rows once from top to bottom, at once in `fit` or
 batch by batch in `partial_fit`, with the same result (except for rounding where two neurons are equally far). Missing
@@ -18,19 +18,28 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.checks import is_real
-from sqhn.estimators.tables import Floats, RowMemory, Weights, WhenFull, as_rows, check_neighbors
-from sqhn.inputs import as_samples
+from sqhn.concurrency import deferred
+from sqhn.estimators.tables import Floats, RowMemory, Weights, WhenFull, as_rows, check_neighbors, check_numbers
+from sqhn.inputs import LARGEST, as_numpy
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, OutlierMixin, TransformerMixin
+    from sklearn.base import (
+        BaseEstimator,
+        ClassifierMixin,
+        OneToOneFeatureMixin,
+        OutlierMixin,
+        RegressorMixin,
+        TransformerMixin,
+    )
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
@@ -41,7 +50,7 @@ SCORES = 1000
 """The number of latest scores that are kept for the threshold, or `capacity` if that is more."""
 
 
-class _Estimator(BaseEstimator):  # type: ignore[misc]
+class _Estimator(BaseEstimator, ABC):  # type: ignore[misc]
     """The common part: a memory for rows, with NaN for missing values."""
 
     capacity: int
@@ -53,12 +62,16 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         return tags
 
-    def _rows(self, X: Any, *, first: bool = False, y: Any = "no_validation") -> Any:
+    def _rows(self, X: Any, *, first: bool = False, y: Any = "no_validation", **more: Any) -> Any:
         """Checked rows, and y if it is given; first: they define the columns."""
         numbers = [np.float64, np.float32]
-        checked = validate_data(self, as_rows(X), y, reset=first, dtype=numbers, ensure_all_finite="allow-nan")
+        checked = validate_data(self, as_rows(X), y, reset=first, dtype=numbers, ensure_all_finite=False, **more)
         rows = checked[0] if isinstance(checked, tuple) else checked
-        as_samples(rows, rows.shape[1:], ~np.isnan(rows))  # raises an error if a value is too large
+        if (bad := np.abs(rows) > LARGEST).any():
+            i, j = np.argwhere(bad)[0].tolist()
+            name = list(X.columns)[j] if hasattr(X, "columns") else j
+            reason = f"beyond +-{LARGEST:g}" if np.isfinite(rows[i, j]) else "a missing value is NaN"
+            raise ValueError(f"column {name!r} has {float(rows[i, j])} in row {i}: {reason}")
         return checked
 
     def _memory(self, first: bool, holes: bool = True) -> RowMemory:
@@ -73,16 +86,21 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
             )
         return self.rows_
 
-    @contextmanager
-    def _atomic(self) -> Iterator[None]:
-        """Restore the estimator after an error."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
+    def _change(self, first: bool, *given: Any) -> Self:
+        """Learn in a copy, whose attributes the estimator then takes all at once; after an error it takes none.
+
+        Unless it is the first, a change continues the same memory; so signals wait until it is complete.
+        """
+        with nullcontext() if first else deferred():
+            new = copy(self)
+            new._learn(first, *given)  # noqa: SLF001
+            self.__dict__ = new.__dict__
+        self.rows_.warn(stacklevel=4)
+        return self
+
+    @abstractmethod
+    def _learn(self, first: bool, *given: Any, **more: Any) -> None:
+        """Learn rows; first: from scratch."""
 
     @property
     def memory_(self) -> Any:
@@ -91,17 +109,14 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         return self.rows_.memory
 
 
-class _Unsupervised(_Estimator, ABC):
+class _Unsupervised(_Estimator):
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn rows from scratch."""
-        return self._learn(X, first=True)
+        return self._change(True, X)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn more rows."""
-        return self._learn(X, first=not hasattr(self, "rows_"))
-
-    @abstractmethod
-    def _learn(self, X: Any, first: bool) -> Self: ...
+        return self._change(not hasattr(self, "rows_"), X)
 
 
 class SQHNDetector(OutlierMixin, _Unsupervised):  # type: ignore[misc]
@@ -142,26 +157,24 @@ class SQHNDetector(OutlierMixin, _Unsupervised):  # type: ignore[misc]
 
         A row that was averaged with others is compared with the average.
         """
-        self._learn(X, first=True)
+        self._change(True, X)
         found = self.memory_.recall(self.rows_.with_means(self._some(X)), k=min(2, len(self.memory_)))
         own = self.memory_.counts[found.index[:, 0]] == 1
         scores = np.where(own, found.score[:, -1], found.score[:, 0])
         outliers = round(self.contamination * len(scores))
         return np.where(scores < np.partition(scores, outliers)[outliers], -1, 1)
 
-    def _learn(self, X: Any, first: bool) -> Self:
+    def _learn(self, first: bool, X: Any) -> None:
         if not is_real(self.contamination) or not 0 < self.contamination <= 0.5:
             raise ValueError(f"contamination must be a number above 0, at most 0.5; got {self.contamination!r}")
-        with self._atomic():
-            rows = self._some(X, first)
-            memory = self._memory(first, holes=False)
-            written = memory.learn(rows)
+        rows = self._some(X, first)
+        self.rows_ = self._memory(first, holes=False)
+        written = self.rows_.learn(rows)
         assert written is not None
         before = np.zeros(0) if first else self.scores_
         scores = np.concatenate([before, written.score[np.isfinite(written.score)]])  # the very first row has none
-        self.rows_, self.scores_ = memory, scores[-max(self.capacity, SCORES) :]
+        self.scores_ = scores[-max(self.capacity, SCORES) :]
         self.offset_ = self._threshold()
-        return self
 
     def _threshold(self) -> float:
         """The k-th lowest of the latest n scores: the next one is below it with a probability of at most k / (n + 1).
@@ -230,14 +243,11 @@ class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Unsupervised, _Neighb
            [9., 9., 2.]])
     """
 
-    def _learn(self, X: Any, first: bool) -> Self:
+    def _learn(self, first: bool, X: Any) -> None:
         check_neighbors(self.n_neighbors, self.weights)
-        with self._atomic():
-            rows = self._rows(X, first=first)
-            memory = self._memory(first)
-            memory.learn(rows)
-        self.rows_ = memory
-        return self
+        rows = self._rows(X, first=first)
+        self.rows_ = self._memory(first)
+        self.rows_.learn(rows)
 
     def transform(self, X: Any) -> Floats:
         """Fill in missing values."""
@@ -272,7 +282,7 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn rows with their classes from scratch."""
-        return self._learn(X, y, None, first=True)
+        return self._change(True, X, y, None)
 
     def partial_fit(self, X: Any, y: Any, classes: Sequence[Any] | NDArray[Any] | None = None) -> Self:
         """Learn more rows with their classes.
@@ -282,28 +292,23 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
         first = not hasattr(self, "rows_")
         if first and classes is None:
             raise ValueError("the first call of partial_fit needs classes, a list of all classes of the stream")
-        return self._learn(X, y, classes, first)
+        return self._change(first, X, y, classes)
 
-    def _learn(self, X: Any, y: Any, classes: Sequence[Any] | NDArray[Any] | None, first: bool) -> Self:
+    def _learn(self, first: bool, X: Any, y: Any, classes: Sequence[Any] | NDArray[Any] | None) -> None:
         check_neighbors(self.n_neighbors, self.weights)
-        with self._atomic():
-            rows, y = self._rows(X, first=first, y=y)
-            check_classification_targets(y)
-            named = np.unique(y if classes is None else np.asarray(classes))
-            if not first and classes is not None and not np.array_equal(named, self.classes_):
-                raise ValueError(
-                    f"classes={named.tolist()} differ from those of the first call, {self.classes_.tolist()}"
-                )
-            known = named if first else self.classes_
-            if (unknown := ~np.isin(y, known)).any():
-                raise ValueError(f"y has {y[unknown].tolist()[0]!r}, which is not among the classes {known.tolist()}")
-            code = np.searchsorted(known, y)
-            memory = self._memory(first)
-            memory.learn(rows, code.tolist())
+        rows, y = self._rows(X, first=first, y=y)
+        check_classification_targets(y)
+        named = np.unique(y if classes is None else np.asarray(classes))
+        if not first and classes is not None and not np.array_equal(named, self.classes_):
+            raise ValueError(f"classes={named.tolist()} differ from those of the first call, {self.classes_.tolist()}")
+        known = named if first else self.classes_
+        if (unknown := ~np.isin(y, known)).any():
+            raise ValueError(f"y has {y[unknown].tolist()[0]!r}, which is not among the classes {known.tolist()}")
+        code = np.searchsorted(known, y)
         count = np.bincount(code, minlength=len(known))
-        self.rows_, self.classes_ = memory, known
-        self.class_count_ = count if first else self.class_count_ + count
-        return self
+        self.rows_ = self._memory(first)
+        self.rows_.learn(rows, code.tolist())
+        self.classes_, self.class_count_ = known, count if first else self.class_count_ + count
 
     def predict_proba(self, X: Any) -> Floats:
         """The share of votes for each class, in the order of `classes_`; for an empty row, the shares of all rows."""
@@ -316,3 +321,52 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
         """The class with the most votes."""
         shares = self.predict_proba(X)
         return np.asarray(self.classes_[shares.argmax(axis=1)])
+
+
+class SQHNRegressor(RegressorMixin, _Neighbors):  # type: ignore[misc]
+    """Numbers by the nearest neurons of a row: the mean target of the samples that such neurons have learned.
+
+    n_neighbors, weights: as in `SQHNImputer`. A neuron counts as many times as samples were averaged into it.
+
+    y_count_, y_mean_: how many targets were learned, and their mean.
+
+    In a full memory a row is averaged with the most similar ones, whatever their targets, and the neuron has the mean
+    of all of them.
+
+    >>> import numpy as np
+    >>> rows = [[0, 0], [0, 1], [5, 5], [5, 6]]
+    >>> regressor = SQHNRegressor(n_neighbors=2, weights="uniform").fit(rows, [1, 2, 10, 20])
+    >>> regressor.predict([[1, 0], [6, np.nan]]).tolist()
+    [1.5, 15.0]
+    """
+
+    y_count_: int
+    y_mean_: float
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn rows with their targets from scratch."""
+        return self._change(True, X, y)
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Learn more rows with their targets."""
+        return self._change(not hasattr(self, "rows_"), X, y)
+
+    def _learn(self, first: bool, X: Any, y: Any) -> None:
+        check_neighbors(self.n_neighbors, self.weights)
+        if y is not None:
+            check_numbers("y", as_numpy(y), "targets must be numbers")
+        rows, y = self._rows(X, first=first, y=y, y_numeric=True)
+        y = y.astype(np.float64)
+        if (bad := ~(np.abs(y) <= LARGEST)).any():
+            raise ValueError(f"y has {float(y[bad][0])}: targets must be numbers within +-{LARGEST:g}")
+        count, mean = (0, 0.0) if first else (self.y_count_, self.y_mean_)
+        self.rows_ = self._memory(first)
+        self.rows_.learn(rows, target=y)
+        self.y_count_ = count + len(y)
+        self.y_mean_ = mean + float((y - mean).sum()) / self.y_count_
+
+    def predict(self, X: Any) -> Floats:
+        """The mean target of the nearest neurons; for an empty row, the mean of all rows."""
+        check_is_fitted(self, "rows_")
+        check_neighbors(self.n_neighbors, self.weights)
+        return self.rows_.averages(self._rows(X), self.n_neighbors, self.weights, self.y_mean_)

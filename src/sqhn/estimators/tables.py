@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.checks import check_count, check_word
-from sqhn.inputs import as_numpy, batches, join_batches
+from sqhn.checks import check_count, check_word, is_whole
+from sqhn.inputs import LARGEST, as_numpy, batches, join_batches
 from sqhn.level import Level
 from sqhn.memory import SQHN
 from sqhn.protocol import Written
@@ -26,30 +28,125 @@ Flags = NDArray[np.bool_]
 Weights = Literal["distance", "uniform"]
 WhenFull = Literal["average", "overwrite", "oldest", "freeze"]
 
+NUMBERS = "biufc"
+"""The kinds of NumPy dtypes that are numbers; scikit-learn refuses complex ones."""
+ENCODE = "encode it, for instance with OneHotEncoder, or convert it to numbers"
+NO_SCALE = "which have no scale: give numbers, such as days since the first date"
+
 SHARPNESS = 4.0
 """Weights by distance are a Gaussian; its variance is the mean squared distance divided by twice this number."""
 POOL = 4
 """A missing value is first searched among this many times `n_neighbors` neurons, then among all."""
 BLOCK_VALUES = 1 << 22
 """The number of values that are compared at a time."""
+SMALLEST_BLOCK = 200
+"""The smallest number of rows that are compared with earlier ones to find a drift."""
+DRIFTS = (
+    'the rows drift: they differ more and more from the first ones, and when_full="average" averages new rows with old '
+    'ones; if recent rows matter most, use when_full="oldest"'
+)
 LARGE_VALUE = 1e6
 """Larger values raise a warning: they are stored with seven digits, and the matches of far rows are hard to tell."""
 
 
 def as_rows(x: Any) -> Any:
-    """A table with NaN for masked values, and as an array if it is a tensor; anything else unchanged."""
-    dtypes = getattr(x, "dtypes", [getattr(x, "dtype", None)])  # of the columns of a frame
-    if dates := [str(dtype) for dtype in dtypes if str(dtype).lower().startswith(("date", "time", "<m8", "duration"))]:
-        raise TypeError(f"dates and times have no scale ({dates[0]}): give numbers, such as days since the first date")
+    """A table with NaN for masked values, and as an array if it is a tensor; anything else unchanged.
+
+    Raises an error that names the column if one has words, dates or other objects that are not numbers.
+    """
+    if hasattr(x, "detach"):
+        return as_numpy(x)
+    columns: Iterable[tuple[Any, Any]] = []
+    if hasattr(x, "iter_columns"):  # a frame of polars
+        columns = zip(x.columns, x.iter_columns())
+    elif hasattr(x, "columns") and hasattr(x, "items"):  # of pandas
+        columns = x.items()
+    elif isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype.kind not in NUMBERS:
+        columns = enumerate(x.T)
+    elif isinstance(x, (list, tuple)) and (array := np.asarray(x)).ndim == 2 and array.dtype.kind not in NUMBERS:
+        columns = enumerate(np.array(x, object).T)  # `array` may be text because of another column
+    for name, column in columns:
+        check_numbers(f"column {name!r}", column)
     if isinstance(x, np.ma.MaskedArray):
         return np.where(np.ma.getmaskarray(x), np.nan, x.data) if np.ma.is_masked(x) else x.data
-    return as_numpy(x) if hasattr(x, "detach") else x
+    return x
+
+
+def check_numbers(name: str, column: Any, advice: str = ENCODE) -> None:
+    """Raise if a column has anything but numbers and missing values; advice: for words."""
+    kind = getattr(column.dtype, "kind", "O")  # polars has no kinds
+    if kind in NUMBERS:
+        return
+    if kind in "mM" or str(column.dtype).startswith(("Date", "Time", "Duration", "date", "time", "duration")):
+        raise TypeError(f"{name} has dates or times ({column.dtype}), {NO_SCALE}")
+    values = np.asarray(column)
+    if values.dtype.kind in NUMBERS:
+        return
+    for value in values.tolist():
+        if isinstance(value, (str, bytes)):
+            raise ValueError(f"{name} has words ({value!r}): {advice}")
+        if isinstance(value, (date, timedelta, np.datetime64, np.timedelta64)):
+            raise TypeError(f"{name} has dates or times ({value!r}), {NO_SCALE}")
+    try:
+        values.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        _raise_first(name, values)
+
+
+def _raise_first(name: str, values: NDArray[Any]) -> None:
+    """Raise an error that names the first value that is not a number."""
+    for i, value in enumerate(values.tolist()):
+        try:
+            values[i : i + 1].astype(np.float64)
+        except OverflowError as error:
+            raise ValueError(f"{name} has {shown(value)}: beyond +-{LARGEST:g}") from error
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{name} has {value!r}: {error}") from error
+
+
+def shown(value: Any) -> str:
+    """A value in a message; an int beyond all floats as a power of ten."""
+    if is_whole(value) and abs(value) > LARGEST:
+        return f"{Decimal(int(value)):.3g}"
+    return repr(value)
 
 
 def check_neighbors(n_neighbors: int, weights: str) -> None:
     """Raise unless both parameters are valid."""
     check_count("n_neighbors", n_neighbors)
     check_word("weights", weights, get_args(Weights))
+
+
+class Drift:
+    """Whether a stream drifts, judged by blocks of `size` rows.
+
+    The deviation of a row is the mean squared difference from the means of the first block, in its variances. One in
+    ten rows of the second block deviates more than `limit`. The stream drifts if most rows of a later block do.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size, self.blocks, self.left = size, 0, size
+        self.deviations: list[float] = []  # in the present block
+        self.mean: Floats = np.zeros(0)
+        self.variance: Floats = np.zeros(0)
+        self.limit, self.found = 0.0, False
+
+    def add(self, rows: Floats, known: Flags, mean: Floats, variance: Floats) -> None:
+        """At most `left` rows; mean, variance: of the columns, with these rows."""
+        if self.blocks:
+            first = slice(len(self.mean))  # columns that are newer have no mean
+            squares = np.where(known[:, first], rows[:, first] - self.mean, 0.0) ** 2 / self.variance
+            self.deviations += (squares.sum(axis=1) / np.maximum(known[:, first].sum(axis=1), 1)).tolist()
+        self.left -= len(rows)
+        if self.left:
+            return
+        if self.blocks == 0:
+            self.mean, self.variance = mean, np.where(variance > 0, variance, 1.0)
+        elif self.blocks == 1:
+            self.limit = float(np.quantile(self.deviations, 0.9))
+        else:
+            self.found |= bool(np.mean(np.array(self.deviations) > self.limit) > 0.5)
+        self.blocks, self.left, self.deviations = self.blocks + 1, self.size, []
 
 
 class RowMemory:
@@ -68,45 +165,86 @@ class RowMemory:
         self.mean: Floats = np.zeros(columns)
         self.squares: Floats = np.zeros(columns)
         self.holes, self.has_unknown = holes, False
+        self.targets: dict[int, tuple[float, int]] = {}  # of every neuron that has any: their sum, and how many
+        self.drift = Drift(max(capacity, SMALLEST_BLOCK)) if when_full == "average" else None
+        self.notes: list[str] = []  # warnings to come
 
     @property
     def variance(self) -> Floats:
         """Of every column."""
         return self.squares / np.maximum(self.count, 1)
 
-    def learn(self, rows: Floats, value: Sequence[Any] | None = None) -> Written | None:
-        """Learn rows one after another, except those without any value; None if all are."""
+    def learn(self, rows: Floats, value: Sequence[Any] | None = None, target: Floats | None = None) -> Written | None:
+        """Learn rows one after another, except those without any value; None if all are.
+
+        Rows may have more columns than before. value: labels, for `votes`; target: numbers, for `averages`.
+        """
         rows = np.asarray(rows, np.float64)
         some = ~np.isnan(rows).all(axis=1)
         if not some.all():
             rows, value = rows[some], None if value is None else [value[i] for i in np.flatnonzero(some).tolist()]
+            target = None if target is None else target[some]
         if not len(rows):
             return None
         known = ~np.isnan(rows)
-        if np.nanmax(np.abs(rows)) > LARGE_VALUE:
-            warnings.warn(
-                f"values of up to {np.nanmax(np.abs(rows)):.3g}: rows are compared as they are, and stored in float32; "
-                "scale them first, for instance with a StandardScaler",
-                stacklevel=4,
-            )
+        if new := rows.shape[1] - len(self.count):
+            first = known[:, -new:].argmax(axis=0)  # the first row that knows each new column
+            self.add_columns(np.nan_to_num(rows[first, np.arange(-new, 0)]))
+        stored = 0 if target is None else int(np.count_nonzero(self.memory.counts))
         if known.all() or not self.holes:
             written = self.memory.learn(self.with_means(rows, learning=True), value=value)
         else:
             written = self.memory.learn(np.where(known, rows, 0.0), observed=known, value=value)
             self.has_unknown = True
+        if target is not None:
+            self._add_targets(written, target, stored)
         self._update_columns(rows, known)
+        if (largest := np.nanmax(np.abs(rows))) > LARGE_VALUE:
+            self.notes.append(
+                f"values of up to {largest:.3g}: rows are compared as they are, and stored in float32; "
+                "scale them first, for instance with a StandardScaler"
+            )
         return written
+
+    def _add_targets(self, written: Written, target: Floats, stored: int) -> None:
+        """Add targets to the neurons that learned the rows; stored: how many neurons there were before."""
+        (level,) = self.memory.levels
+        grew = np.asarray(written.grew)
+        full = stored + np.cumsum(grew) - grew >= level.capacity
+        learned = ~full if level.when_full == "freeze" else np.ones(len(grew), bool)
+        for j, new, number in zip(
+            np.asarray(written.index)[learned].tolist(), grew[learned].tolist(), target[learned].tolist()
+        ):
+            total, count = (0.0, 0) if new else self.targets.get(j, (0.0, 0))
+            self.targets[j] = total + number, count + 1
+
+    def warn(self, stacklevel: int) -> None:
+        """Raise the warnings about the rows that were learned, once these are complete."""
+        notes, self.notes = self.notes, []
+        for note in notes:
+            warnings.warn(note, stacklevel=stacklevel)
 
     def _update_columns(self, rows: Floats, known: Flags) -> None:
         """Update the mean and variance of the columns, as if row by row."""
+        while len(rows):
+            size = min(len(rows), self.drift.left) if self.drift else len(rows)
+            self._update_means(rows[:size], known[:size])
+            if self.drift:
+                self.drift.add(rows[:size], known[:size], self.mean, self.variance)
+                if self.drift.found and len(self.memory) == self.memory.capacity:
+                    self.notes.append(DRIFTS)
+                    self.drift = None
+            rows, known = rows[size:], known[size:]
+
+    def _update_means(self, rows: Floats, known: Flags) -> None:
         count = known.sum(axis=0)
         mean = np.where(known, rows, 0).sum(axis=0) / np.maximum(count, 1)
         squares = np.where(known, rows - mean, 0) ** 2
         total = self.count + count
         share = count / np.maximum(total, 1)
         shift = mean - self.mean
-        self.squares += squares.sum(axis=0) + shift**2 * self.count * share
-        self.mean += shift * share
+        self.squares = self.squares + squares.sum(axis=0) + shift**2 * self.count * share
+        self.mean = self.mean + shift * share
         self.count = total
 
     def with_means(self, rows: Floats, learning: bool = False) -> Floats:
@@ -200,6 +338,22 @@ class RowMemory:
                     for value, times in labels[j]:
                         out[row, value] += share * times
         out[~out.any(axis=1)] = otherwise
+        return out
+
+    def averages(self, rows: Floats, count: int, weights: Weights, otherwise: float) -> Floats:
+        """(rows,): the mean target of all samples that the nearest neurons learned, by the neurons' weights.
+
+        otherwise: for empty rows, or if nothing was learned.
+        """
+        out = np.full(len(rows), otherwise)
+        some = np.flatnonzero(~np.isnan(rows).all(axis=1))
+        if len(some) and len(self.memory):
+            index, distance = self.neighbors(rows[some], count)
+            weight = weighted(distance, np.isfinite(distance), weights)
+            used, place = np.unique(index, return_inverse=True)
+            learned = np.array([self.targets.get(j, (0.0, 0)) for j in used.tolist()])  # none: a forgotten neuron
+            total, times = (weight[..., None] * learned[place.reshape(index.shape)]).sum(axis=1).T
+            out[some] = total / times
         return out
 
     def add_columns(self, first: Floats) -> None:
