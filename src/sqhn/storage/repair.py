@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from sqhn.model.model import Model
 from sqhn.protocol import MemoryFileError
 from sqhn.storage import files
-from sqhn.storage.journal import FILES, MEMORY, Journal, copied, open_log, replay
+from sqhn.storage.atomic import make_folder, sync_folder, written_whole
+from sqhn.storage.files import MEMORY
+from sqhn.storage.journal import FILES, Journal, copied, open_log, replay
 from sqhn.storage.sharded_files import folder_of
 
 
@@ -36,8 +38,9 @@ def salvage(folder: Path, device: str = "cpu", shards: int | None = None) -> Sal
     changes = 0
     with copied(folder) as copy:
         try:
-            with closing(open_log(path, header, copy)) as log, model.tree.device.stream():
-                for problem in replay(log, model):
+            log = open_log(path, header, copy)
+            with closing(log) if log else nullcontext(), model.tree.device.stream():
+                for problem in replay(log, model) if log else ():
                     if problem is None:
                         changes += 1
                     else:
@@ -49,19 +52,29 @@ def salvage(folder: Path, device: str = "cpu", shards: int | None = None) -> Sal
 
 
 def repair(folder: Path, device: str = "cpu", shards: int | None = None) -> tuple[Salvaged, Path | None]:
-    """Replace a damaged memory by what can be kept of it; the damaged files are copied to a folder within, first."""
+    """Replace a damaged memory by what can be kept of it; the damaged files are copied to a folder within, first.
+
+    The checkpoint is replaced in one step, by one that has all that is kept and no journal. Before that step nothing is
+    changed. After it, whoever opens the folder removes the damaged journal and begins another one.
+    """
     with closing(Journal(folder)) as journal:
         found = salvage(journal.folder, device, shards)
         if not found.problems:
             return found, None
+        for partial in journal.folder.glob(".damaged-*"):  # a copy that was interrupted
+            shutil.rmtree(partial)
         original = journal.folder / f"damaged-{secrets.token_hex(4)}"
-        original.mkdir()
-        for name in (MEMORY, *FILES):
-            with suppress(FileNotFoundError):
-                shutil.copy2(journal.folder / name, original / name)
-        if (pieces := folder_of(journal.path)).exists():
-            shutil.copytree(pieces, original / pieces.name)
-        for name in FILES:
-            (journal.folder / name).unlink(missing_ok=True)
+        draft = original.with_name(f".{original.name}")
+        pieces = folder_of(journal.path).glob("*")
+        for path in (journal.path, *(journal.folder / name for name in FILES), *pieces):
+            copy = draft / path.relative_to(journal.folder)
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                make_folder(copy.parent)
+                with written_whole(copy) as kept:
+                    shutil.copyfileobj(file, kept)
+        draft.rename(original)
+        sync_folder(journal.folder)
+        with found.model.tree.device.stream():
+            files.save(journal.path, found.model, journal=None)
         journal.begin(found.model)
         return found, original
