@@ -74,7 +74,7 @@ class Stress:
             self.here.cuts = len(self.cuts)
             answer = action(*args, **values)
             if cuts:
-                self.cuts.append(values.get("index"))
+                self.cuts.append(list(args[1]) if len(args) > 1 else None)
             return answer
 
         return noted

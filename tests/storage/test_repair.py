@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from sqhn import SQHN, MemoryFileError
+from sqhn.storage.changes import Learn
 from sqhn.storage.files import MEMORY
-from sqhn.storage.journal import JOURNAL
-from sqhn.storage.repair import repair, salvage
+from sqhn.storage.journal import JOURNAL, Journal
+from sqhn.storage.repair import HEAD, HEADER, PAGE, repair, salvage
 from tests.cli.commands import json_of, output_of, sqhn
-from tests.helpers import fingerprint
+from tests.helpers import fingerprint, model_of
 from tests.storage.test_journal import SHAPE, WAL, X, edited, kept, posix, state
 
 
@@ -182,6 +183,41 @@ def kill_before(folder: Path, step: int) -> None:
                 os._exit(9)
 
     sys.addaudithook(count)
+
+
+@pytest.mark.parametrize("byte", [0, 3, 9, 17, 25, "salt", "checksum", "end of an earlier page"])
+def test_changes_after_damage_of_the_log_are_kept(byte: int | str, tmp_path: Path) -> None:
+    """In these bytes there is nothing of a change that later bytes do not have too."""
+    folder = kept(tmp_path)
+    damaged = bytearray((folder / WAL).read_bytes())
+    frame = HEADER + 3 * (HEAD + PAGE)
+    place = {"salt": frame + 9, "checksum": frame + 17, "end of an earlier page": frame + HEAD + PAGE - 1}
+    damaged[place[byte] if isinstance(byte, str) else byte] ^= 1
+    (folder / WAL).write_bytes(damaged)
+    with pytest.raises(MemoryFileError):
+        SQHN.load(folder)
+    found, _ = repair(folder)
+    assert (found.changes, len(found.problems)) == (20, 1)
+    assert fingerprint(SQHN.load(folder)) == fingerprint(learned(*range(1, 21)))
+
+
+@pytest.mark.parametrize("byte", [0, 17, HEADER + 9, HEADER + HEAD + PAGE + 9])
+def test_frames_of_an_earlier_use_of_the_log_are_left_out(byte: int, tmp_path: Path) -> None:
+    model = model_of(SQHN(SHAPE, capacity=30))
+    keeper = Journal.create(tmp_path / "live", model)
+    for number in range(20):
+        if number == 16:
+            keeper.log.connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        keeper.apply(Learn(samples=X[number : number + 1]), model)
+    folder = Path(shutil.copytree(tmp_path / "live", tmp_path / "k"))
+    damaged = bytearray((folder / WAL).read_bytes())
+    salts = [damaged[at + 8 : at + 16] for at in range(HEADER, len(damaged) - 1, HEAD + PAGE)]
+    assert salts[0] != salts[-1]
+    damaged[byte] ^= 1
+    (folder / WAL).write_bytes(damaged)
+    found, _ = repair(folder)
+    assert (found.changes, len(found.problems)) == (20, 1)
+    assert fingerprint(SQHN.load(folder)) == fingerprint(learned(*range(1, 21)))
 
 
 def test_random_damage_is_repaired(tmp_path: Path) -> None:

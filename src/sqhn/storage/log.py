@@ -131,6 +131,8 @@ class Log:
         with self._errors():
             while found := self.connection.execute(NEXT, (number,)).fetchall():
                 (row,) = found
+                if row[0] <= number:
+                    raise MemoryFileError(f"{self.path} is damaged: change {row[0]:,} follows change {number:,}")
                 number = row[0]
                 yield row
 
