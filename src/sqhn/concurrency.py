@@ -11,6 +11,8 @@ no lock stays held when a signal handler raises, wherever it interrupts.
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` without its enums, which are slow
+import ctypes
+import logging  # noqa: F401  # its hooks of forks, which are Python code, must come before ours
 import os
 import signal
 import threading
@@ -18,6 +20,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -53,11 +56,19 @@ class deferred:  # noqa: N801
                     self.handlers[number] = handler
                     set_handler(number, self._note)
         except BaseException:  # a handler that was not replaced yet has raised
-            self._restore()
+            self.restore()
             raise
 
     def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         self.pending.append(number)
+
+    def restore(self) -> None:
+        """Set the handlers of before."""
+        try:
+            self._restore()
+        except BaseException:  # a handler that was restored already has raised
+            self._restore()
+            raise
 
     def _restore(self) -> None:
         for number, handler in self.handlers.items():
@@ -65,10 +76,7 @@ class deferred:  # noqa: N801
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._restore()
-        except BaseException:  # a handler that was restored already has raised
-            self._restore()
-            raise
+            self.restore()
         finally:
             _deliver(list(dict.fromkeys(self.pending)))  # each once, as the operating system does
 
@@ -193,17 +201,19 @@ class ReadWriteLock:
         return reader
 
 
-CAUSES = ": from a signal handler, a finalizer or a custom rule of inference?"
+CAUSES = ": from a signal handler, a finalizer, `where=` or a custom rule of inference?"
 
 EVERY: weakref.WeakSet[ReadWriteLock] = weakref.WeakSet()
 _adding = threading.RLock()  # held while EVERY changes
+_deferred_in_fork: list[int] = []  # signals to deliver after the fork
 _forks: dict[int, tuple[deferred, ExitStack]] = {}  # of threads that fork: deferred signals, and everything they hold
 
 
 def _before_fork() -> None:
     """Wait until no chunk is being learned: the child process could not finish it."""
     signals, held = deferred(), ExitStack()
-    held.enter_context(signals)  # a handler that raises would leave locks behind
+    signals.__enter__()  # a handler that raises would leave locks behind
+    held.callback(signals.restore)
     held.enter_context(_adding)
     for lock in list(EVERY):
         if not lock.reading():  # else a writer may hold the gate, and wait for this thread
@@ -213,8 +223,11 @@ def _before_fork() -> None:
 
 def _after_fork() -> None:
     if fork := _forks.pop(threading.get_ident(), None):  # None: a handler raised before signals were deferred
-        _, held = fork
-        held.close()
+        signals, held = fork
+        try:
+            held.close()
+        finally:
+            _deferred_in_fork[:] = dict.fromkeys(signals.pending)
 
 
 def _in_child() -> None:
@@ -232,3 +245,7 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+    # Errors within hooks are printed and dropped, so handlers must be called after them. This hook tells Python that
+    # signals have arrived; it has no Python code, in which their handlers would be called at once.
+    set_arrived = ctypes.pythonapi.PyErr_SetInterruptEx
+    os.register_at_fork(after_in_parent=partial(sorted, _deferred_in_fork, key=set_arrived))

@@ -268,7 +268,7 @@ class SQHN:
             averaged with others stays in their mean, and in a tree the levels below keep the patches that they learned.
         where: instead, a function: forget the neurons for whose latest label it returns True. If samples are learned
             with `value=time.time()`, `where=lambda t: t < time.time() - 86400` forgets all that was not seen for a
-            day. The function must not use the memory.
+            day. The function may read the memory, but not change it.
 
         Returns the step at which it took effect; with the steps that `learn` returns, the history can be replayed.
         """

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sqhn import SQHN
-from sqhn.storage.journal import MEMORY
+from sqhn.storage.files import MEMORY
 from tests.cli.commands import GRAY, error_of, image_folder, json_of, put
 from tests.helpers import fingerprint
 

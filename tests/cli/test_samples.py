@@ -115,6 +115,9 @@ def test_output_keeps_places_below_the_shared_folder(tmp_path: Path) -> None:
     for name in ("new.npy", "new.png"):
         with pytest.raises(ValueError, match=f"{name} looks like a file"):
             found.write(tmp_path / name, iter([]))
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(NotADirectoryError, match="notes is not a folder: name a folder, or"):
+        found.write(tmp_path / "notes", iter([]))
     (tmp_path / "new.npy").mkdir()
     found.write(tmp_path / "new.npy", iter(recalled))
     assert (tmp_path / "new.npy" / "b" / "1.png").is_file()

@@ -393,3 +393,39 @@ print(len(answers) > before)
 def test_a_handler_that_raises_during_a_fork_leaves_no_lock_behind() -> None:
     done = subprocess.run([sys.executable, "-c", SIGNALS_DURING_FORKS], capture_output=True, text=True, timeout=100)
     assert done.stdout.strip() == "True", done.stderr[-2000:]
+
+
+SIGNAL_IN_A_FORK = """
+import os, signal
+armed, noted = [], []
+os.register_at_fork(before=lambda: [signal.raise_signal(number) for number in armed])
+from sqhn import SQHN  # its hook runs before the one above, and defers signals
+
+class Alarm(Exception):
+    pass
+
+def handler(number, frame):
+    raise Alarm
+
+memory = SQHN((4,), capacity=3)
+signal.signal(signal.SIGALRM, handler)
+signal.signal(signal.SIGUSR1, lambda number, frame: noted.append(number))
+for armed in ([signal.SIGALRM], [signal.SIGUSR1, signal.SIGALRM]):
+    try:
+        if os.fork() == 0:
+            os._exit(0)
+        print("nothing was raised")
+    except Alarm:
+        print("raised", len(noted), os.wait()[1])
+armed = []
+if os.fork() == 0:
+    os._exit(0)
+print("done", len(noted), os.wait()[1])
+"""
+
+
+@FORK
+@POSIX
+def test_a_signal_during_a_fork_is_handled_after_it() -> None:
+    done = subprocess.run([sys.executable, "-c", SIGNAL_IN_A_FORK], capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("raised 0 0\nraised 1 0\ndone 1 0\n", "")

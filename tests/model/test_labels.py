@@ -262,4 +262,7 @@ def test_neurons_are_forgotten_by_their_latest_label() -> None:
             memory.forget(index, where=where)
     with pytest.raises(ZeroDivisionError):
         memory.forget(where=lambda time: time < 1 / 0)
+    with pytest.raises(RuntimeError, match=r"in the middle of another call to it: .*`where=`"):
+        memory.forget(where=lambda _: bool(memory.learn(x[0]).grew))
+    assert memory.forget(where=lambda time: bool(time > memory.step + 1000)) == 5
     assert len(memory) == 2

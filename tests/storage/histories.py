@@ -74,6 +74,14 @@ SAVED = {
             lambda memory: memory.calibrate(old=X[:40], error=0.2),
         ],
     ),
+    "ratios": History(
+        [Level(capacity=7)],
+        [
+            lambda memory: memory.learn(X[:30]),
+            lambda memory: memory.calibrate(old=X[:40], error=0.1),
+            lambda memory: memory.calibrate(new=NEW, error=0.1, inference="evidence"),
+        ],
+    ),
 }
 """Format 2, on one device."""
 
@@ -117,4 +125,7 @@ KEPT = {
     "journal-reset": History([Level(capacity=7)], [*CHANGES[:2], *CHANGES[12:14], *RESET, *CHANGES[7:8]]),
     "journal-torn": History([Level(capacity=7)], CHANGES[:3]),
 }
-"""Folders with the journal of format 2; the last record of `journal-torn`, of one more sample, is not complete."""
+"""Folders with the first journal; the last record of `journal-torn`, of one more sample, is not complete."""
+
+LOGGED = {"log": History([Level(capacity=7, when_full="oldest")], CHANGES)}
+"""Folders with the journal in SQLite."""

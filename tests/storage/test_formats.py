@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from sqhn import SQHN
-from sqhn.storage.journal import JOURNAL, MEMORY
+from sqhn.storage.files import MEMORY
+from sqhn.storage.journal import JOURNAL
 from tests.helpers import model_of
-from tests.storage.histories import KEPT, SAVED, SHARDED, X
+from tests.storage.histories import KEPT, LOGGED, SAVED, SHARDED, X
 
 FILES = Path(__file__).parent / "files"
 
@@ -35,8 +36,16 @@ def assert_same_memory(memory: SQHN, expected: SQHN) -> None:
         a, b = getattr(found, name), getattr(right, name)
         assert (a is None) == (b is None)
         if a is not None:
-            assert a._replace(threshold=None) == b._replace(threshold=None)
+            assert a._replace(threshold=None, ratios=None) == b._replace(threshold=None, ratios=None)
             assert a.threshold == pytest.approx(b.threshold, abs=1e-6)  # a sum of many logarithms
+            if a.ratios is not None:  # as in files of earlier versions
+                assert a.ratios == pytest.approx(b.ratios, abs=1e-6)
+
+
+def has_ratios(memory: SQHN) -> list[bool]:
+    """Whether each calibration of a memory has the ratios of its samples."""
+    model = model_of(memory)
+    return [made.ratios is not None for made in (model.calibration, model.evidence_calibration) if made]
 
 
 def assert_continues(memory: SQHN, expected: SQHN) -> None:
@@ -48,6 +57,7 @@ def assert_continues(memory: SQHN, expected: SQHN) -> None:
 @pytest.mark.parametrize("name", SAVED)
 def test_files_of_format_2(name: str) -> None:
     memory, expected = SQHN.load(FILES / f"format2-{name}.sqhn"), SAVED[name].memory()
+    assert has_ratios(memory) == [name == "ratios"] * len(has_ratios(memory))
     assert_same_memory(memory, expected)
     assert_continues(memory, expected)
 
@@ -74,6 +84,18 @@ def test_folders_with_the_first_journal(name: str, tmp_path: Path, recwarn: pyte
     assert_same_memory(memory, expected)
     assert {path.name for path in folder.glob("[!.]*")} >= {MEMORY, JOURNAL}
     assert not list(folder.glob("journal-*"))
+    assert_continues(memory, expected)
+    del memory
+    assert_same_memory(SQHN.load(folder), expected)
+
+
+@pytest.mark.parametrize("name", LOGGED)
+def test_folders_with_the_journal_in_sqlite(name: str, tmp_path: Path) -> None:
+    folder, expected = tmp_path / "memory", LOGGED[name].memory()
+    shutil.copytree(FILES / f"format2-{name}", folder)
+    memory = SQHN.load(folder)
+    assert has_ratios(memory) == [True, True]
+    assert_same_memory(memory, expected)
     assert_continues(memory, expected)
     del memory
     assert_same_memory(SQHN.load(folder), expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import gc
 import json
 import os
 import pickle
@@ -28,8 +29,8 @@ from sqhn.level import Options
 from sqhn.model.model import Model
 from sqhn.storage import atomic, files, journal, log
 from sqhn.storage.changes import Change, Forget, Hold, Learn, Memorize, Reset, Resize, SetRho, encode
-from sqhn.storage.files import header_of
-from sqhn.storage.journal import JOURNAL, MEMORY, Journal
+from sqhn.storage.files import MEMORY, header_of
+from sqhn.storage.journal import JOURNAL, Journal
 from sqhn.storage.log import Log
 from tests.helpers import fingerprint, model_of, set_chunk
 
@@ -407,6 +408,52 @@ def test_a_signal_during_a_checkpoint(tmp_path: Path, monkeypatch: pytest.Monkey
     assert state(crashed(tmp_path)) == state(memory)
 
 
+@posix
+@pytest.mark.parametrize("place", ["lock", "open", "replay"])
+def test_a_signal_while_a_memory_is_loaded(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves no lock, no open file, and the folder as it was."""
+    folder = kept(tmp_path)
+    SQHN.load(folder, read_only=True)  # all modules are imported now
+    real: dict[str, tuple[Any, str]] = {
+        "lock": (journal, "held"), "open": (Log, "_set_up"), "replay": (Learn, "apply")
+    }  # fmt: skip
+    owner, name = real[place]
+    function = getattr(owner, name)
+
+    def interrupted(*args: Any) -> Any:
+        answer = function(*args)
+        signal.raise_signal(signal.SIGINT)
+        return answer
+
+    before = len([*Path("/dev/fd").iterdir()])
+    with monkeypatch.context() as context:
+        context.setattr(owner, name, interrupted)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                SQHN.load(folder)
+    gc.collect()
+    assert len([*Path("/dev/fd").iterdir()]) == before
+    assert SQHN.load(folder).step == 20
+
+
+@posix
+def test_a_signal_while_a_damaged_memory_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damage is found before SQLite removes its log, with all that follows the damage."""
+    folder, apply = kept(tmp_path), Learn.apply
+    damaged = bytearray((folder / WAL).read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (folder / WAL).write_bytes(damaged)
+
+    def interrupted(self: Learn, model: Model) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return apply(self, model)
+
+    monkeypatch.setattr(Learn, "apply", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        SQHN.load(folder)
+    assert (folder / WAL).read_bytes() == damaged
+
+
 # -- other processes ---------------------------------------------------------------------------------------------------
 
 
@@ -645,6 +692,31 @@ def test_the_checkpoint_is_not_overwritten(tmp_path: Path) -> None:
                 one.save(path)
     memory.learn(X[3])
     assert crashed(tmp_path).step == 4
+
+
+@pytest.mark.parametrize("name", ["backup.sqhn", f"backup/{MEMORY}"])
+def test_a_backup_of_a_checkpoint_is_a_file_like_any_other(name: str, tmp_path: Path) -> None:
+    memory = SQHN(SHAPE, capacity=9, folder=tmp_path / "k")
+    memory.learn(X[:3])
+    (tmp_path / "backup").mkdir()
+    for place in (tmp_path / name, tmp_path / "k" / "backup.sqhn"):
+        shutil.copy(tmp_path / "k" / MEMORY, place)
+        memory.save(place)
+        assert state(SQHN.load(place)) == state(memory)
+    assert crashed(tmp_path / "k").step == 3
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_a_folder_that_cannot_be_written(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, "no writing", str(tmp_path / f".{MEMORY}.lock"))
+
+    folder = kept(tmp_path)
+    monkeypatch.setattr(journal, "held", refuse)
+    with pytest.raises(OSError, match=r"SQHN\.load\(folder, read_only=True\)") as caught:
+        SQHN.load(folder)
+    assert (caught.value.errno, caught.value.filename) == (number, str(folder))
+    assert SQHN.load(folder, read_only=True).step == 20
 
 
 @posix

@@ -18,8 +18,7 @@ from safetensors.numpy import save as serialize
 
 from sqhn import SQHN, MemoryFileError
 from sqhn.storage import journal
-from sqhn.storage.files import header_of
-from sqhn.storage.journal import MEMORY
+from sqhn.storage.files import MEMORY, header_of
 from sqhn.storage.log import Log
 from tests.helpers import fingerprint
 from tests.storage.histories import KEPT, X

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sqhn import SQHN, MemoryFileError
-from sqhn.storage.journal import JOURNAL, MEMORY
-from sqhn.storage.repair import repair, salvage
+from sqhn.storage.changes import Learn
+from sqhn.storage.files import MEMORY
+from sqhn.storage.journal import JOURNAL, Journal
+from sqhn.storage.repair import HEAD, HEADER, PAGE, repair, salvage
 from tests.cli.commands import json_of, output_of, sqhn
-from tests.helpers import fingerprint
-from tests.storage.test_journal import SHAPE, WAL, X, edited, kept, state
+from tests.helpers import fingerprint, model_of
+from tests.storage.test_journal import SHAPE, WAL, X, edited, kept, posix, state
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 def learned(*numbers: int) -> SQHN:
@@ -116,6 +121,103 @@ def test_the_command(tmp_path: Path) -> None:
     assert (done["changes"], done["step"], len(done["problems"])) == (18, 18, 2)
     assert Path(done["damaged"]).is_dir()
     assert "is whole" in output_of("repair", folder)
+
+
+@posix
+@pytest.mark.parametrize("damage", ["byte", "missing", "database"])
+def test_a_kill_before_every_step(damage: str, tmp_path: Path) -> None:
+    """Whenever a repair is killed, the folder is damaged as before or repaired, and another repair keeps as much."""
+    folder, again = kept(tmp_path, 8), tmp_path / "again"
+    (folder / f".{MEMORY}.lock").unlink()
+    if damage == "missing":
+        edited(folder, "DELETE FROM record WHERE number = 6")
+    else:
+        file = folder / (WAL if damage == "byte" else JOURNAL)
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2 : len(content) // 2 + 9] = b"nonsense!"
+        file.write_bytes(content if damage == "byte" else b"nonsense! " * 100 + content)
+        if damage == "database":
+            (folder / WAL).unlink()
+    undisturbed = Path(shutil.copytree(folder, tmp_path / "undisturbed"))
+    repair(undisturbed)
+    expected, before = fingerprint(SQHN.load(undisturbed)), contents(folder)
+    steps = 0
+    states: list[str] = []
+    while not states or states[-1] != "finished":
+        shutil.rmtree(again, ignore_errors=True)
+        shutil.copytree(folder, again)
+        steps += 1
+        if (child := os.fork()) == 0:
+            kill_before(again, steps)
+            repair(again)
+            os._exit(0)
+        finished = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        replaced = (again / MEMORY).read_bytes() != before[MEMORY]
+        copies = [contents(copy) for copy in again.glob("damaged-*")]
+        assert all(copy == before for copy in copies)
+        if not replaced:
+            assert before.items() <= contents(again).items()
+        else:
+            assert copies
+            assert fingerprint(SQHN.load(again, read_only=True)) == expected
+        if steps % 2:  # either continues
+            repair(again)
+        if steps % 2 or replaced:
+            assert fingerprint(SQHN.load(again)) == expected
+            assert fingerprint(SQHN.load(again)) == expected
+            assert not list(again.glob(".damaged-*")) or replaced
+        states.append("finished" if finished else "replaced" if replaced else "as before")
+    assert {"as before", "replaced"} < set(states)
+
+
+def kill_before(folder: Path, step: int) -> None:
+    """Kill this process before a step of it: the n-th time that it opens, makes, renames or removes a file there."""
+    left = [step]
+
+    def count(event: str, args: tuple[object, ...]) -> None:
+        if event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect") and (
+            str(folder) in str(args[0])
+        ):
+            left[0] -= 1
+            if left[0] == 0:
+                os._exit(9)
+
+    sys.addaudithook(count)
+
+
+@pytest.mark.parametrize("byte", [0, 3, 9, 17, 25, "salt", "checksum", "end of an earlier page"])
+def test_changes_after_damage_of_the_log_are_kept(byte: int | str, tmp_path: Path) -> None:
+    """In these bytes there is nothing of a change that later bytes do not have too."""
+    folder = kept(tmp_path)
+    damaged = bytearray((folder / WAL).read_bytes())
+    frame = HEADER + 3 * (HEAD + PAGE)
+    place = {"salt": frame + 9, "checksum": frame + 17, "end of an earlier page": frame + HEAD + PAGE - 1}
+    damaged[place[byte] if isinstance(byte, str) else byte] ^= 1
+    (folder / WAL).write_bytes(damaged)
+    with pytest.raises(MemoryFileError):
+        SQHN.load(folder)
+    found, _ = repair(folder)
+    assert (found.changes, len(found.problems)) == (20, 1)
+    assert fingerprint(SQHN.load(folder)) == fingerprint(learned(*range(1, 21)))
+
+
+@pytest.mark.parametrize("byte", [0, 17, HEADER + 9, HEADER + HEAD + PAGE + 9])
+def test_frames_of_an_earlier_use_of_the_log_are_left_out(byte: int, tmp_path: Path) -> None:
+    model = model_of(SQHN(SHAPE, capacity=30))
+    keeper = Journal.create(tmp_path / "live", model)
+    for number in range(20):
+        if number == 16:
+            keeper.log.connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        keeper.apply(Learn(samples=X[number : number + 1]), model)
+    folder = Path(shutil.copytree(tmp_path / "live", tmp_path / "k"))
+    damaged = bytearray((folder / WAL).read_bytes())
+    salts = [damaged[at + 8 : at + 16] for at in range(HEADER, len(damaged) - 1, HEAD + PAGE)]
+    assert salts[0] != salts[-1]
+    damaged[byte] ^= 1
+    (folder / WAL).write_bytes(damaged)
+    found, _ = repair(folder)
+    assert (found.changes, len(found.problems)) == (20, 1)
+    assert fingerprint(SQHN.load(folder)) == fingerprint(learned(*range(1, 21)))
 
 
 def test_random_damage_is_repaired(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def print_results(document: dict[str, Any], lines: list[str], as_json: bool) -> 
 
 def check_memory(path: Path) -> Path:
     """The path of a memory; raises unless it is a file, or a folder that keeps a memory."""
-    from sqhn.storage.journal import MEMORY
+    from sqhn.storage.files import MEMORY
 
     if not path.exists():
         raise FileNotFoundError(f"there is no memory {path}: `sqhn learn` makes one")

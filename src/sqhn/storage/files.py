@@ -36,6 +36,8 @@ from sqhn.storage.headers import INCONSISTENT, read_all, read_header, read_rows
 from sqhn.storage.locks import held
 from sqhn.storage.sharded_files import folder_of, keep_only, open_shard_files, write_shard_files
 
+MEMORY = "memory.sqhn"
+"""The checkpoint of a memory that is kept in a folder."""
 FORMAT = 2
 FORMAT_1 = 1  # without features, and without the steps of last writes, which count as 0
 FEATURES = frozenset({"values", "holes", "forgotten", "pieces", "ratios"})
@@ -77,7 +79,7 @@ def check_place(path: str | os.PathLike[str]) -> None:
     if not os.access(place.parent, os.W_OK):
         number = errno.EACCES if place.parent.exists() else errno.ENOENT
         raise OSError(number, "cannot be written: its folder does not exist, or is write-protected", str(path))
-    if "journal" in header_of(place):
+    if place.name == MEMORY and "journal" in header_of(place) and any(place.parent.glob("journal*")):
         raise ValueError(
             f"{path} belongs to the memory that is kept in {place.parent}, with the changes in its journal: save under "
             f"another name, or load {place.parent} to continue that memory"

@@ -29,13 +29,12 @@ from sqhn.protocol import MemoryFileError
 from sqhn.storage import files, old_journal
 from sqhn.storage.atomic import make_folder
 from sqhn.storage.changes import Change, Forget, decode, encode
-from sqhn.storage.files import Header, save
+from sqhn.storage.files import MEMORY, Header, save
 from sqhn.storage.headers import INCONSISTENT
 from sqhn.storage.locks import held
 from sqhn.storage.log import Log
 from sqhn.storage.sharded_files import folder_of
 
-MEMORY = "memory.sqhn"
 JOURNAL = "journal.sqlite"
 LEFTOVER = re.compile(rf"{old_journal.NAME}|\.{re.escape(MEMORY)}\.[0-9a-f]+\.tmp")
 """Files that a checkpoint replaces, or that a crash has left behind."""
@@ -59,11 +58,12 @@ class Journal:
         self.open_files = ExitStack()
         self.folder = Path(os.path.realpath(folder))  # wherever the process goes
         self.path, self.process = self.folder / MEMORY, os.getpid()
-        try:
-            self.open_files.enter_context(held(self.path))
-        except BlockingIOError:
-            gc.collect()  # a memory of this process that nobody uses may still be there
-            self.open_files.enter_context(held(self.path))
+        with deferred():  # a signal in between would leave a lock behind
+            try:
+                self.open_files.enter_context(held(self.path))
+            except BlockingIOError:
+                gc.collect()  # a memory of this process that nobody uses may still be there
+                self.open_files.enter_context(held(self.path))
 
     @classmethod
     def create(cls, folder: Path, model: Model) -> Self:
@@ -82,7 +82,13 @@ class Journal:
     @classmethod
     def open(cls, folder: Path, device: str, shards: int | None) -> tuple[Model, Self]:
         """The memory in a folder, with all its changes."""
-        journal = cls(folder)
+        try:
+            journal = cls(folder)
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise
+            hint = "nothing can be written there; SQHN.load(folder, read_only=True) loads a copy of the memory"
+            raise OSError(error.errno, hint, str(folder)) from error
         try:
             model, log = restored(journal.path, journal.folder, device, shards)
             if log is None:
@@ -144,8 +150,11 @@ class Journal:
                 )
 
     def begin(self, model: Model) -> None:
-        """Save a memory that has no journal yet."""
-        self._keep(Log(self.folder / JOURNAL, 0, secrets.token_hex(32), new=True))
+        """Save a memory that has no journal yet; files of another journal are removed."""
+        with deferred():
+            for name in FILES:
+                (self.folder / name).unlink(missing_ok=True)
+            self._keep(Log(self.folder / JOURNAL, 0, secrets.token_hex(32), new=True))
         with model.tree.device.stream():
             self._checkpoint(model)
 
@@ -176,11 +185,13 @@ class Journal:
         self.next = max(ENOUGH, sum(file.stat().st_size for file in saved))
 
 
-def open_log(path: Path, header: Header, folder: Path) -> Log:
-    """The changes since a checkpoint with this header, from the journal in a folder."""
-    match header.get("journal"):
-        case {"change": int(number), "sha256": str(digest)}:
+def open_log(path: Path, header: Header, folder: Path) -> Log | None:
+    """The changes since a checkpoint with this header, from the journal in a folder; None if there are none."""
+    match header:
+        case {"journal": {"change": int(number), "sha256": str(digest)}}:
             return Log(folder / JOURNAL, number, digest)
+        case {"journal": None}:  # a repair was interrupted: the damaged journal is not read again
+            return None
     raise MemoryFileError(f"{path} was not kept in a folder, and has no journal: load it by its name")
 
 
@@ -214,20 +225,22 @@ def replay(log: Log, model: Model) -> Iterator[str | None]:
 
 
 def restored(path: Path, folder: Path, device: str, shards: int | None) -> tuple[Model, Log | None]:
-    """The memory of a checkpoint, with all changes in the journal in a folder; and its log, None for an old journal."""
+    """The memory of a checkpoint, with all changes in the journal in a folder; its log, None if it needs a new one."""
     header, model = files.load(path, device, shards)
     log = None
     with model.tree.device.stream():
         if isinstance(header.get("journal"), str):
             old_journal.replay(path.parent, header["journal"], model)
         else:
-            log = open_log(path, header, folder)
             try:
-                for problem in replay(log, model):
+                with deferred():
+                    log = open_log(path, header, folder)
+                for problem in replay(log, model) if log else ():
                     if problem:
-                        raise MemoryFileError(f"{log.path}: {problem}")
+                        raise MemoryFileError(f"{folder / JOURNAL}: {problem}")
             except BaseException:
-                log.abandon()  # a refused folder is not changed
+                if log:
+                    log.leave()  # a refused folder is not changed
                 raise
         model.tree.settle()
     return model, log

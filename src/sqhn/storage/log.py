@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from sqhn.concurrency import deferred
 from sqhn.protocol import MemoryFileError
 from sqhn.storage.locks import NO_LOCKS
 
@@ -130,6 +131,8 @@ class Log:
         with self._errors():
             while found := self.connection.execute(NEXT, (number,)).fetchall():
                 (row,) = found
+                if row[0] <= number:
+                    raise MemoryFileError(f"{self.path} is damaged: change {row[0]:,} follows change {number:,}")
                 number = row[0]
                 yield row
 
@@ -188,6 +191,15 @@ class Log:
             self.opened.close()
         else:
             self.abandon()
+
+    def leave(self) -> None:
+        """Close a log that was not read to its end; a damaged one is abandoned."""
+        with deferred():
+            try:
+                whole = not any(isinstance(found, str) for _, found in self.records())
+            except (MemoryFileError, OSError):
+                whole = False
+            (self.close if whole else self.abandon)()
 
     def abandon(self) -> None:
         """Leave the files as they are, for good: the connection is never closed, because SQLite would write to them."""

@@ -98,6 +98,8 @@ class Samples:
                 raise ValueError(f"{out} must be a folder or end in {suffix}, the format that is written")
             places = [[out]]
         else:
+            if out.exists() and not out.is_dir():
+                raise NotADirectoryError(f"{out} is not a folder: name a folder, or a .png or .npy file for one source")
             places = [
                 [out / Path(name_below(self.folder, file)).with_suffix(part.suffix) for file in part.files]
                 for part in self.parts
