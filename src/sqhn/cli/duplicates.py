@@ -172,12 +172,13 @@ def trimmed(x: NDArray[np.uint8]) -> tuple[int, int, int, int]:
 
 
 def _edges(x: NDArray[np.uint8]) -> tuple[int, int]:
-    """The first and last row inside of the rows of one color at either end."""
+    """The first row inside of those of one color at either end, and the row after the last; all rows if none is left."""
     ends = []
     for rows in (x, x[::-1]):
         far = np.abs(rows.astype(np.int16) - np.median(rows[0], axis=0)).max(axis=(1, 2)) > TOLERANCE
-        ends.append(int(far.argmax()) if far.any() else len(rows))
-    return ends[0], max(ends[0], len(x) - ends[1])
+        ends.append(int(far.argmax()))
+    first, after = ends[0], len(x) - ends[1]
+    return (first, after) if first < after else (0, len(x))
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -207,7 +208,7 @@ def _figure(one: Member, thumbnail: bytes) -> str:
     name = html.escape(one.name)
     return (
         f'<figure><img alt="{name}" src="data:image/jpeg;base64,{base64.b64encode(thumbnail).decode()}">'
-        f"<figcaption>{name}<br><small>{one.width} x {one.height}, {one.bytes:,} bytes, score {one.score:.0f}</small>"
+        f"<figcaption>{name}<br><small>{one.width} x {one.height}, {one.bytes:,} bytes<br>score {one.score:.0f}</small>"
         f"</figcaption></figure>"
     )
 
