@@ -172,7 +172,7 @@ def trimmed(x: NDArray[np.uint8]) -> tuple[int, int, int, int]:
 
 
 def _edges(x: NDArray[np.uint8]) -> tuple[int, int]:
-    """The first row inside of those of one color at either end, and the row after the last; all rows if none is left."""
+    """The first row within the borders at either end, and the row after the last; all rows if none is left."""
     ends = []
     for rows in (x, x[::-1]):
         far = np.abs(rows.astype(np.int16) - np.median(rows[0], axis=0)).max(axis=(1, 2)) > TOLERANCE
