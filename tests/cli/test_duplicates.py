@@ -73,12 +73,14 @@ def test_the_output_for_people(folder: Path) -> None:
 def test_files_that_cannot_be_read_are_named_and_left_out(folder: Path) -> None:
     (folder / "bad.jpg").write_bytes(b"nonsense")
     (folder / "x.heic").write_bytes(b"nonsense")
+    deep = put(folder / "deep.png", PHOTOS[0, ..., 0].astype(np.uint16) * 200)
     result = sqhn("duplicates", folder, "--json")
     assert result.exit_code == 0
-    assert json.loads(result.stdout)["skipped"] == [str(folder / "bad.jpg"), str(folder / "x.heic")]
-    unread, skipped = result.stderr.splitlines()
+    assert json.loads(result.stdout)["skipped"] == [str(folder / "bad.jpg"), str(deep), str(folder / "x.heic")]
+    unread, skipped, bits = result.stderr.splitlines()
     assert unread == f"1 file is in a format that is not read: {folder / 'x.heic'}"
     assert skipped.startswith(f"skipped: {folder / 'bad.jpg'} cannot be read as an image")
+    assert bits.startswith(f"skipped: {deep} has more than 8 bits per pixel")
 
 
 class Figures(HTMLParser):
@@ -116,6 +118,8 @@ def test_the_page_and_each_file_is_decoded_once(folder: Path, monkeypatch: pytes
 
 def test_invalid_input(folder: Path, tmp_path: Path) -> None:
     assert "sheet.png is not an .html file" in error_of("duplicates", folder, "--sheet", tmp_path / "sheet.png")
+    nowhere = tmp_path / "nowhere" / "sheet.html"
+    assert f"{nowhere} cannot be written" in error_of("duplicates", folder, "--sheet", nowhere)
     one = folder / "00.png"
     assert "among at least 2 images; here 1 can be read" in error_of("duplicates", one)
     assert "between 0 and 1; got 2.0" in error_of("duplicates", folder, "--error", 2)

@@ -74,6 +74,8 @@ def duplicates(
 
     if sheet is not None and sheet.suffix.lower() != ".html":
         raise ValueError(f"{sheet} is not an .html file")
+    if sheet is not None and not sheet.parent.is_dir():  # before minutes are spent
+        raise ValueError(f"{sheet} cannot be written: its folder does not exist")
     files, folder, unread = find(sources)
     photos, bad = _read(files, thumbnails=sheet is not None)
     if len(photos) < 2:

@@ -173,9 +173,8 @@ def decode(path: Path, mode: str, resize: Size | None = None, nearest: bool = Fa
 
 def preview(path: Path, side: int) -> tuple[Image, Size]:
     """An image in color with sides of at most `side` pixels, and its size; JPEGs are decoded at a reduced size."""
-    check_file(path)
+    size, _ = _header(path)
     with _image(path) as image:
-        size = _size(image)
         image.draft("RGB", (side, side))
         plain = _upright(image, "RGB").copy()
         plain.thumbnail((side, side))
