@@ -102,10 +102,8 @@ def sheet(memory: SQHN, most: int) -> tuple[Image, list[Shown]]:
 
 
 def _fitted(draw: ImageDraw, text: str, width: int) -> str:
-    """The end of a text, in which names differ, that is at most so wide; the font has no other characters."""
-    text = "".join(
-        letter if letter.isprintable() else "?" for letter in text.encode("latin-1", "replace").decode("latin-1")
-    )
+    """The end of a text, in which names differ, that is at most so wide; the font has only the characters of ASCII."""
+    text = "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in text)
     text = text[-width:]  # a letter has at least one pixel
     end = text
     while draw.textlength(end) > width:
