@@ -6,13 +6,14 @@ import base64
 import html as escaping
 import io
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from PIL.ImageDraw import ImageDraw
 
     from sqhn.memory import SQHN
     from sqhn.model.model import Model
@@ -21,6 +22,15 @@ NOTEBOOK_IMAGES = 24
 HEIGHT = 64  # of an image on the screen, in pixels
 CAPTION = 12  # pixels below an image of a sheet
 GAP = 4  # pixels between images
+
+
+class Shown(NamedTuple):
+    """A neuron as an image, how many samples it was learned from, and its most frequent label, or None."""
+
+    neuron: int
+    image: NDArray[np.uint8]
+    samples: int
+    label: Any
 
 
 def pixels(x: NDArray[np.float32]) -> NDArray[np.uint8] | None:
@@ -39,7 +49,7 @@ def html(memory: SQHN) -> str:
 
     text = f"<code>{escaping.escape(repr(memory))}</code>"
     figures = []
-    for j, image, count in memory.inspect(lambda model: _images(model, NOTEBOOK_IMAGES)):
+    for j, image, count, _ in memory.inspect(lambda model: _images(model, NOTEBOOK_IMAGES)):
         file, small = io.BytesIO(), Image.fromarray(image)
         small.thumbnail((4 * HEIGHT, 2 * HEIGHT))
         small.save(file, "PNG")
@@ -56,31 +66,47 @@ def html(memory: SQHN) -> str:
     return f"{text}<br>{''.join(figures)}{more}"
 
 
-def _images(model: Model, most: int) -> list[tuple[int, NDArray[np.uint8], int]]:
-    """The index, image and count of the first neurons that are not forgotten; none if samples are not images."""
+def _images(model: Model, most: int) -> list[Shown]:
+    """The first neurons that are not forgotten; none if samples are not images."""
     counts = model.tree.neurons("c")
-    living = np.flatnonzero(counts)[:most]
-    prototypes = model.tree.prototypes(int(living.max(initial=0)) + 1)[0]
-    return [(int(j), image, int(counts[j])) for j in living if (image := pixels(prototypes[j])) is not None]
+    living = np.flatnonzero(counts)[:most].tolist()
+    prototypes = model.tree.prototypes(max(living, default=0) + 1)[0]
+    labels = [next((label for label, _ in model.labels.of(j)), None) for j in living]
+    images = [pixels(prototypes[j]) for j in living]
+    return [Shown(j, x, int(counts[j]), label) for j, x, label in zip(living, images, labels) if x is not None]
 
 
-def sheet(memory: SQHN, most: int) -> tuple[Image, int]:
-    """The first neurons in rows, each above its index and count; and how many there are."""
+def sheet(memory: SQHN, most: int) -> tuple[Image, list[Shown]]:
+    """The first neurons in rows, each above its index and count, and its label if there are any; and the neurons."""
     from PIL import Image, ImageDraw
 
-    images = memory.inspect(lambda model: _images(model, most))
-    if not images:
+    shown = memory.inspect(lambda model: _images(model, most))
+    if not shown:
         reason = f"samples of shape {memory.input_shape} are not images" if len(memory) else "nothing is stored"
         raise ValueError(f"there is nothing to show: {reason}")
-    height, width = images[0][1].shape[:2]
+    height, width = shown[0].image.shape[:2]
     scale = max(1, -(-HEIGHT // max(height, width)))
-    wide, high = max(width * scale, HEIGHT) + GAP, height * scale + CAPTION + GAP
-    columns = math.ceil(math.sqrt(len(images) * high / wide))
-    whole = Image.new("RGB", (columns * wide + GAP, -(-len(images) // columns) * high + GAP), "white")
+    lines = 1 + any(one.label is not None for one in shown)
+    wide, high = max(width * scale, HEIGHT) + GAP, height * scale + lines * CAPTION + GAP
+    columns = math.ceil(math.sqrt(len(shown) * high / wide))
+    whole = Image.new("RGB", (columns * wide + GAP, -(-len(shown) // columns) * high + GAP), "white")
     draw = ImageDraw.Draw(whole)
-    for i, (j, image, count) in enumerate(images):
+    for i, (j, image, count, label) in enumerate(shown):
         left, top = GAP + i % columns * wide, GAP + i // columns * high
         large = Image.fromarray(image).resize((width * scale, height * scale), Image.Resampling.NEAREST)
         whole.paste(large, (left, top))
         draw.text((left, top + height * scale), f"{j} ({count})", fill="black")
-    return whole, len(images)
+        if label is not None:
+            draw.text((left, top + height * scale + CAPTION), _fitted(draw, f"{label}", wide - GAP), fill="black")
+    return whole, shown
+
+
+def _fitted(draw: ImageDraw, text: str, width: int) -> str:
+    """The end of a text, in which names differ, that is at most so wide; the font has only the characters of ASCII."""
+    text = "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in text)
+    text = text[-width:]  # a letter has at least one pixel
+    end = text
+    while draw.textlength(end) > width:
+        text = text[1:]
+        end = f"..{text}"
+    return end

@@ -108,6 +108,16 @@ class Options:
         check_words(self)
         _set(self, blend=blend, rho=None if self.rho is None else float(self.rho))
 
+    def tolerance(self, levels: int) -> float:
+        """The rho in use in a network of so many levels: the given one or the default.
+
+        >>> Options().tolerance(levels=1)
+        0.99999
+        """
+        if self.rho is not None:
+            return self.rho
+        return 0.99999 if levels == 1 else 0.999
+
     @property
     def centre(self) -> float:
         """The center: the value subtracted from both vectors before their cosine; unknown values are set to it.

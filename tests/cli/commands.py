@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -83,10 +83,15 @@ def load_image(path: Path | str) -> Pixels:
         return np.asarray(image)
 
 
+def image_names(count: int, kind: str = "png") -> list[str]:
+    """The names of the images that `image_folder` makes."""
+    return [f"{n:03}.{kind}" for n in range(count)]
+
+
 def image_folder(path: Path, x: Pixels, kind: str = "png") -> Path:
     """A new folder with these images."""
-    for n, image in enumerate(x):
-        put(path / f"{n:03}.{kind}", image)
+    for name, image in zip(image_names(len(x), kind), x):
+        put(path / name, image)
     return path
 
 
@@ -103,11 +108,11 @@ def files_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def saved_memory(path: Path, x: NDArray[Any], *levels: Level) -> SQHN:
-    """A memory that has learned these samples, and its file."""
+def saved_memory(path: Path, x: NDArray[Any], *levels: Level, names: Sequence[str] | None = None) -> SQHN:
+    """A memory that has learned these samples, with names as labels, and its file."""
     memory = SQHN(x.shape[1:], levels or [Level(capacity=20)])
     if len(x):
-        memory.learn(x)
+        memory.learn(x, value=names)
     memory.save(path)
     return memory
 
@@ -121,10 +126,10 @@ def metadata_of(path: Path) -> dict[str, str]:
 
 SLOWLY = """
 learn = SQHN.learn
-def learn_slowly(self, x):
+def learn_slowly(self, x, **labels):
     print("learning", file=sys.stderr, flush=True)
     time.sleep(0.1)
-    return learn(self, x)
+    return learn(self, x, **labels)
 SQHN.learn = learn_slowly
 """
 """A program that announces each chunk and takes its time; a signal can be sent in between."""
@@ -154,11 +159,11 @@ def hook(
     """Call functions before or after calls of a verb of SQHN, by the number of the call; returns the step at each."""
     original, steps = getattr(SQHN, verb), []
 
-    def hooked(self: SQHN, *args: Any) -> Any:
+    def hooked(self: SQHN, *args: Any, **labels: Any) -> Any:
         steps.append(self.step)
         number = len(steps)
         (before or {}).get(number, bool)()
-        result = original(self, *args)
+        result = original(self, *args, **labels)
         (after or {}).get(number, bool)()
         return result
 

@@ -18,11 +18,11 @@ pytestmark = posix
 
 WAITING = """
 learn = SQHN.learn
-def learn_when_told(self, x):
+def learn_when_told(self, x, **labels):
     print("learning", file=sys.stderr, flush=True)
     while not Path(os.environ["GO"]).exists():
         time.sleep(0.01)
-    return learn(self, x)
+    return learn(self, x, **labels)
 SQHN.learn = learn_when_told
 """
 Start = Callable[..., subprocess.Popen[str]]

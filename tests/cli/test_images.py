@@ -120,10 +120,100 @@ def test_sixteen_bits_are_refused(tmp_path: Path) -> None:
 def test_sizes_that_differ(tmp_path: Path) -> None:
     put(tmp_path / "a.png", pixels(4, 6))
     put(tmp_path / "b.jpg", pixels(8, 7))
-    with pytest.raises(ValueError, match=r"b\.jpg has 7x8.*a\.png has 6x4.*--resize 6x4"):
+    message = r"^1 of 2 images has another size \(7x8\), but .*a\.png has 6x4: give --resize 6x4$"
+    with pytest.raises(ValueError, match=message):
         read(tmp_path)
-    with pytest.raises(ValueError, match=r"a\.png has 6x4.*the memory holds 5x3.*--resize 5x3"):
-        read(tmp_path, shape=(3, 5))
+    for n in range(3):
+        put(tmp_path / f"c{n}.png", pixels(9, n + 1))
+    with pytest.raises(ValueError, match=r"^4 of 5 images have other sizes \(7x8, 1x9, 2x9, \.\.\.\), but "):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(("count", "line"), [(1, "1 image is"), (2, "2 images are")])
+def test_images_are_scaled_to_the_size_of_a_memory(
+    count: int, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "a.png", pixels(4, 6))
+    for n in range(count):
+        put(tmp_path / f"b{n}.png", np.full((9, 9 + n), 7, np.uint8))
+    found = read(tmp_path, shape=(4, 6))
+    assert capsys.readouterr().err == f"{line} scaled to 6x4, the size of the memory\n"
+    np.testing.assert_array_equal(everything(found), [pixels(4, 6), *[np.full((4, 6), 7)] * count])
+    assert capsys.readouterr().err == ""
+
+
+def test_the_first_image_that_can_be_decoded_gives_the_size(tmp_path: Path) -> None:
+    cut = put(tmp_path / "a.png", pixels(30, 30))
+    cut.write_bytes(cut.read_bytes()[:-60])
+    put(tmp_path / "b.png", pixels(4, 6))
+    with pytest.raises(ValueError, match=r"a\.png cannot be read as an image"):
+        read(tmp_path)
+    found = read(tmp_path, skip_bad=True)
+    assert (found.names, found.shape, [*found.skipped]) == (["b.png"], (4, 6), [str(cut)])
+
+
+ARROW = np.array([[9, 200, 30], [60, 90, 255]], np.uint8).repeat(8, 0).repeat(8, 1)  # no symmetry
+TURNED = {  # by the definition of EXIF: the first stored row and column are these sides of the upright image
+    1: ARROW,  # top, left
+    2: ARROW[:, ::-1],  # top, right
+    3: ARROW[::-1, ::-1],  # bottom, right
+    4: ARROW[::-1],  # bottom, left
+    5: ARROW.T,  # left, top
+    6: ARROW.T[::-1],  # right, top
+    7: ARROW.T[::-1, ::-1],  # right, bottom
+    8: ARROW.T[:, ::-1],  # left, bottom
+    99: ARROW,  # no orientation
+}
+
+
+@pytest.mark.parametrize("orientation", TURNED)
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.webp", "a.tif"])
+def test_images_are_turned_as_their_exif_data_say(name: str, orientation: int, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[274] = orientation
+    quality = {"lossless": True} if name == "a.webp" else {"quality": 100} if name == "a.jpg" else {}
+    put(tmp_path / name, TURNED[orientation], exif=exif, **quality)
+    found = read(tmp_path)
+    pixels = everything(found)[0].astype(int)
+    gray = pixels if pixels.ndim == 2 else pixels[..., 0]
+    assert found.shape[:2] == ARROW.shape
+    assert np.abs(gray - ARROW).max() <= 3
+    image, size = images.preview(tmp_path / name, 24)
+    assert (image.size, size) == ((24, 16), (24, 16))
+    assert np.abs(np.asarray(image)[..., 0].astype(int) - ARROW).max() <= 3
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
+def test_damaged_exif_data_are_ignored(tmp_path: Path) -> None:
+    put(tmp_path / "a.jpg", ARROW, exif=b"Exif\x00\x00II*\x00\xff\xff\xff\xffnonsense")
+    assert read(tmp_path).shape == ARROW.shape
+
+
+@pytest.mark.parametrize("name", ["a.tif", "a.TIFF"])
+def test_tiff_of_eight_bits(name: str, tmp_path: Path) -> None:
+    for shape in ((6, 5), (6, 5, 3)):
+        Image.fromarray(pixels(*shape)).save(tmp_path / name, "TIFF")
+        np.testing.assert_array_equal(everything(read(tmp_path))[0], pixels(*shape))
+    Image.fromarray(pixels(6, 5).astype(np.uint16)).save(tmp_path / name, "TIFF")
+    with pytest.raises(ValueError, match="has more than 8 bits"):
+        read(tmp_path)
+
+
+def test_formats_that_are_not_read_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "a.png", pixels(4, 5))
+    for name in ("b.HEIC", "c/d.cr2", "e.avif"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"content")
+    monkeypatch.setattr("PIL.features.check", lambda _: False)
+    unread = [str(tmp_path / name) for name in ("b.HEIC", "c/d.cr2", "e.avif")]
+    for source in (tmp_path, f"{tmp_path}/**"):
+        found = read(source)
+        assert capsys.readouterr().err == f"3 files are in a format that is not read: {', '.join(unread)}\n"
+        assert (found.names, [*found.skipped]) == (["a.png"], unread)
+    with pytest.raises(ValueError, match=r"c holds no images of a format that is read, only .*d\.cr2$"):
+        read(tmp_path / "c")
 
 
 def test_resize(tmp_path: Path) -> None:
@@ -132,7 +222,8 @@ def test_resize(tmp_path: Path) -> None:
     found = read(tmp_path, resize=Size(6, 4))
     assert found.shape == (4, 6)
     np.testing.assert_array_equal(everything(found), [pixels(4, 6), np.full((4, 6), 7)])
-    assert read(tmp_path, shape=(4, 6), resize=Size(6, 4)) == found
+    again = read(tmp_path, shape=(4, 6), resize=Size(6, 4))
+    np.testing.assert_array_equal(everything(again), everything(found))
     with pytest.raises(ValueError, match="the memory holds images of 6x4: --resize 4x6"):
         read(tmp_path, shape=(4, 6), resize=Size(4, 6))
 

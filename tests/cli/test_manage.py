@@ -125,7 +125,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SQHN:
 def test_a_sheet_of_stored_images(memory: SQHN) -> None:
     assert "sheet.png shows 9 of 9 neurons" in output_of("show", "m.sqhn", "--out", "sheet.png")
     sheet = load_image("sheet.png")
-    high = 16 * SCALE + CAPTION + GAP
+    high = 16 * SCALE + 2 * CAPTION + GAP  # a line for the neuron, and one for its label
     columns = (sheet.shape[1] - GAP) // (24 * SCALE + GAP)
     for j, x in enumerate(X):
         top, left = GAP + j // columns * high, GAP + j % columns * (24 * SCALE + GAP)

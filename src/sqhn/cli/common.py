@@ -80,6 +80,11 @@ def _as_list(array: Any) -> Any:
     return array.tolist() if array.dtype.kind != "c" and np.isfinite(array).all() else repr(array)
 
 
+def of(label: Any) -> str:
+    """A label as the end of a line: a name as it is, other labels as JSON; nothing if there is none."""
+    return "" if label is None else f"  value {label if isinstance(label, str) else as_json_text(label)}"
+
+
 def print_results(document: dict[str, Any], lines: list[str], as_json: bool) -> None:
     """Print the document or the lines; characters that the terminal cannot print are escaped."""
     encoding = sys.stdout.encoding or "utf-8"

@@ -6,17 +6,34 @@ import base64
 import html
 import io
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
-from sqhn.cli.common import map_chunks, print_results
+from sqhn.cli.common import print_results, progress, say
 from sqhn.cli.options import AsJson, Size
-from sqhn.cli.samples import read
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SIDE = 32  # pixels of the images that are compared
+PREVIEW = 192  # pixels of the longer side, of which borders are trimmed and thumbnails are made
+TOLERANCE = 12  # of the colors of a border, of 255: JPEG blurs them
+LEAST = 0.25  # the share of the pixels that trimming must leave
+
+
+class Photo(NamedTuple):
+    """An image that was read: the pixels that are compared, its size, and a thumbnail (JPEG) if there is a page."""
+
+    file: str
+    pixels: NDArray[np.uint8]
+    size: Size
+    thumbnail: bytes
 
 
 class Member(NamedTuple):
@@ -47,56 +64,123 @@ def duplicates(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find groups of images that show the same, whatever their size, compression, brightness or small marks.
+    """Find groups of images that show the same, whatever their size, compression, brightness, border or small marks.
 
-    Images are compared as 32 x 32 pixels, by evidence. Files that cannot be read are named on stderr and left out. No
-    file is changed.
+    Borders of one color are trimmed; then images are compared as 32 x 32 pixels, by evidence. Files that cannot be read
+    are named on stderr and left out. No file is changed.
     """
+    from sqhn.cli.samples.files import find, name_below
     from sqhn.duplicates import find_duplicates
 
     if sheet is not None and sheet.suffix.lower() != ".html":
         raise ValueError(f"{sheet} is not an .html file")
-    samples = read(sources, (SIDE, SIDE, 3), Size(SIDE, SIDE), skip_bad=True)
-    images = np.concatenate([*map_chunks(samples, "reading", lambda chunk: chunk)])
-    found = find_duplicates(images, error)
+    if sheet is not None and not sheet.parent.is_dir():  # before minutes are spent
+        raise ValueError(f"{sheet} cannot be written: its folder does not exist")
+    files, folder, unread = find(sources)
+    photos, bad = _read(files, thumbnails=sheet is not None)
+    if len(photos) < 2:
+        raise ValueError(f"duplicates are found among at least 2 images; here {len(photos)} can be read")
+    found = find_duplicates(np.stack([photo.pixels for photo in photos]), error)
     best: dict[int, float] = defaultdict(float)
     for first, second, score in found.pairs:
         best[first], best[second] = max(best[first], score), max(best[second], score)
-    names, files = samples.names, samples.files_of(len(samples))
     groups = [
         sorted(
-            (_member(names[i], files[i], best[i]) for i in members),
+            (_member(photos[i], name_below(folder, photos[i].file), best[i]) for i in members),
             key=lambda one: (-one.width * one.height, -one.bytes, one.name),
         )
         for members in found.groups()
     ]
     if sheet is not None:
-        sheet.write_text(_page(groups, len(samples), found.error), encoding="utf-8")
+        thumbnails = {photo.file: photo.thumbnail for photo in photos}
+        sheet.write_text(_page(groups, thumbnails, found.error), encoding="utf-8")
     promise = f"an image without a duplicate finds one with a probability of at most {found.error:.2g}"
     document = {
-        "images": len(samples),
+        "images": len(photos),
         "groups": [[one._asdict() for one in group] for group in groups],
         "threshold": found.threshold,
         "error": found.error,
-        "skipped": [*samples.skipped],
+        "skipped": [*bad, *unread],
     }
     lines = [line for group in groups for line in [*map(_line, group), ""]]
+    print_results(document, [*lines, _count(groups, len(photos)), promise], as_json)
+
+
+def _count(groups: list[list[Member]], images: int) -> str:
     copies = sum(map(len, groups)) - len(groups)
-    print_results(
-        document, [*lines, f"{len(samples):,} images: {len(groups):,} groups with {copies:,} copies", promise], as_json
+    return (
+        f"{images:,} images: {len(groups):,} group{'' if len(groups) == 1 else 's'} with {copies:,} "
+        f"{'copy' if copies == 1 else 'copies'}"
     )
 
 
-def _member(name: str, file: str, score: float) -> Member:
-    from PIL import Image
-
-    with Image.open(file) as image:
-        width, height = image.size
-    return Member(name, file, width, height, Path(file).stat().st_size, score)
+def _member(photo: Photo, name: str, score: float) -> Member:
+    return Member(name, photo.file, *photo.size, Path(photo.file).stat().st_size, score)
 
 
 def _line(one: Member) -> str:
     return f"{one.name}  {one.width}x{one.height}  {one.bytes:,} bytes  score {one.score:.0f}"
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _read(files: Sequence[str], thumbnails: bool) -> tuple[list[Photo], list[str]]:
+    """The images, each decoded once, and the files that cannot be read, which are named on stderr."""
+    from rich.progress import track
+
+    from sqhn.cli.samples.images import DECODING_THREADS
+
+    photos, bad = [], []
+    with ThreadPoolExecutor(DECODING_THREADS) as pool:
+        each: Iterator[Photo | Exception] = pool.map(lambda file: _photo(file, thumbnails), files)
+        hidden = not progress.is_terminal
+        for file, photo in zip(
+            files, track(each, "reading", len(files), console=progress, transient=True, disable=hidden)
+        ):
+            if isinstance(photo, Exception):
+                bad.append(file)
+                say(f"skipped: {photo}")
+            else:
+                photos.append(photo)
+    return photos, bad
+
+
+def _photo(file: str, thumbnail: bool) -> Photo | Exception:
+    from PIL import Image
+
+    from sqhn.cli.samples.images import preview
+
+    try:
+        image, size = preview(Path(file), PREVIEW)
+    except (OSError, ValueError) as error:
+        return error
+    inside = image.crop(trimmed(np.asarray(image)))
+    pixels = np.asarray(inside.resize((SIDE, SIDE), Image.Resampling.BICUBIC))
+    return Photo(file, pixels, size, _jpeg(image) if thumbnail else b"")
+
+
+def trimmed(x: NDArray[np.uint8]) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of an image (height, width, 3) without the border of one color along its edges.
+
+    An image that would lose most of its pixels is not trimmed, such as one that is all of one color.
+    """
+    height, width = x.shape[:2]
+    top, bottom = _edges(x)
+    left, right = _edges(x[top:bottom].transpose(1, 0, 2))
+    if (bottom - top) * (right - left) < LEAST * height * width:
+        return 0, 0, width, height
+    return left, top, right, bottom
+
+
+def _edges(x: NDArray[np.uint8]) -> tuple[int, int]:
+    """The first row within the borders at either end, and the row after the last; all rows if none is left."""
+    ends = []
+    for rows in (x, x[::-1]):
+        far = np.abs(rows.astype(np.int16) - np.median(rows[0], axis=0)).max(axis=(1, 2)) > TOLERANCE
+        ends.append(int(far.argmax()))
+    first, after = ends[0], len(x) - ends[1]
+    return (first, after) if first < after else (0, len(x))
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -108,32 +192,30 @@ section { border-top: 1px solid #8886; padding: 1rem 0; display: flex; flex-wrap
 figure { margin: 0; width: 12rem } img { max-width: 12rem; max-height: 12rem; display: block }
 figcaption { font-size: .8rem; overflow-wrap: anywhere } small { opacity: .7 }
 """
-THUMBNAIL = 192  # pixels of the longer side
 
 
-def _page(groups: list[list[Member]], count: int, error: float) -> str:
+def _page(groups: list[list[Member]], thumbnails: dict[str, bytes], error: float) -> str:
     """All groups as rows of thumbnails, in one file."""
-    copies = sum(map(len, groups)) - len(groups)
-    rows = "\n".join(f"<section>{''.join(map(_figure, group))}</section>" for group in groups)
+    figures = ["".join(_figure(one, thumbnails[one.file]) for one in group) for group in groups]
+    rows = "\n".join(f"<section>{row}</section>" for row in figures)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Near-duplicates</title><style>{STYLE}</style>'
-        f"<h1>Near-duplicates</h1><p>{count:,} images: {len(groups):,} groups with {copies:,} copies. An image without "
+        f"<h1>Near-duplicates</h1><p>{_count(groups, len(thumbnails))}. An image without "
         f"a duplicate finds one with a probability of at most {error:.2g}. The largest image of each group is first; "
         f"scores are evidence in nats.</p>{rows}</html>\n"
     )
 
 
-def _figure(one: Member) -> str:
-    from PIL import Image, ImageOps
-
-    with Image.open(one.file) as image:
-        small = ImageOps.exif_transpose(image).convert("RGB")
-        small.thumbnail((THUMBNAIL, THUMBNAIL))
-    written = io.BytesIO()
-    small.save(written, "JPEG", quality=85)
+def _figure(one: Member, thumbnail: bytes) -> str:
     name = html.escape(one.name)
     return (
-        f'<figure><img alt="{name}" src="data:image/jpeg;base64,{base64.b64encode(written.getvalue()).decode()}">'
-        f"<figcaption>{name}<br><small>{one.width} x {one.height}, {one.bytes:,} bytes, score {one.score:.0f}</small>"
+        f'<figure><img alt="{name}" src="data:image/jpeg;base64,{base64.b64encode(thumbnail).decode()}">'
+        f"<figcaption>{name}<br><small>{one.width} x {one.height}, {one.bytes:,} bytes<br>score {one.score:.0f}</small>"
         f"</figcaption></figure>"
     )
+
+
+def _jpeg(image: Image) -> bytes:
+    written = io.BytesIO()
+    image.save(written, "JPEG", quality=85)
+    return written.getvalue()

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from sqhn.cli.common import announcing_compilation, changing, check_memory, failing, load, print_results, say
-from sqhn.cli.options import AsJson, Judging, MemoryArgument, MemoryFile, Resize, SkipBad, Sources
+from sqhn.cli.common import announcing_compilation, changing, check_memory, failing, load, of, print_results, say
+from sqhn.cli.options import AsJson, MemoryArgument, MemoryFile, SkipBad, Sources
 from sqhn.cli.samples import read
 from sqhn.cli.settings import spell_kernel
 
@@ -40,15 +40,17 @@ def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
             f"grown {grown['min']:,} / {grown['mean']:,.1f} / {grown['max']:,} (min / mean / max), "
             f"alpha {float(level['alpha']):g}, gamma {level['gamma']:g}, when full {level['when_full']}"
         )
-    if about["calibration"]:
-        lines.append(f"{Calibration(**about['calibration'])} as it was then")
+    made = [Calibration(**about[name]) for name in ("calibration", "evidence") if about[name]]
+    lines += [f"{calibration} as it was then" for calibration in made]
     if about["forgotten"]:
         lines.append(f"{about['forgotten']:,} neurons of the memory node were forgotten; their slots are free")
     if about["holes"]:
         lines.append("samples with missing values were learned")
     if about["values"]:
         lines.append("some neurons have labels")
-    lines.append("options: " + ", ".join(f"{name} {value}" for name, value in about["options"].items()))
+    rho = f"{about['rho']:.9g}{' (default)' if about['options']['rho'] is None else ''}"
+    options = about["options"] | {"rho": rho}
+    lines.append("options: " + ", ".join(f"{name} {value}" for name, value in options.items()))
     print_results(about, lines, as_json)
 
 
@@ -58,7 +60,7 @@ def show(
     most: Annotated[int, typer.Option(min=1, help="The largest number of neurons.")] = 400,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the stored images on one sheet, each with its neuron and how many samples it was learned from."""
+    """Draw the stored images on one sheet, each with its neuron, its label, and the number of its samples."""
     from sqhn.display import sheet
     from sqhn.storage.atomic import written_whole
 
@@ -68,8 +70,11 @@ def show(
     image, shown = sheet(network, most)
     with written_whole(out) as file:
         image.save(file, "PNG")
-    line = f"{out} shows {shown:,} of {len(network):,} neurons"
-    print_results({"memory": str(memory), "out": str(out), "shown": shown, "neurons": len(network)}, [line], as_json)
+    lines = [f"neuron {one.neuron}{of(one.label)}" for one in shown if one.label is not None]
+    line = f"{out} shows {len(shown):,} of {len(network):,} neurons"
+    samples = [{"index": one.neuron, "count": one.samples, "value": one.label} for one in shown]
+    document = {"memory": str(memory), "out": str(out), "shown": len(shown), "neurons": len(network)}
+    print_results({**document, "samples": samples}, [*lines, line], as_json)
 
 
 def repair(
@@ -148,25 +153,33 @@ def calibrate(
         typer.Option("--as", help="The samples are new to the memory, or learned ones as they will be met again."),
     ],
     error: Annotated[float, typer.Option(help="The share of similar samples that may be judged wrongly.")] = 0.01,
-    inference: Judging = "paper",
-    resize: Resize = None,
+    inference: Annotated[
+        Literal["paper", "evidence"] | None,
+        typer.Option(help="The rule whose threshold is set: evidence by default for images, the paper's for arrays."),
+    ] = None,
     skip_bad: SkipBad = False,
     as_json: AsJson = False,
 ) -> None:
-    """Set the tolerance of `recognize` from samples, with a guaranteed error rate for others like them."""
+    """Set the threshold of `recognize` from samples, with a guaranteed error rate for others like them.
+
+    Of images the threshold of evidence is set, of arrays rho, the tolerance of the paper's rule; --inference chooses.
+    """
     import numpy as np
 
     with announcing_compilation(), changing(memory) as network:
-        samples = read(sources, network.input_shape, resize, skip_bad)
+        samples = read(sources, network.input_shape, skip_bad=skip_bad)
+        rule = inference or samples.rule
         x = np.concatenate(list(samples.chunks()))
         given = {"new": x} if kind == "new" else {"old": x}
-        threshold = network.calibrate(**given, error=error, inference=inference)
-    name = "rho" if inference == "paper" else "threshold"
+        threshold = network.calibrate(**given, error=error, inference=rule)
+    name = "rho" if rule == "paper" else "threshold"
     wrong = "old" if kind == "new" else "new"
     line = (
-        f"{name} is {threshold:.9g}: at most {error:g} of {kind} samples will be called {wrong}, judging by {len(x):,}"
+        f"{name} is {threshold:.9g}: at most {error:g} of {kind} samples will be called {wrong}, judging by {len(x):,} "
+        f"(rule: {rule})"
     )
     document = {"memory": str(memory), name: threshold, "kind": kind, "error": error, "samples": len(x)}
+    document["inference"] = rule
     print_results({**document, "skipped": [*samples.skipped]}, [line], as_json)
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sqhn.cli.common import as_json_text, load, map_chunks, print_results
-from sqhn.cli.options import AsJson, Judging, MemoryFile, Resize, SkipBad, Sources
+from sqhn.cli.common import load, map_chunks, of, print_results
+from sqhn.cli.options import AsJson, MemoryFile, SkipBad, Sources
 from sqhn.cli.samples import read, read_mask
 
 
@@ -32,29 +32,30 @@ def recall(
         ),
     ] = None,
     inference: Annotated[
-        Literal["paper", "feedforward", "exact", "evidence"],
+        Literal["paper", "feedforward", "exact", "evidence"] | None,
         typer.Option(
             help="The rule of recall: the paper's sweep up and down; the way up alone; the true maximum of the energy; "
-            "or evidence, for samples with any damage."
+            "or evidence, for samples with any damage. By default evidence for images, and the paper's for arrays."
         ),
-    ] = "paper",
-    resize: Resize = None,
+    ] = None,
     skip_bad: SkipBad = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the stored sample that matches each sample best: images as .png of the same name, arrays as .npy.
 
-    Files keep their places below the folder that all sources share.
+    Files keep their places below the folder that all sources share. The name of the stored sample is printed as its
+    value. Images are scaled to the size of the memory.
     """
     rows: list[tuple[Any, Any, Any]] = []
     network = load(memory)
-    samples = read(sources, network.input_shape, resize, skip_bad)
-    mask = None if observed is None else read_mask(observed, network.input_shape, resize)
+    samples = read(sources, network.input_shape, skip_bad=skip_bad)
+    rule = inference or samples.rule
+    mask = None if observed is None else read_mask(observed, network.input_shape)
     if best is not None and 0 < len(network) < best:
         raise ValueError(f"-k {best}, but {memory} has only {len(network):,} neurons")
 
     def recall_chunk(x: Any) -> Any:
-        found = network.recall(x, mask, k=best, inference=inference)
+        found = network.recall(x, mask, k=best, inference=rule)
         rows.extend(zip(found.index.tolist(), found.score.tolist(), found.value))
         return found.x
 
@@ -63,42 +64,69 @@ def recall(
         {"name": name, "index": index, "score": score, "value": value}
         for name, (index, score, value) in zip(samples.names, rows)
     ]
-    document = {"memory": str(memory), "out": str(out), "samples": results, "skipped": [*samples.skipped]}
-    print_results(document, [_recalled_line(**row) for row in results], as_json)
+    document = {"memory": str(memory), "out": str(out), "inference": rule, "samples": results}
+    lines = [*(_recalled_line(**row) for row in results), f"recalled {len(rows):,} (rule: {rule})"]
+    print_results({**document, "skipped": [*samples.skipped]}, lines, as_json)
 
 
 def _recalled_line(name: str, index: Any, score: Any, value: Any) -> str:
     """The name of a sample and its best neurons."""
     best = [(index, score, value)] if isinstance(index, int) else zip(index, score, value)
-    found = [
-        f"neuron {j}  score {s:.6f}{'' if label is None else f'  value {as_json_text(label)}'}" for j, s, label in best
-    ]
-    return "  ".join([name, *found])
+    return "  ".join([name, *(f"neuron {j}  score {s:.6f}{of(label)}" for j, s, label in best)])
 
 
 def recognize(
     sources: Sources,
     memory: MemoryFile,
-    inference: Judging = "paper",
-    resize: Resize = None,
+    inference: Annotated[
+        Literal["paper", "evidence"] | None,
+        typer.Option(
+            help="The rule of recognition: the paper's, or evidence, for samples with any damage. By default evidence "
+            "once `calibrate` has found its threshold."
+        ),
+    ] = None,
     skip_bad: SkipBad = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tell for each sample whether the memory has learned it before: old or new."""
-    rows: list[tuple[bool, float, float]] = []
+    """Tell for each sample whether the memory has learned it before: old or new.
+
+    Of old samples the neuron and the name of the stored sample are printed. Images are scaled to the size of the
+    memory.
+    """
+    rows: list[tuple[bool, float, float, int | None, Any]] = []
     network = load(memory)
-    samples = read(sources, network.input_shape, resize, skip_bad)
-    for found in map_chunks(samples, "recognizing", lambda x: network.recognize(x, inference=inference)):
-        rows += zip(found.old.tolist(), found.score.tolist(), found.threshold.tolist())
+    samples = read(sources, network.input_shape, skip_bad=skip_bad)
+    calibrated = network.inspect(lambda model: model.evidence_calibration is not None)
+    rule = inference or ("evidence" if calibrated else "paper")
+
+    def recognize_chunk(x: Any) -> None:
+        found = network.recognize(x, inference=rule)
+        index, value = [None] * len(x), [None] * len(x)
+        if found.old.any():
+            best = network.recall(x[found.old], inference=rule)
+            for i, j, label in zip(found.old.nonzero()[0], best.index.tolist(), best.value):
+                index[i], value[i] = j, label
+        rows.extend(zip(found.old.tolist(), found.score.tolist(), found.threshold.tolist(), index, value))
+
+    for _ in map_chunks(samples, "recognizing", recognize_chunk):
+        pass
     results = [
-        {"name": name, "old": old, "score": score if math.isfinite(score) else None, "threshold": threshold}
-        for name, (old, score, threshold) in zip(samples.names, rows)
+        {
+            "name": name,
+            "old": old,
+            "score": score if math.isfinite(score) else None,
+            "threshold": threshold,
+            "index": index,
+            "value": value,
+        }
+        for name, (old, score, threshold, index, value) in zip(samples.names, rows)
     ]
     lines = [
         f"{name}  {'old' if old else 'new'}  score {score:.6f}  threshold {threshold:.6f}"
-        for name, (old, score, threshold) in zip(samples.names, rows)
+        f"{'' if index is None else f'  neuron {index}'}{of(value)}"
+        for name, (old, score, threshold, index, value) in zip(samples.names, rows)
     ]
     old = sum(row[0] for row in rows)
-    new = len(rows) - old
-    document = {"memory": str(memory), "old": old, "new": new, "samples": results, "skipped": [*samples.skipped]}
-    print_results(document, [*lines, f"{old:,} old, {new:,} new"], as_json)
+    document = {"memory": str(memory), "inference": rule, "old": old, "new": len(rows) - old, "samples": results}
+    summary = f"{old:,} old, {len(rows) - old:,} new (rule: {rule})"
+    print_results({**document, "skipped": [*samples.skipped]}, [*lines, summary], as_json)

@@ -91,6 +91,7 @@ class Run:
         self.memory, self.network, self.samples = memory, network, samples
         self.note = Path(f"{os.path.realpath(memory)}.progress")
         self.first_step, self.first_neurons, self.replaced = network.step, len(network), 0
+        self.labels = samples.labels
         self.digest, self.digested = hashlib.sha256(), 0  # of how many files
         self.start = self._find_start() if samples.repeatable and memory.exists() and self.note.exists() else 0
         self.saved = self._after(0)
@@ -132,11 +133,11 @@ class Run:
             raise
 
     def _learn_chunk(self, chunk: NDArray[Any]) -> Written:
-        """Learn samples; a folder saves them at once, so the note is written first."""
+        """Learn samples, with the names of their files; a folder saves them at once, so the note is written first."""
         if self.network.folder is not None:
             self.saved = self._after(0)
             self._write_note(self._after(len(chunk)))
-        return self.network.learn(chunk)
+        return self.network.learn(chunk, value=self.labels[self.reached : self.reached + len(chunk)])
 
     def save(self) -> None:
         """Save the memory and the note, which is removed once all samples are learned; signals wait until then."""

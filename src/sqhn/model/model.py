@@ -40,9 +40,7 @@ class Model:
     @property
     def tolerance(self) -> float:
         """The rho in use: the given one or the default."""
-        if self.rho is not None:
-            return self.rho
-        return 0.99999 if len(self.tree.levels) == 1 else 0.999
+        return self.options.tolerance(len(self.tree.levels))
 
     def differences(self, other: Model) -> str:
         """The settings in which another model differs, but for rho, and for a capacity that is smaller than here."""

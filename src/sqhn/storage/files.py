@@ -269,14 +269,17 @@ def outline(header: Header, array: Callable[[str], NDArray[Any]]) -> dict[str, A
         reached = {"min": int(grown.min()), "mean": float(grown.mean()), "max": int(grown.max())}
         levels.append({**level, "nodes": len(grown), "grown": reached})
     features = header.get("features", ())
+    options = Options(**_options(header))
     gone = array(f"level{len(levels)}.c") == 0 if "forgotten" in features else ()
     return {
         "format": header["format"],
         "input_shape": as_shape(header["input_shape"]),
         "step": int(header["steps"][-1]),
         "levels": levels,
-        "options": asdict(Options(**_options(header))),
+        "options": asdict(options),
+        "rho": options.tolerance(len(levels)),
         "calibration": header.get("calibration"),
+        "evidence": header.get("evidence"),
         "values": "values" in features,
         "holes": "holes" in features,
         "forgotten": int(np.sum(gone)),

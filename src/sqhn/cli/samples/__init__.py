@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,16 @@ class Samples:
             for file in part.files
             for place in part.places
         ]
+
+    @property
+    def labels(self) -> list[str]:
+        """A label for each sample: the name of its file."""
+        return [name_below(self.folder, file) for part in self.parts for file in part.files for _ in part.places]
+
+    @property
+    def rule(self) -> Literal["paper", "evidence"]:
+        """The rule of recall that is used by default: evidence if there are images."""
+        return "evidence" if any(isinstance(part, Images) for part in self.parts) else "paper"
 
     def files_of(self, count: int) -> list[str]:
         """The files of the first `count` samples."""
@@ -130,12 +140,12 @@ def read(
 ) -> Samples:
     """The samples of folders, files, patterns and standard input ("-"), checked but not decoded yet.
 
-    shape: of the samples of an existing memory; None for a new one.
-    resize: the size for all images.
+    shape: of the samples of an existing memory, to which images are scaled; None for a new one.
+    resize: the size for all images of a new memory.
     skip_bad: leave out unusable files, and name them on stderr; all images are decoded once to find them. Otherwise
         they are an error.
     """
-    files, folder = find(sources)
+    files, folder, unread = find(sources)
     required = None if shape is None else Required(shape)
     unusable: Unusable = {}
     arrays: dict[str, Arrays] = {}
@@ -149,30 +159,33 @@ def read(
         except (OSError, ValueError) as error:
             unusable[file] = f"{error}"
         else:
-            required = required or Required(arrays[file].shape, f"{file} holds")
+            required = required or Required(arrays[file].shape, f"{file} holds", memory=False)
     if resize is not None and not image_files and arrays:
         raise ValueError(f"--resize is for images; {next(iter(arrays))} holds an array")
-    images = check_images(image_files, required, resize, unusable) if image_files else None
+    images, scaled = check_images(image_files, required, resize, unusable) if image_files else (None, [])
     if skip_bad and images:
         unusable |= images.damaged()
     good = [file for file in files if file not in unusable]
     if unusable and not (skip_bad and good):
         raise ValueError(summary(unusable))
-    for reason in unusable.values():
+    for reason in dict.fromkeys(unusable.values()):
         say(f"skipped: {reason}")
+    if images and shape is not None and (count := len([file for file in scaled if file not in unusable])):
+        images_are = "1 image is" if count == 1 else f"{count:,} images are"
+        say(f"{images_are} scaled to {images.resize}, the size of the memory")
     parts: list[Images | Arrays] = []
     for array, group in groupby(good, lambda file: file in arrays):
         if array or images is None:
             parts += [arrays[file] for file in group]
         else:
             parts.append(replace(images, files=list(group)))
-    return Samples(parts, folder, unusable)
+    return Samples(parts, folder, unusable | {file: f"{file} is in a format that is not read" for file in unread})
 
 
-def read_mask(path: Path, shape: tuple[int, ...], resize: Size | None = None) -> NDArray[np.bool_]:
+def read_mask(path: Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """The mask of observed values for samples of a shape: an image that is not black, or a boolean .npy file.
 
-    A mask without channels is for all channels. With `resize` an image is scaled like the samples.
+    A mask without channels is for all channels. An image is scaled like the samples.
     """
     if path.suffix.lower() == ".npy":
         mask = open_array(path)
@@ -180,7 +193,8 @@ def read_mask(path: Path, shape: tuple[int, ...], resize: Size | None = None) ->
             raise ValueError(f"{path} must be boolean, True for observed values; got dtype {mask.dtype}")
     else:
         check_file(path)
-        mask = np.asarray(decode(path, "RGB", resize, nearest=True).any(axis=2))
+        size = Size(shape[1], shape[0]) if len(shape) in (2, 3) else None
+        mask = np.asarray(decode(path, "RGB", size, nearest=True).any(axis=2))
     if mask.shape == shape[:-1] and len(shape) == 3:
         mask = mask[..., None]
     elif mask.shape != shape:

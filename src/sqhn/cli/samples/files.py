@@ -6,12 +6,17 @@ import glob
 import math
 import os
 import stat
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
+from sqhn.cli.common import say
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
+UNREAD_SUFFIXES = (
+    *(".heic", ".heif", ".jxl", ".jp2", ".psd", ".svg"),
+    *(".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2"),  # of cameras
+)
 STDIN = "-"
 CHUNK_SAMPLES = 256  # samples that are read at a time
 CHUNK_BYTES = 1 << 24
@@ -21,34 +26,47 @@ Unusable = dict[str, str]  # file: reason
 
 
 class Required(NamedTuple):
-    """The shape that samples must have, and the reason for errors."""
+    """The shape that samples must have, and the reason for errors; memory: whether a memory there has this shape."""
 
     shape: tuple[int, ...]
     reason: str = "the memory holds"
+    memory: bool = True
 
 
-def find(sources: Sequence[str]) -> tuple[list[str], str]:
-    """The files of folders, files, patterns and standard input in order, and the common folder of all of them."""
+class Found(NamedTuple):
+    """Files in the order of their sources, their common folder, and the images among them that cannot be read."""
+
+    files: list[str]
+    folder: str
+    unread: list[str]
+
+
+def find(sources: Sequence[str]) -> Found:
+    """The files of folders, files, patterns and standard input; the formats that are not read are named on stderr."""
     files: list[str] = []
+    unread: list[str] = []
     folders: set[str] = set()
     for source in sources:
         path = Path(source)
         if source == STDIN:
             found = [source]
         elif path.is_dir():
-            found = _below(path)
+            found = _below(path, unread)
             folders.add(os.path.normpath(path.absolute()))
         else:
-            found = [str(path)] if path.exists() else _matching(source)
+            found = [str(path)] if path.exists() else _matching(source, unread)
             folders |= {os.path.normpath(Path(file).parent.absolute()) for file in found}
         files += found
     if files.count(STDIN) > 1:
         raise ValueError(f"{STDIN} is standard input, which can be read only once: give it once")
-    return files, os.path.commonpath(folders) if folders else ""
+    if unread:
+        count = "1 file is" if len(unread) == 1 else f"{len(unread):,} files are"
+        say(f"{count} in a format that is not read: {_listed(unread)}")
+    return Found(files, os.path.commonpath(folders) if folders else "", unread)
 
 
-def _below(folder: Path) -> list[str]:
-    """The images below a folder, sorted, without hidden files and folders."""
+def _below(folder: Path, unread: list[str]) -> list[str]:
+    """The images below a folder, sorted, without hidden files and folders; those in other formats go to `unread`."""
 
     def fail(error: OSError) -> None:
         raise error
@@ -56,14 +74,34 @@ def _below(folder: Path) -> list[str]:
     images: list[str] = []
     for at, folders, files in os.walk(folder, onerror=fail):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found = (name for name in files if not name.startswith(".") and name.lower().endswith(IMAGE_SUFFIXES))
-        images += [str(Path(at, name)) for name in found]
-    if not images:
-        raise ValueError(f"{folder} holds no images ({', '.join(IMAGE_SUFFIXES)})")
-    return sorted(images, key=lambda image: image.replace(os.sep, "/"))
+        images += [str(Path(at, name)) for name in files if not name.startswith(".") and is_image(name)]
+    found = sorted(images, key=lambda image: image.replace(os.sep, "/"))
+    return _readable(found, unread, f"{folder} holds no images")
 
 
-def _matching(pattern: str) -> list[str]:
+def _readable(found: list[str], unread: list[str], problem: str) -> list[str]:
+    """The files whose format is read; the others go to `unread`. It is an error if there is none."""
+    other = [file for file in found if not is_read(file)]
+    if len(other) == len(found):
+        raise ValueError(f"{problem}{f' of a format that is read, only {_listed(other)}' if other else ''}")
+    unread += other
+    return [file for file in found if is_read(file)]
+
+
+def is_image(name: str) -> bool:
+    """Whether the name is that of an image, in any format."""
+    return name.lower().endswith((*IMAGE_SUFFIXES, *UNREAD_SUFFIXES))
+
+
+def is_read(name: str) -> bool:
+    """Whether files of this name are read; .avif if Pillow can."""
+    from PIL import features
+
+    suffix = Path(name).suffix.lower()
+    return suffix not in UNREAD_SUFFIXES and (suffix != ".avif" or bool(features.check("avif")))
+
+
+def _matching(pattern: str, unread: list[str]) -> list[str]:
     """The images and .npy files that match a pattern, sorted; as in a shell, but ** is any number of folders.
 
     Each file counts once, under its shortest name: links may lead to it by several, or round in circles.
@@ -71,18 +109,23 @@ def _matching(pattern: str) -> list[str]:
     if not any(sign in pattern for sign in "*?["):
         raise ValueError(f"there is no {pattern}")
     found = glob.glob(pattern, recursive=True)  # noqa: PTH207  # unlike Path.glob, it skips hidden files, as shells do
-    named = [file for file in found if file.lower().endswith((*IMAGE_SUFFIXES, ".npy")) and Path(file).is_file()]
+    named = [file for file in found if (is_image(file) or file.lower().endswith(".npy")) and Path(file).is_file()]
     files = sorted({os.path.realpath(file): file for file in sorted(named, key=len, reverse=True)}.values())
-    if not files:
-        raise ValueError(f"no image ({', '.join(IMAGE_SUFFIXES)}) and no .npy file matches {pattern}")
-    return files
+    return _readable(files, unread, f"no image and no .npy file matches {pattern}")
 
 
 def summary(unusable: Unusable) -> str:
-    """Why files cannot be used, on one line."""
-    reasons = "; ".join(islice(unusable.values(), NAMED_FILES))
-    more = f"; and {len(unusable) - NAMED_FILES:,} more" if len(unusable) > NAMED_FILES else ""
-    return reasons if len(unusable) == 1 else f"{len(unusable):,} files cannot be used: {reasons}{more}"
+    """Why files cannot be used, on one line; files may share a reason."""
+    reasons = dict.fromkeys(unusable.values())
+    listed = _listed(reasons, "; ")
+    return listed if len(reasons) == 1 else f"{len(unusable):,} files cannot be used: {listed}"
+
+
+def _listed(words: Iterable[str], separator: str = ", ") -> str:
+    """The first of some words, and how many more there are."""
+    each = list(words)
+    more = [f"and {len(each) - NAMED_FILES:,} more"] if len(each) > NAMED_FILES else []
+    return separator.join([*each[:NAMED_FILES], *more])
 
 
 def check_file(path: Path) -> None:
