@@ -284,7 +284,7 @@ class TestMissingValues:
             np.testing.assert_array_equal(recalled.x, memory.recall(images[0]).x)
 
 
-def test_memory_grows_with_what_is_stored() -> None:
+def test_memory_use_grows_with_the_number_of_stored_samples() -> None:
     """Capacity costs nothing until it is used."""
     memory = SQHN(SHAPE, [Level(2, 100_000), Level(4, 100_000), Level(capacity=100_000)])
 

@@ -102,7 +102,7 @@ class SQHN:
         return f"SQHN({self.input_shape}, {levels}, {len(self)} of {self.capacity} neurons, step {self.step})"
 
     def _repr_html_(self) -> str:
-        """In a notebook: the repr, and images of what is stored."""
+        """In a notebook: the repr, and images of the stored samples."""
         return html(self)
 
     # -- settings ------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class SQHN:
         index: as returned by `recall` and `learn`. The labels of these neurons are deleted too. A sample that was
             averaged with others stays in their mean, and in a tree the levels below keep the patches that they learned.
         where: instead, a function: forget the neurons for whose latest label it returns True. If samples are learned
-            with `value=time.time()`, `where=lambda t: t < time.time() - 86400` forgets all that was not seen for a
+            with `value=time.time()`, `where=lambda t: t < time.time() - 86400` forgets everything not seen for a
             day. The function may read the memory, but not change it.
 
         Returns the step at which it took effect; with the steps that `learn` returns, the history can be replayed.
@@ -278,7 +278,7 @@ class SQHN:
         return int(self._write(lambda: self._apply(Forget(self._model.labels.where(where) if where else which))))
 
     def reset(self) -> None:
-        """Forget everything; a calibrated rho returns to what it was before."""
+        """Forget everything; a calibrated rho returns to its earlier value."""
         self._write(self._apply, Reset())
 
     # -- recall and recognition ----------------------------------------------------------------------------------

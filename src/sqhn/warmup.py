@@ -1,4 +1,4 @@
-"""Compiling ahead: everything that a memory can be asked, so that no later call waits for the compiler."""
+"""Compile kernels ahead of time, so that no later call waits for the compiler."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from sqhn.model.inference import INFERENCES
 __all__ = ["compiling", "warm"]
 
 FEW = 8
-"""The capacity of the memories that are asked: the compiler sees types, not numbers."""
+"""The capacity of the memories that are called: the compiler sees types, not numbers."""
 
 
 def warm(memory: SQHN | None = None) -> int:
-    """Compile all that a memory like this one can be asked on a CPU; returns the number of compiled functions.
+    """Compile all functions that a memory like this one uses on a CPU; returns their number.
 
-    memory: one of the same shape, levels and options is made, and asked everything; this one does not change. Without
-        it: memories of one level, with few and with many values, and a tree, with the default similarity.
+    memory: all methods of another memory with the same shape, levels and options are called; this one does not change.
+        Without it: of memories of one level, with few and with many values, and of a tree, with the default similarity.
 
-    Compiled code is cached on disk, so this is done once for a machine. Cost with an empty cache: 40 to 60 s of a
+    Compiled code is cached on disk, so this is needed once for a machine. Cost with an empty cache: 40 to 60 s of a
     core for a memory, 80 s without one.
 
     >>> compiled = warm(SQHN((6,), capacity=10))
-    >>> warm(SQHN((6,), capacity=20))  # all is compiled by now
+    >>> warm(SQHN((6,), capacity=20))  # everything is compiled by now
     0
     """
     if memory is None:
@@ -63,12 +63,12 @@ class _Listener(event.Listener):
         self.tell()
 
     def on_end(self, event: Any) -> None:
-        """Only starts are told."""
+        """Only starts are reported."""
 
 
 @contextmanager
 def compiling(tell: Callable[[], object]) -> Iterator[None]:
-    """Within, call a function whenever another one must be compiled, since the cache does not have it."""
+    """Within, call `tell` whenever a function must be compiled because the cache does not have it."""
     with event.install_listener("numba:compile", _Listener(tell)):
         yield
 

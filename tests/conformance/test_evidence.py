@@ -54,7 +54,7 @@ def plain(x: Any, m: Any) -> list[float]:
 
 @given(st.integers(0, 10**6), st.integers(2, 6), st.integers(1, 3), st.integers(1, 5))
 @settings(deadline=None, max_examples=60)
-def test_a_block_says_what_the_rule_says(seed: int, pixels: int, channels: int, many: int) -> None:
+def test_the_evidence_of_a_block_follows_the_rule(seed: int, pixels: int, channels: int, many: int) -> None:
     rng = np.random.default_rng(seed)
     m = rng.uniform(-0.5, 0.5, (many, pixels, channels))
     x = m[0] + rng.normal(0, rng.choice([0.01, 0.3]), m[0].shape)
@@ -133,7 +133,7 @@ def test_blocks_that_do_not_fit_are_refused(blocks: Any, words: str) -> None:
         {1: 2},
     ],
 )
-def test_what_are_no_blocks_is_refused(blocks: Any) -> None:
+def test_invalid_blocks_are_refused(blocks: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="blocks must be the sides"):
         Evidence(blocks=blocks)
 
@@ -320,7 +320,7 @@ def test_below_capacity_a_tree_is_one_level_with_its_levels_as_scales() -> None:
     np.testing.assert_array_equal(one.x, other.x)
 
 
-def test_what_a_node_hears_is_the_sum_over_all_values_of_its_children() -> None:
+def test_a_node_sums_over_all_values_of_its_children() -> None:
     x = np.random.default_rng(4).random((30, 8), np.float32)
     memory = SQHN((8,), [Level((4,), 3), Level(capacity=3)])
     memory.learn(x)
@@ -339,7 +339,7 @@ def test_what_a_node_hears_is_the_sum_over_all_values_of_its_children() -> None:
 
 
 @pytest.mark.parametrize("levels", [[Level(capacity=6)], [Level(4, 6), Level(capacity=6)]])
-def test_a_question_knows_what_was_learned_since_the_last_one(levels: list[Level]) -> None:
+def test_a_query_knows_samples_learned_since_the_last_one(levels: list[Level]) -> None:
     x = images(12)
     memory = SQHN((16, 16, 3), levels)
     changes: list[Any] = [

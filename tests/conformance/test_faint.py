@@ -70,9 +70,7 @@ def test_the_scale_of_samples_does_not_matter_to_plain_cosines(
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_what_has_no_length_is_like_what_has_none_and_unlike_all_else(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zero_length_samples_match_each_other_and_nothing_else(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     x = rng.random((12, 8, 8)).astype(np.float32)
     x[[3, 7]] = 0.5

@@ -27,7 +27,7 @@ def test_neurons_are_overwritten_in_turn(small: int, monkeypatch: pytest.MonkeyP
     np.testing.assert_array_equal(memory.recall(x[-4:]).x, x[-4:])  # the last four are there
 
 
-def test_what_was_met_again_stays_while_others_were_not() -> None:
+def test_repeated_samples_stay_and_others_are_replaced() -> None:
     memory = SQHN((6, 6), [Level(capacity=3, when_full="overwrite")])
     x = images(9)
     memory.learn(x[:3])

@@ -246,7 +246,7 @@ def test_as_many_shards_as_before(local: Local, tmp_path: Path) -> None:
     assert SQHN.load(tmp_path / "m", "ray").shards == 6
 
 
-def test_room_is_part_of_what_a_shard_is() -> None:
+def test_room_is_part_of_the_state_of_a_shard() -> None:
     """The next write relies on the space that was reserved."""
     memory = SQHN((18, 9), [Level(9, 40), Level(None, 12)])
     made = model_of(memory).tree.tilings[0], memory.levels[0], memory.options, False
@@ -256,7 +256,7 @@ def test_room_is_part_of_what_a_shard_is() -> None:
     assert other.bank.neurons.room >= nodes.bank.neurons.room >= 20
 
 
-def test_what_is_sent_does_not_grow_with_the_memory(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traffic_does_not_grow_with_the_memory(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is a chunk rehearsed twice, where samples resemble nothing or each its own neuron."""
     local(2)
     x = np.random.default_rng(0).random((1200, 8, 12)).astype(np.float32)
@@ -326,7 +326,7 @@ def as_in_one_place(memory: SQHN, _: Any, rng: np.random.Generator, inference: A
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_evidence_of_what_is_odd(kind: str, local: Local) -> None:
+def test_evidence_of_odd_samples(kind: str, local: Local) -> None:
     local(3)
     memory, x = SQHN((8, 8), capacity=30, device="ray"), odd(1, kind)
     memory.learn(odd(0, kind))

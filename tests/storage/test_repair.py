@@ -97,7 +97,7 @@ def test_a_memory_that_is_whole(tmp_path: Path) -> None:
     assert not list(folder.glob("damaged-*"))
 
 
-def test_what_cannot_be_repaired(tmp_path: Path) -> None:
+def test_damage_that_cannot_be_repaired(tmp_path: Path) -> None:
     folder = kept(tmp_path)
     (folder / MEMORY).write_bytes(b"something else")
     with pytest.raises(MemoryFileError, match="is not a memory"):

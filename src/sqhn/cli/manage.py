@@ -79,7 +79,7 @@ def show(
 
 def repair(
     folder: Annotated[Path, typer.Argument(help="The folder of a memory that is kept durably.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Keep what is whole, and the damaged files beside it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Repair; copies of the damaged files stay in the folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the damage of a memory in a folder; with --yes, keep every change that is whole.
@@ -110,12 +110,10 @@ def repair(
 
 
 def warm(
-    memory: Annotated[
-        Path | None, typer.Option("--memory", help="A memory; all that memories like it can be asked is compiled.")
-    ] = None,
+    memory: Annotated[Path | None, typer.Option("--memory", help="Compile for memories like this one.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile ahead, so that no later command or program waits: once for a machine, for one level and a tree.
+    """Compile ahead of time, once for a machine, so that no later command or program waits.
 
     With --memory: for memories of the same shape, levels and options. The compiled code is cached.
     """

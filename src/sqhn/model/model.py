@@ -1,4 +1,4 @@
-"""Everything that a memory knows, and that its file holds: the tree, labels, and thresholds of recognition."""
+"""The whole state of a memory, as its file holds it: the tree, labels, and thresholds of recognition."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Model:
         return self.tree.step
 
     def reset(self) -> None:
-        """Forget everything; a calibrated rho returns to what it was before."""
+        """Forget everything; a calibrated rho returns to its earlier value."""
         if self.calibration:
             self.rho = self.calibration.before
         self.calibration = self.evidence_calibration = None

@@ -110,7 +110,7 @@ class Tree:
         return learned
 
     def hold(self, samples: Array, observed: Array) -> Learned:
-        """Learn the first sample, and average the others, which show the same thing, into what it wrote."""
+        """Learn the first sample, and average the others, which show the same thing, into the neurons that it wrote."""
         others = self.split(samples[1:], None if observed is None else observed[1:])
         first = self.learn(samples[:1], None if observed is None else observed[:1], last=False)
         more = len(samples) - 1

@@ -79,7 +79,7 @@ def chunks(model: Model, samples: Array, observed: Array, part: Part, texts: Tex
 
 @dataclass(frozen=True)
 class Hold(Change):
-    """Learn samples of one thing: the first, and the others averaged into what it wrote."""
+    """Learn samples of one thing: the first, and the others averaged into the neurons that it wrote."""
 
     name = "hold"
     samples: Array

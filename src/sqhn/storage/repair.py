@@ -23,7 +23,7 @@ BIG_ENDIAN, VERSION = 0x377F0683, 3007000  # the first numbers of such a log
 
 
 class Salvaged(NamedTuple):
-    """What can be kept of a memory, with so many changes since its checkpoint, and the problems that were found."""
+    """The part of a memory that can be kept, with so many changes since its checkpoint, and the problems found."""
 
     model: Model
     changes: int
@@ -100,10 +100,10 @@ def _checksum(content: bytearray, a: int = 0, b: int = 0) -> tuple[int, int]:
 
 
 def repair(folder: Path, device: str = "cpu", shards: int | None = None) -> tuple[Salvaged, Path | None]:
-    """Replace a damaged memory by what can be kept of it; the damaged files are copied to a folder within, first.
+    """Replace a damaged memory by the part that can be kept; the damaged files are copied to a folder within, first.
 
     The checkpoint is replaced in one step, by one that has all that is kept and no journal. Before that step nothing is
-    changed. After it, whoever opens the folder removes the damaged journal and begins another one.
+    changed. After it, the next program that opens the folder removes the damaged journal and begins another one.
     """
     with closing(Journal(folder)) as journal:
         found = salvage(journal.folder, device, shards)

@@ -408,7 +408,7 @@ def test_too_few_samples_and_unknown_sets_are_named(use: Use) -> None:
 # -- said before a run -------------------------------------------------------------------------------------------------
 
 
-def test_undecidable_claims_are_said_before_the_run(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecidable_claims_are_named_before_the_run(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     use("")
 
     def run(*_: object) -> Any:

@@ -63,7 +63,7 @@ def split_range(kernel: Callable[..., None], count: int, work: float, *args: Any
         kernel(0, count, *args)
         return
     edges = [count * i // parts for i in range(parts + 1)]
-    with deferred():  # whoever stopped here would leave the others at it
+    with deferred():  # an exception here would leave the other threads running
         others = [future for lo, hi in pairwise(edges[1:]) if (future := _submit(kernel, lo, hi, *args))]
         try:
             kernel(edges[0], edges[1], *args)
@@ -74,7 +74,7 @@ def split_range(kernel: Callable[..., None], count: int, work: float, *args: Any
 
 
 def _submit(kernel: Callable[..., None], *args: Any) -> Future[None] | None:
-    """Let another thread do it; where there can be none (at the end of a process, say), do it here."""
+    """Call a kernel on another thread, or here if no thread can be started, as at the end of a process."""
     try:
         return _workers().submit(kernel, *args)
     except RuntimeError:
