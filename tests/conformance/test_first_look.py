@@ -101,6 +101,21 @@ def test_the_smallest_numbers(tiny: str, path: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("path", ["small", "large"])
+def test_squares_that_underflow_where_observed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Float32 rounds the squares of the observed values to a few multiples of the smallest number."""
+    rng = np.random.default_rng(0)
+    values = rng.integers(100, 300, (16, 16))
+    stored = 1e-24 * (values + rng.integers(-1, 2, (40, 16, 16)))
+    stored[:, 0] = rng.random((40, 16))  # so the whole prototypes are not short
+    memory, reference = memorized(path, "cosine", stored.astype(np.float32), monkeypatch)
+    queries = (values + rng.normal(0, 1, (20, 16, 16))).astype(np.float32)
+    observed = rng.random(queries.shape) < 0.6
+    observed[:, 0] = False
+    found = memory.recall(queries, observed)
+    assert list(found.index) == [reference.recall(x, o).index for x, o in zip(queries, observed)]
+
+
+@pytest.mark.parametrize("path", ["small", "large"])
 @pytest.mark.parametrize("similarity", ["shifted_cosine", "euclidean"])
 def test_ties_among_hundreds_of_neurons(similarity: Any, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neurons are searched in blocks; the first copy is found in any of them."""
