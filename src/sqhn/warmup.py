@@ -19,7 +19,7 @@ from sqhn.model.inference import INFERENCES
 
 __all__ = ["compiling", "warm"]
 
-FEW = 8
+CAPACITY = 8
 """The capacity of the memories that are called: the compiler sees types, not numbers."""
 
 
@@ -38,9 +38,9 @@ def warm(memory: SQHN | None = None) -> int:
     """
     if memory is None:
         kinds = [
-            SQHN((8,), capacity=FEW),
-            SQHN((16, 16), capacity=FEW),
-            SQHN((8, 8), [Level(4, FEW), Level(None, FEW)]),
+            SQHN((8,), capacity=CAPACITY),
+            SQHN((16, 16), capacity=CAPACITY),
+            SQHN((8, 8), [Level(4, CAPACITY), Level(None, CAPACITY)]),
         ]
     elif memory.device == "cpu":
         kinds = [_like(memory)]
@@ -75,7 +75,7 @@ def compiling(tell: Callable[[], object]) -> Iterator[None]:
 
 def _like(memory: SQHN) -> SQHN:
     """A small and empty memory that needs the same kernels."""
-    levels = [replace(level, capacity=FEW, alpha=1e7, gamma=1.0) for level in memory.levels]
+    levels = [replace(level, capacity=CAPACITY, alpha=1e7, gamma=1.0) for level in memory.levels]
     return SQHN(memory.input_shape, levels, **asdict(memory.options))
 
 

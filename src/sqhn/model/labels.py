@@ -27,7 +27,7 @@ LONGEST = 1 << 16
 DEEPEST = 100
 """Nesting depth of lists and objects."""
 ARRAY = "\u0000array"
-KINDS = "biufc"  # of the numbers of an array
+NUMBER_KINDS = "biufc"  # of the numbers of an array
 
 
 class Labels(dict[int, dict[str, int]]):
@@ -118,7 +118,7 @@ def _plain(value: Any) -> Any:
     if np.ma.is_masked(value):
         raise TypeError("some of its values are masked")
     array = as_numpy(value)
-    if array.dtype.kind not in KINDS or array.dtype.itemsize > 16 or array.dtype.char in "gG":
+    if array.dtype.kind not in NUMBER_KINDS or array.dtype.itemsize > 16 or array.dtype.char in "gG":
         raise TypeError(f"dtype {array.dtype} is not supported")
     if array.ndim == 0 and array.dtype.kind != "c":
         return array.item()
@@ -153,7 +153,7 @@ def _array(found: dict[str, Any]) -> Any:
     if found.keys() != {ARRAY}:
         return found
     dtype, shape, content = found[ARRAY]
-    if not isinstance(dtype, str) or np.dtype(dtype).kind not in KINDS:
+    if not isinstance(dtype, str) or np.dtype(dtype).kind not in NUMBER_KINDS:
         raise ValueError(f"an array of dtype {dtype!r}")
     return np.frombuffer(base64.b64decode(content), dtype).reshape(shape).copy()
 
