@@ -51,10 +51,6 @@ class Cpu:
         split_range(neurons.choose, k.size, 8.0 * len(value), k, h, start, candidate, value, probability, blend, out)
         return out
 
-    def first_best(self, u: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k, v = self.top_k(u, 1)
-        return k[:, :, 0], v[:, :, 0]
-
     @staticmethod
     def top_k(u: NDArray[np.float64], count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         shape = (*u.shape[:2], count)

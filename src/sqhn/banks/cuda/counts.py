@@ -127,10 +127,7 @@ class Counts:
             part = slice(begin, end)
             some = heard[..., part].contiguous() if heard is not None and single[begin] else None
             done.append(self.learn_chunk(k[..., part].contiguous(), v[..., part].contiguous(), some))
-        return Learned(*together(done))._replace(heard=self.hears(evidence))
-
-    def hears(self, evidence: Codes) -> Tensor | None:
-        return None if evidence.heard is None else evidence.heard[self.children].any(1)
+        return Learned(*together(done))
 
     def forget(self, j: NDArray[np.int64]) -> None:
         which = torch.from_numpy(j).to(self.place)
@@ -277,10 +274,13 @@ class Counts:
         both = length * squares.double().sqrt()
         return torch.where(both > 0, overlap / torch.where(both > 0, both, 1.0), 0.0)
 
-    def best(self, evidence: Codes) -> tuple[Tensor, Tensor]:
+    def top_k(self, evidence: Codes, count: int) -> tuple[Tensor, Tensor]:
         width = self.neurons.most
+        if count > 1:
+            return self.device.top_k_of(self.activity, evidence, count, self.nodes * width)
         rows = OVERLAPS_AT_ONCE // (self.nodes * width)
-        return together([self.best_of(part, width) for part in split(evidence, rows)])
+        k, h = together([self.best_of(part, width) for part in split(evidence, rows)])
+        return k[..., None], h[..., None]
 
     def best_of(self, evidence: Codes, width: int) -> tuple[Tensor, Tensor]:
         k, v, heard = self.family_of(evidence)
@@ -295,9 +295,6 @@ class Counts:
             J=power_of_two(width, 16, 1024),
         )  # fmt: skip
         return winner, h
-
-    def top_k(self, evidence: Codes, count: int) -> tuple[Tensor, Tensor]:
-        return self.device.top_k_of(self.activity, evidence, count, self.nodes * self.neurons.most)
 
     def activity(self, evidence: Codes) -> Tensor:
         """The activity of every neuron: (nodes, batch, most grown), minus infinity where there is none."""

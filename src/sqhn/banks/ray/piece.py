@@ -156,10 +156,10 @@ class Piece:
             return self.number, np.full((evidence.x.shape[1], len(self.number)), -np.inf)
         return self.number, of_pyramid(self.bank, own(evidence), scales, many, own(others))[0][0, :, : len(self.number)]
 
-    def fetch(self, j: Indices) -> Vectors:
-        at = self._places(j)
-        known = self.bank.known
-        return Vectors(j, self.bank.neurons.c[0, at], self.bank.m[0, at], None if known is None else known[0, at])
+    def fetch(self, j: Indices) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
+        """The prototypes of neurons, and how often each value of them was seen (as in `Vectors`)."""
+        at, known = self._places(j), self.bank.known
+        return self.bank.m[0, at], None if known is None else known[0, at]
 
     # -- writes --------------------------------------------------------------------------------------------------
 
