@@ -138,22 +138,16 @@ class Piece:
 
     def activity(self, evidence: Patches) -> tuple[Indices, NDArray[np.float64]]:
         """The indices of all neurons, and their similarities (batch, neurons)."""
-        if not len(self.number):
-            return self.number, np.zeros((evidence.x.shape[1], 0))
         return self.number, self.bank.activity(own(evidence))[0]
 
     def weights(self, evidence: Patches, scales: Sequence[Tiling], many: int) -> NDArray[np.float64]:
         """The weights of this shard's neurons (`of_pyramid`); many: the number of neurons on all shards."""
-        if not self.living:
-            return np.full((evidence.x.shape[1], sum(one.nodes for one in scales), 2), -np.inf)
         return of_pyramid(self.bank, own(evidence), scales, many)[1]
 
     def block_evidence(
         self, evidence: Patches, scales: Sequence[Tiling], many: int, others: NDArray[np.float64]
     ) -> tuple[Indices, NDArray[np.float64]]:
         """The indices of all neurons, and the evidence for them (batch, neurons); others: weights of other shards."""
-        if not self.living:
-            return self.number, np.full((evidence.x.shape[1], len(self.number)), -np.inf)
         return self.number, of_pyramid(self.bank, own(evidence), scales, many, own(others))[0][0, :, : len(self.number)]
 
     def fetch(self, j: Indices) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -95,10 +95,10 @@ class SplitPrototypes:
 
     def chunk_size(self, limit: int) -> int:
         """Longer where learning is quick, because shards are idle during the last part of a chunk."""
-        return limit * max(1, min(4, QUICK // max(1, int(self.grown[0]) * self.tiling.size)))
+        return limit * max(1, min(4, QUICK // max(1, self.neurons.most * self.tiling.size)))
 
     def reserve(self, more: int) -> None:
-        need = -(-min(int(self.grown[0]) + more, self.level.capacity) // len(self.shards))
+        need = -(-min(self.neurons.most + more, self.level.capacity) // len(self.shards))
         need = max(need, int(self._loads().max()))
         if need > self.room:
             self.room = min(self.shards.write_all(NAME, "reserve", need))
@@ -167,14 +167,14 @@ class SplitPrototypes:
     def _novel(self, search: Search, best: Indices) -> NDArray[np.bool_]:
         """Samples that are like no neuron, so that they grow new ones and leave the others as they are."""
         batch = len(search.k)
-        if int(self.grown[0]) - int(self.neurons.free[0]) + batch > self.level.capacity:
+        if self._living + batch > self.level.capacity:
             return np.zeros(batch, bool)
         eps = self.level.threshold(np.arange(self.neurons.step, self.neurons.step + batch))
         return np.asarray((search.top < eps - 2 * TIE) & ~search.open(search.top, best).any(axis=0))
 
     def _changeable(self, batch: int) -> Indices:
         """Neurons that steps may change though they do not win: free places, those to be replaced."""
-        neurons, grown = self.neurons, int(self.grown[0])
+        neurons, grown = self.neurons, self.neurons.most
         c, written = neurons.c[0, :grown], neurons.written[0, :grown]
         found = [np.zeros(0, np.int64)]
         if neurons.free[0]:
@@ -188,7 +188,7 @@ class SplitPrototypes:
     def _local_bank(self, vectors: Vectors, batch: int) -> Prototypes:
         """A bank of some neurons alone, in their order, with as much room to grow as there is."""
         own, n = self.neurons, len(vectors.j)
-        level = replace(self.level, capacity=max(1, n + self.level.capacity - int(self.grown[0])))
+        level = replace(self.level, capacity=max(1, n + self.level.capacity - own.most))
         local = Prototypes(Cpu(), self.tiling, level, self.options, top=True)
         local.reserve(n + batch)
         local.put(np.arange(n), *vectors[1:])
@@ -283,7 +283,7 @@ class SplitPrototypes:
 
     def store(self, evidence: Patches) -> None:
         batch = evidence.x.shape[1]
-        new = np.arange(batch) + int(self.grown[0])
+        new = np.arange(batch) + self.neurons.most
         vectors = Vectors(new, np.ones(batch, np.int64), evidence.x[0], None)
         self._put(vectors, self.shards.share(evidence), np.arange(batch))
         self.neurons.append(batch)
@@ -308,7 +308,7 @@ class SplitPrototypes:
                 return k, v
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
-        return self._everywhere(evidence, self.shards.query_all(NAME, "activity", self.shards.share(evidence)))
+        return self._everywhere(evidence, self._inhabited(NAME, "activity", self.shards.share(evidence)))
 
     def at(self, evidence: Patches, support: Support) -> NDArray[np.float64]:
         chosen, value = np.unique(support.value, return_inverse=True)
@@ -329,22 +329,29 @@ class SplitPrototypes:
 
     def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> NDArray[np.float64]:
         """In two rounds: first the weights of all neurons, then the evidence that they are compared with."""
-        many, shared = int(self.grown[0]) - int(self.neurons.free[0]), self.shards.share(evidence)
-        weights = np.stack(self.shards.query_all(NAME, "weights", shared, scales, many))
-        asked = {}
-        for s in range(len(self.shards)):
-            others = np.logaddexp.reduce(np.delete(weights, s, 0), axis=0, initial=-np.inf)
-            asked[s] = (NAME, "block_evidence", shared, scales, many, others)
-        return self._everywhere(evidence, self.shards.query(asked).values())
+        query = self.shards.share(evidence), scales, self._living
+        found = self.shards.query(self._inhabited(NAME, "weights", *query))
+        weights, asked = np.stack(list(found.values())), {}
+        for i, s in enumerate(found):
+            others = np.logaddexp.reduce(np.delete(weights, i, 0), axis=0, initial=-np.inf)
+            asked[s] = (NAME, "block_evidence", *query, others)
+        return self._everywhere(evidence, asked)
 
-    def _everywhere(
-        self, evidence: Patches, found: Iterable[tuple[Indices, NDArray[np.float64]]]
-    ) -> NDArray[np.float64]:
-        """The answers of all shards, in the order of neurons: (1, batch, neurons)."""
+    def _everywhere(self, evidence: Patches, queries: dict[int, Call]) -> NDArray[np.float64]:
+        """The answers of shards for each of their neurons, in the order of all neurons: (1, batch, neurons)."""
         every = np.full((1, evidence.x.shape[1], self.neurons.most), -np.inf)
-        for number, part in found:
+        for number, part in self.shards.query(queries).values():
             every[0, :, number] = part.T
         return every
+
+    @property
+    def _living(self) -> int:
+        """How many neurons there are, without forgotten ones."""
+        return self.neurons.most - int(self.neurons.free[0])
+
+    def _inhabited(self, *call: Any) -> dict[int, Call]:
+        """A call for every shard that has neurons other than forgotten ones."""
+        return dict.fromkeys(np.unique(self.owner[self.neurons.c[0, : self.neurons.most] > 0]).tolist(), call)
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
@@ -357,10 +364,10 @@ class SplitPrototypes:
             yield found
 
     def state(self) -> State:
-        return joined(self.shard_states(), int(self.grown[0]), self.tiling.size, self.holes)
+        return joined(self.shard_states(), self.neurons.most, self.tiling.size, self.holes)
 
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
-        self.holes, total = "known" in state, int(self.grown[0])
+        self.holes, total = "known" in state, self.neurons.most
         c = self.neurons.c[0]
         for now in batches(total, max(1, MESSAGE // (4 * self.tiling.size))):
             some: State = {name: array[now] for name, array in state.items() if name in ("prototypes", "known")}
