@@ -125,7 +125,7 @@ class SplitNodes:
 
     def __init__(self, device: Sharded, name: str, nodes: int, level: Level, made: Callable[[slice], Call]) -> None:
         """Build the banks of all shards; made: the kind of a bank of some nodes and its arguments, as in `Nodes`."""
-        self.device, self.shards, self.name, self.nodes, self.level = device, device.group, name, nodes, level
+        self.device, self.shards, self.name, self.nodes, self.level = device, device.start(), name, nodes, level
         self.neurons = SplitNeurons(self)
         self.holes, self.chunk = False, LONGEST_CHUNK
         bounds = np.linspace(0, nodes, min(len(self.shards), nodes) + 1).astype(int)

@@ -58,7 +58,8 @@ class Vectors(NamedTuple):
 class Candidates(NamedTuple):
     """The best neurons of a shard and their similarities, (batch, count), and an upper bound for all others.
 
-    The winner is first; where no more are named, k is NONE and v minus infinity.
+    The winner is first; where no more are named, k is NONE and v minus infinity. A sample without observed values has
+    no others.
     """
 
     k: Indices
@@ -103,7 +104,8 @@ class Piece:
         if not named:
             return Candidates(np.zeros((x.shape[1], 0), np.int64), np.zeros((x.shape[1], 0)), nothing_else)
         k, v = (part[0] for part in self.bank.top_k(evidence, named))
-        return Candidates(self.number[k], v, v[:, -1] + TIE if named < living else nothing_else)
+        rest = v[:, -1] + TIE if named < living else nothing_else
+        return Candidates(self.number[k], v, rest if seen is None else np.where(evidence.heard[0], rest, -np.inf))
 
     def _nearest(
         self,

@@ -80,7 +80,7 @@ class SplitPrototypes:
     nodes, top = 1, True
 
     def __init__(self, device: Sharded, tiling: Tiling, level: Level, options: Options) -> None:
-        self.device, self.shards, self.tiling, self.level, self.options = device, device.group, tiling, level, options
+        self.device, self.shards, self.tiling, self.level, self.options = device, device.start(), tiling, level, options
         self.neurons = Neurons(1, level)
         self.owner = np.zeros(0, np.int16)  # the shard of every neuron
         self.holes = False

@@ -28,15 +28,13 @@ class Search:
     k, v (batch, named): the named neurons and their similarities. rest (shards, batch): an upper bound for the other
     neurons of each shard. first (shards, batch): the winner of a shard if known; no neuron with a lower index reaches
     its best. outdated: neurons that have changed since, so that the answers do not count for them. count: how many
-    neurons the last query asked for; 0: for one that is likely to be the best. blank: the samples without observed
-    values, which only recall gets.
+    neurons the last query asked for; 0: for one that is likely to be the best.
     """
 
     def __init__(self, shards: Shards, evidence: Patches, count: int) -> None:
         """Send the samples to all shards, without waiting for their answers."""
         self.shards, self.count, self.question = shards, count, next(QUESTIONS)
         batch, self.samples = evidence.x.shape[1], shards.share(evidence)
-        self.blank = np.zeros(0, np.int64) if evidence.heard is None else np.flatnonzero(~evidence.heard[0])
         self.k, self.v = np.full((batch, 1), NONE), np.full((batch, 1), -np.inf)
         self.rest = np.empty((len(shards), batch))
         self.first, self.best = np.full(self.rest.shape, NONE), np.empty(self.rest.shape)
@@ -48,7 +46,6 @@ class Search:
         self.outdated = outdated
         for s, near in self.answers().items():
             self._add(s, np.arange(len(self.k)), near)
-        self.rest[:, self.blank] = -np.inf
 
     def _add(self, s: int, rows: Indices, near: Candidates) -> None:
         """Add the answer of shard s for some samples, without outdated neurons."""
