@@ -261,12 +261,6 @@ class CodeBank(Bank, Protocol):
     def support(self, j: Array) -> Support:
         """The values that the neurons j (nodes, batch) expect of every child."""
 
-    def expects(self, j: Array, known: Array) -> Array:
-        """Whether the neurons j expect any value of a child, (child nodes, batch); where `known` (nodes, batch)."""
-
-    def probability(self, j: Array, k: Array) -> Array:
-        """The probability of the children's values k (child nodes, batch) under the neurons j (nodes, batch)."""
-
 
 # -- devices ---------------------------------------------------------------------------------------------------------
 
@@ -323,9 +317,6 @@ class Device(Protocol):
 
         The best one is the first whose value is the maximum, up to rounding; the next is that of the others, and so on.
         """
-
-    def pick(self, u: Array, support: Support) -> Array:
-        """The values of the neurons that a parent expects."""
 
     def asarray(self, array: Any) -> Array:
         """An array of this device that its kernels accept."""

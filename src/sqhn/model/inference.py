@@ -18,6 +18,7 @@ from sqhn.banks.interface import (
     BlockEvidence,
     CodeBank,
     Codes,
+    Device,
     LowestLevel,
     OnlyLevel,
     Patches,
@@ -49,6 +50,17 @@ def best_of(top_k: Callable[[Any, int], tuple[Array, Array]], asked: Any, count:
 def any_heard(bank: CodeBank, heard: Array) -> Array:
     """Whether any value below each node of a bank was observed, from the same of its children; None: true of all."""
     return None if heard is None else heard[bank.children].any(axis=1)
+
+
+def owners(support: Support, device: Device) -> Array:
+    """The node and sample that each entry belongs to, as node * batch + sample."""
+    entries = device.xp.arange(len(support.value), device=device.place)
+    return device.xp.searchsorted(support.start, entries, side="right") - 1
+
+
+def pick(u: Array, support: Support, device: Device) -> Array:
+    """The values u (nodes, batch, neurons) of the neurons that a parent expects."""
+    return u.reshape(-1, u.shape[2])[owners(support, device), support.value]
 
 
 class Message(NamedTuple):
@@ -145,7 +157,7 @@ class Exact:
         return root.value[0] / terms
 
     def at(self, bank: Any, message: Message, support: Support) -> Array:
-        return bank.device.pick(message.evidence, support)
+        return pick(message.evidence, support, bank.device)
 
     def blend(self, blend: float) -> float:  # noqa: ARG002
         return 0.5
@@ -234,7 +246,7 @@ class Evidence:
         return root.value[0]
 
     def at(self, bank: Any, message: Message, support: Support) -> Array:
-        return bank.device.pick(message.evidence.A, support) + bank.device.xp.log(support.probability)
+        return pick(message.evidence.A, support, bank.device) + bank.device.xp.log(support.probability)
 
     def blend(self, blend: float) -> float:  # noqa: ARG002
         return 1.0

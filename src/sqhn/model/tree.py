@@ -20,7 +20,7 @@ from sqhn.banks.interface import Array, Bank, Codes, Device, Learned, MemoryNode
 from sqhn.banks.rule import AVERAGED, SKIPPED
 from sqhn.inputs import batches, join_batches
 from sqhn.level import Level, Options
-from sqhn.model.inference import INFERENCES, KNOWING, RECOGNITION, Inference, Message, any_heard
+from sqhn.model.inference import INFERENCES, KNOWING, RECOGNITION, Inference, Message, any_heard, owners
 from sqhn.patches import plan
 from sqhn.protocol import EmptyMemoryError
 
@@ -194,17 +194,21 @@ class Tree:
         mask = None if observed is None else at.asarray(split(at.asarray(observed)))
         return Patches(at.asarray(split(at.floats(samples))), mask)
 
-    def down(self, messages: list[Message], rule: Inference) -> list[Array]:
-        """Down from the memory node: the value of every node, level by level."""
+    def down(self, messages: list[Message], rule: Inference) -> tuple[list[Array], list[Support]]:
+        """Down from the memory node: the values of all nodes, level by level, and those that their parents expect.
+
+        The latter are of all levels but the last; of none, if the rule has no sweep down.
+        """
         blend = rule.blend(self.options.blend)
         if blend is None:
-            return [message.k for message in messages]
-        k = [messages[-1].k]
+            return [message.k for message in messages], []
+        k, expected = [messages[-1].k], list[Support]()
         for parent, bank, message in zip(reversed(self.codes), self.banks[-2::-1], messages[-2::-1]):
             support = parent.support(k[0])
             value = rule.at(bank, message, support)
             k.insert(0, self.device.choose(message.k, message.value, support, value, blend))
-        return k
+            expected.insert(0, support)
+        return k, expected
 
     def _batches(self, count: int, rule: Inference, masked: bool) -> Iterator[slice]:
         """Batches of samples that a rule can handle at once; masked: not all values were observed."""
@@ -247,11 +251,11 @@ class Tree:
 
     def _decode(self, patches: Patches, messages: list[Message], rule: Inference) -> tuple[Array, ...]:
         """From messages to samples, the memory node's values, scores, and which values are known."""
-        k = self.down(messages, rule)
+        k, expected = self.down(messages, rule)
         join, score = self.tilings[0].join, rule.score(messages[-1], self.terms)
         if not self.holes:
             return join(self.patterns.vectors(k[0])), k[-1][0], score
-        vectors, known = self._known(k, patches)
+        vectors, known = self._known(k, expected, patches)
         return join(vectors), k[-1][0], score, join(known)
 
     def _decode_each(self, patches: Patches, messages: list[Message], rule: Inference) -> tuple[Array, ...]:
@@ -268,16 +272,19 @@ class Tree:
         ]
         return tuple(self.device.xp.stack(field, 1) for field in zip(*each))
 
-    def _known(self, k: list[Array], question: Patches) -> tuple[Array, Array]:
+    def _known(self, k: list[Array], expected: list[Support], question: Patches) -> tuple[Array, Array]:
         """The patches of the values of all nodes, and which of their values are known.
 
         A node without observed values that its parent expects nothing of is unknown, and so is everything below it.
         """
-        heard, known = self._heard(question.heard), (self.root.grown > 0)[:, None]
-        for parent, lower, own, below in zip(reversed(self.codes), self.banks[-2::-1], k[:0:-1], heard[-2::-1]):
-            there = lower.grown[:, None] > 0
+        heard, known, xp = self._heard(question.heard), (self.root.grown > 0)[:, None], self.device.xp
+        for level in reversed(range(len(self.codes))):
+            there, parent, below = self.banks[level].grown[:, None] > 0, self.codes[level], heard[level]
             if below is not None:
-                there = there & (below | parent.expects(own, known))
+                support = expected[level] if expected else parent.support(k[level + 1])
+                any_expected = (xp.diff(support.start) > 0).reshape(below.shape)
+                any_expected[parent.children] &= known[:, None]
+                there = there & (below | any_expected)
             known = there
         vectors, values = self.patterns.vectors(k[0]), self.patterns.known_values(k[0]) & known[:, :, None]
         vectors[~values] = self.options.centre
@@ -297,7 +304,7 @@ class Tree:
                 k.insert(0, at.choose(winner, self.full(shape, 0.0), support, 0 * support.probability, 0.0))
             if partly:
                 nothing = xp.zeros((*k[0].shape, self.tilings[0].size), dtype=xp.bool, device=at.place)
-                patches, there = self._known(k, Patches(None, nothing))
+                patches, there = self._known(k, [], Patches(None, nothing))
                 known[part] = at.to_user(self.tilings[0].join(there), None)
             else:
                 patches = self.patterns.vectors(k[0])
@@ -310,13 +317,14 @@ class Tree:
         """The mean term of all nodes that have neurons and observed values."""
         done = []
         for patches, messages in self._ask(samples, observed, rule):
-            k, heard = self.down(messages, rule), patches.heard
+            (k, expected), heard = self.down(messages, rule), patches.heard
             if self.holes or heard is not None:
                 grown = (self.patterns.grown > 0)[:, None]
                 heard = grown if heard is None else grown & heard
             terms = [(self._matches(patches, k[0]), heard)]
-            for bank, own, below, there in zip(self.codes, k[1:], k, self._heard(heard)):
-                terms.append((bank.probability(own, below), there))
+            expected = expected or [parent.support(own) for parent, own in zip(self.codes, k[1:])]
+            for support, own, there in zip(expected, k, self._heard(heard)):
+                terms.append((self._probability(support, own), there))
             total = sum((term if there is None else term * there).sum(axis=0) for term, there in terms)
             many = sum(len(term) if there is None else there.sum(axis=0) for term, there in terms)
             done.append((total / many,))
@@ -327,6 +335,13 @@ class Tree:
         nodes, batch = k.shape
         start = self.device.xp.arange(nodes * batch + 1, device=self.device.place)
         return self.patterns.at(patches, Support(start, k.reshape(-1), None)).reshape(nodes, batch)
+
+    def _probability(self, support: Support, k: Array) -> Array:
+        """The probability of the values k (nodes, batch) by what is expected of the nodes."""
+        which, p = owners(support, self.device), self.full((k.shape[0] * k.shape[1],), 0.0)
+        same = support.value == k.reshape(-1)[which]
+        p[which[same]] = support.probability[same]
+        return p.reshape(k.shape)
 
     def familiarity(self, samples: Array, observed: Array, by_evidence: bool) -> tuple[Array, ...]:
         """The scores that tell old samples from new ones, and the means that a threshold is a multiple of.

@@ -148,19 +148,6 @@ class Counts:
         )  # fmt: skip
         return Support(start, value, probability)
 
-    def expects(self, j: NDArray[np.int32], known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        found = np.empty((self.children.size, j.shape[1]), bool)
-        heard = self.by_neuron[np.arange(self.nodes)[:, None], j] != kernels.NONE  # (nodes, batch, children)
-        found[self.children] = (heard & known[:, :, None]).swapaxes(1, 2)
-        return found
-
-    def probability(self, j: NDArray[np.int32], k: NDArray[np.int32]) -> NDArray[np.float64]:
-        support, p = self.support(j), np.zeros(k.shape)
-        which = np.repeat(np.arange(k.size), np.diff(support.start))
-        same = support.value == k.ravel()[which]
-        p.ravel()[which[same]] = support.probability[same]
-        return p
-
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def state(self) -> State:

@@ -58,12 +58,6 @@ class Cpu:
         split_range(neurons.top_k, u.shape[0] * u.shape[1], float(count) * u.size, u, k, v)
         return k, v
 
-    @staticmethod
-    def pick(u: NDArray[np.float64], support: Support) -> NDArray[np.float64]:
-        which = np.repeat(np.arange(len(support.start) - 1), np.diff(support.start))
-        values: NDArray[np.float64] = u.reshape(-1, u.shape[2])[which, support.value]
-        return values
-
     floats = staticmethod(as_floats)
 
     @staticmethod

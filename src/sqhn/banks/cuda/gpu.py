@@ -97,11 +97,6 @@ class Cuda:
                 [self.top_k(activity(part), count) for part in split(evidence, ACTIVITIES_AT_ONCE // width)]
             )
 
-    @staticmethod
-    def pick(u: Tensor, support: Support) -> Tensor:
-        values: Tensor = u.reshape(-1, u.shape[2])[owners(support), support.value.long()]
-        return values
-
     def floats(self, samples: Any) -> Tensor:
         x = self.asarray(samples)
         if x.dtype == torch.uint8:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,12 +99,6 @@ class SplitNeurons:
     def restore(self, state: State, step: int) -> None:
         """Check the statistics; `SplitNodes.restore` sends them to the shards, with the prototypes or counts."""
         self.grown, self.step = check_growth(state, self.bank.nodes, self.bank.level), step
-
-
-class Below(NamedTuple):
-    """An array with a row for each node of the level below, not of this one."""
-
-    array: NDArray[Any]
 
 
 def asked(method: str, fill: float = 0.0) -> Any:
@@ -250,14 +244,14 @@ class SplitCodes(SplitNodes):
         super().__init__(device, name, len(children), level, made)
 
     def _part(self, value: Any, nodes: slice) -> Any:
-        if isinstance(value, Below):
-            return value.array[self.children[nodes].ravel()]
         if isinstance(value, Codes | BlockEvidence):  # of the level below
             return each_array(value, itemgetter(self.children[nodes].ravel()))
         return super()._part(value, nodes)
 
     def max_sum(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(_joined(self.query_shards("max_sum", Below(u)), -np.inf))
+        below = [u[self.children[nodes].ravel()] for nodes in self.parts]
+        found = self.shards.query({s: (self.name, "query", "max_sum", its) for s, its in enumerate(below)})
+        return np.asarray(_joined(list(found.values()), -np.inf))
 
     def support(self, j: NDArray[np.int32]) -> Support:
         found: list[Support] = self.query_shards("support", j)  # with children in the order of their parents
@@ -267,19 +261,6 @@ class SplitCodes(SplitNodes):
         at = np.repeat(first - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
         _, value, probability = (np.concatenate(part) for part in zip(*found))
         return Support(np.concatenate([[0], np.cumsum(many[order].ravel())]), value[at], probability[at])
-
-    def expects(self, j: NDArray[np.int32], known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return self._by_children(self.query_shards("expects", j, known))
-
-    def probability(self, j: NDArray[np.int32], k: NDArray[np.int32]) -> NDArray[np.float64]:
-        return self._by_children(self.query_shards("probability", j, Below(k)))
-
-    def _by_children(self, found: list[NDArray[Any]]) -> NDArray[Any]:
-        """From the order of the parents to that of the children themselves."""
-        joined = np.concatenate(found)
-        every = np.empty_like(joined)
-        every[self.children.ravel()] = joined
-        return every
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
