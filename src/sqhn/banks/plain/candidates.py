@@ -98,6 +98,5 @@ class Candidates:
         error = half_square(self.error, np.sqrt(square), longest)
         furthest = np.maximum(square - 2 * (top - error), 0.0)
         least = 1 / (1 + np.sqrt(furthest / np.maximum(values, 1))) - TIE
-        with np.errstate(divide="ignore"):
-            reach = np.where(least > TIE, (1 / np.maximum(least, TIE) - 1) ** 2 * values, np.inf)
+        reach = np.where(least > TIE, (1 / np.maximum(least, TIE) - 1) ** 2 * values, np.inf)
         return np.asarray((square - reach) / 2 - rounded(square, reach) - error)

@@ -105,9 +105,10 @@ class Counts:
         return np.asarray(sums.reshape(self.nodes, room))
 
     def agreeing(self, values: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The entries with these values of the children (child nodes,)."""
+        """The entries with these values of the children (child nodes,), by child: so sums do not depend on the past."""
         child, _, value, _ = self.entries
-        return np.flatnonzero(values[child] == value)
+        found = np.flatnonzero(values[child] == value)
+        return found[np.argsort(child[found], kind="stable")]
 
     def strengths_of(self, evidence: Codes, t: int) -> tuple[Floats, Mask | None]:
         """The strengths of the children (child nodes,), 0 of silent ones; and the children that lengths run over.

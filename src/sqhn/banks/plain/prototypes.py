@@ -1,8 +1,7 @@
 """Level 1 in plain NumPy: prototypes of patches.
 
-Every question ends in `similarity`, in float64 from the stored vectors. For the winners it is only asked about
-candidates: float32 products with all neurons, whose error is bounded (`banks/bounds.py`), rule out the others. All
-nodes take a step at once; samples come one after another.
+Similarities are computed in float64 from the stored vectors (`compare`). To find winners, float32 products with all
+neurons rule out most of them first (`candidates`). A step is taken by all nodes at once, one sample after another.
 """
 
 from __future__ import annotations
