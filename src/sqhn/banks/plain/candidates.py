@@ -49,15 +49,16 @@ class Candidates:
 
     def products(self, samples: slice, look: NDArray[np.float32], half: NDArray[np.float32]) -> NDArray[np.float32]:
         """The products of some samples with some neurons of each node."""
-        P = self.y[:, samples] @ look.swapaxes(1, 2)
-        if self.seen is not None:
-            squared = self.seen[:, samples].astype(np.float32) @ np.square(look).swapaxes(1, 2)
-            if self.bank.euclidean:
-                P -= squared / 2
-            else:
-                P /= np.sqrt(np.where(squared >= SHORT**2, squared, np.nan))
-        elif self.bank.euclidean:
-            P -= half[:, None]
+        with np.errstate(invalid="ignore"):  # some BLAS warn of NaN
+            P = self.y[:, samples] @ look.swapaxes(1, 2)
+            if self.seen is not None:
+                squared = self.seen[:, samples].astype(np.float32) @ np.square(look).swapaxes(1, 2)
+                if self.bank.euclidean:
+                    P -= squared / 2
+                else:
+                    P /= np.sqrt(np.where(squared >= SHORT**2, squared, np.nan))
+            elif self.bank.euclidean:
+                P -= half[:, None]
         return np.asarray(P)
 
     def follow(self, t: int, j: NDArray[Any]) -> None:

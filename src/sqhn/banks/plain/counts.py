@@ -63,7 +63,7 @@ class Counts:
         self.nodes, self.family = children.shape
         self.neurons = LearningNeurons(self.nodes, level, options)
         self.table, self.used = np.zeros((4, 0), np.int32), 0
-        self.node, self.rank = np.empty((2, children.size), np.int64)
+        self.node, self.rank = np.empty((2, children.size), np.intp)
         self.node[children], self.rank[children] = np.arange(self.nodes)[:, None], np.arange(self.family)
         self.S = np.zeros((self.nodes, 0), np.int64)
         self.heard_only, self.strengths = options.norm == "heard", options.propagation == "max"
@@ -273,10 +273,10 @@ class Counts:
 
     def support(self, j: NDArray[np.int32]) -> Support:
         child, neuron, _, _ = self.entries
-        batch, empty = j.shape[1], np.empty(0, np.int64)
+        batch, empty = j.shape[1], np.empty(0, np.intp)
         found = [np.flatnonzero(j[self.node, t][child] == neuron) for t in range(batch)]
         entry, t = np.concatenate([empty, *found]), np.repeat(np.arange(batch), list(map(len, found)))
-        which = child[entry].astype(np.int64) * batch + t
+        which = child[entry].astype(np.intp) * batch + t
         order = np.argsort(which, kind="stable")
         entry, which = entry[order], which[order]
         _, _, value, count = self.entries[:, entry]
