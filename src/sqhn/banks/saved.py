@@ -85,5 +85,5 @@ def heard_of(rows: NDArray[np.int32], grown: NDArray[np.int64], family: int) -> 
     """How often each neuron heard each child, from saved counts."""
     n, j, q, _, count = rows.astype(np.int64).T
     place = (np.cumsum(grown)[n] - grown[n] + j) * family + q
-    heard = np.bincount(place, count, minlength=int(grown.sum()) * family)
+    heard = np.bincount(place.astype(np.intp), count, minlength=int(grown.sum()) * family)
     return heard.reshape(-1, family).astype(np.int64)

@@ -99,7 +99,7 @@ class Tree:
             for bank in below:
                 known = KNOWING.up(bank, known)
             root.reserve(len(samples), self.banks[-2].neurons.room)
-            learned = [root.learn(Codes(known.k, known.value, self._with_neurons(known.heard)))]
+            learned = [root.learn(Codes(known.k, known.value, self._with_neurons(known)))]
         else:
             self._reserve(len(samples))
             learned = [self.patterns.learn(patches)]
@@ -172,12 +172,13 @@ class Tree:
             bank.reserve(more, values)
             values = bank.neurons.room
 
-    def _with_neurons(self, heard: Array) -> Array:
-        """Restrict `heard` (nodes, batch) to nodes below the memory node that have neurons."""
-        grown = self.banks[-2].grown > 0
+    def _with_neurons(self, known: Message) -> Array:
+        """Restrict `heard` (nodes, batch) of a message to nodes below the memory node that have neurons."""
+        grown, at = self.banks[-2].grown > 0, self.device
         if grown.all():
-            return heard
-        return grown[:, None] if heard is None else heard & grown[:, None]
+            return known.heard
+        heard = at.xp.ones(known.k.shape, dtype=at.xp.bool, device=at.place) if known.heard is None else known.heard
+        return heard & grown[:, None]
 
     # -- sweeps --------------------------------------------------------------------------------------------------
 
