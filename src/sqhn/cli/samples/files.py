@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sqhn.cli.common import say
+from sqhn.cli.common import counted, say
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
 UNREAD_SUFFIXES = (
@@ -20,6 +20,7 @@ UNREAD_SUFFIXES = (
 STDIN = "-"
 CHUNK_SAMPLES = 256  # samples that are read at a time
 CHUNK_BYTES = 1 << 24
+LEAVE_OUT = "(--skip-bad leaves such files out)"
 NAMED_FILES = 20  # the largest number of files that an error names
 
 Unusable = dict[str, str]  # file: reason
@@ -60,8 +61,7 @@ def find(sources: Sequence[str]) -> Found:
     if files.count(STDIN) > 1:
         raise ValueError(f"{STDIN} is standard input, which can be read only once: give it once")
     if unread:
-        count = "1 file is" if len(unread) == 1 else f"{len(unread):,} files are"
-        say(f"{count} in a format that is not read: {_listed(unread)}")
+        say(f"{counted(unread, 'file is', 'files are')} in a format that is not read: {_listed(unread)}")
     return Found(files, os.path.commonpath(folders) if folders else "", unread)
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks.cpu.threads import get_num_threads
 from sqhn.cli.options import Size
-from sqhn.cli.samples.files import Required, Unusable, check_file, chunk_length, summary
+from sqhn.cli.samples.files import LEAVE_OUT, Required, Unusable, check_file, chunk_length, summary
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -72,7 +72,7 @@ class Images:
             if not damaged:
                 yield chunk
         if damaged:
-            raise ValueError(summary(damaged))
+            raise ValueError(f"{summary(damaged)} {LEAVE_OUT}")
 
     def damaged(self) -> Unusable:
         """The images that cannot be decoded although their headers are valid."""
@@ -222,11 +222,13 @@ def _orientation(image: Image) -> int:
 
 @contextmanager
 def _image(path: Path) -> Iterator[Image]:
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:  # by name, Pillow garbles turned .tif
             yield image
+    except UnidentifiedImageError as error:
+        raise ValueError(f"{path} cannot be read as an image: it is none of {', '.join(FORMATS)}") from error
     except Exception as error:  # damaged files make decoders raise errors of any kind
         if isinstance(error, OSError) and error.filename is not None:  # it cannot be opened
             raise
