@@ -77,7 +77,8 @@ def duplicates(
     if sheet is not None and not sheet.parent.is_dir():  # before minutes are spent
         raise ValueError(f"{sheet} cannot be written: its folder does not exist")
     files, folder, unread = find(sources)
-    photos, bad = _read(files, thumbnails=sheet is not None)
+    each = {Path(file).resolve(): file for file in files}  # once: sources may overlap, and links lead to other files
+    photos, bad = _read([*each.values()], thumbnails=sheet is not None)
     if len(photos) < 2:
         raise ValueError(f"duplicates are found among at least 2 images; here {len(photos)} can be read")
     with announcing_compilation(), progress.status(f"comparing {len(photos):,} images"):

@@ -14,17 +14,7 @@ from numpy.typing import NDArray
 from sqhn.cli.common import counted, say
 from sqhn.cli.options import Size
 from sqhn.cli.samples.arrays import Arrays, check_array, open_array
-from sqhn.cli.samples.files import (
-    IMAGE_SUFFIXES,
-    LEAVE_OUT,
-    STDIN,
-    Required,
-    Unusable,
-    check_file,
-    find,
-    name_below,
-    summary,
-)
+from sqhn.cli.samples.files import IMAGE_SUFFIXES, STDIN, Required, Unusable, check_file, find, name_below, summary
 from sqhn.cli.samples.images import Images, check_images, decode
 
 __all__ = ["Samples", "read", "read_mask"]
@@ -57,12 +47,8 @@ class Samples:
         """
         if len(self.parts) == 1 and isinstance(self.parts[0], Arrays):
             return [str(n) for n in range(len(self))]
-        return [
-            f"{name_below(self.folder, file)}{place}"
-            for part in self.parts
-            for file in part.files
-            for place in part.places
-        ]
+        places = [place for part in self.parts for _ in part.files for place in part.places]
+        return [f"{label}{place}" for label, place in zip(self.labels, places)]
 
     @property
     def labels(self) -> list[str]:
@@ -177,7 +163,7 @@ def read(
         unusable |= images.damaged()
     good = [file for file in files if file not in unusable]
     if unusable and not (skip_bad and good):
-        raise ValueError(f"{summary(unusable)}{f' {LEAVE_OUT}' if good else ''}")
+        raise ValueError(summary(unusable, bool(good)))
     for reason in dict.fromkeys(unusable.values()):
         say(f"skipped: {reason}")
     if images and shape is not None and (fitted := [file for file in scaled if file not in unusable]):

@@ -20,7 +20,6 @@ UNREAD_SUFFIXES = (
 STDIN = "-"
 CHUNK_SAMPLES = 256  # samples that are read at a time
 CHUNK_BYTES = 1 << 24
-LEAVE_OUT = "(--skip-bad leaves such files out)"
 NAMED_FILES = 20  # the largest number of files that an error names
 
 Unusable = dict[str, str]  # file: reason
@@ -114,11 +113,11 @@ def _matching(pattern: str, unread: list[str]) -> list[str]:
     return _readable(files, unread, f"no image and no .npy file matches {pattern}")
 
 
-def summary(unusable: Unusable) -> str:
-    """Why files cannot be used, on one line; files may share a reason."""
+def summary(unusable: Unusable, others: bool = True) -> str:
+    """Why files cannot be used, on one line; files may share a reason. others: whether some can be used."""
     reasons = dict.fromkeys(unusable.values())
-    listed = _listed(reasons, "; ")
-    return listed if len(reasons) == 1 else f"{len(unusable):,} files cannot be used: {listed}"
+    count = f"{len(unusable):,} files cannot be used: " if len(reasons) > 1 else ""
+    return f"{count}{_listed(reasons, '; ')}{' (--skip-bad leaves such files out)' if others else ''}"
 
 
 def _listed(words: Iterable[str], separator: str = ", ") -> str:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks.cpu.threads import get_num_threads
 from sqhn.cli.options import Size
-from sqhn.cli.samples.files import LEAVE_OUT, Required, Unusable, check_file, chunk_length, summary
+from sqhn.cli.samples.files import Required, Unusable, check_file, chunk_length, summary
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -72,7 +72,7 @@ class Images:
             if not damaged:
                 yield chunk
         if damaged:
-            raise ValueError(f"{summary(damaged)} {LEAVE_OUT}")
+            raise ValueError(summary(damaged))
 
     def damaged(self) -> Unusable:
         """The images that cannot be decoded although their headers are valid."""
