@@ -204,7 +204,7 @@ def test_invalid_calibrations(memory: SQHN) -> None:
 def test_recognition_by_evidence_needs_a_calibration(memory: SQHN) -> None:
     error = error_of("recognize", "x.npy", "--memory", "m.sqhn", "--inference", "evidence")
     assert error.startswith(
-        "m.sqhn has no threshold for evidence: `sqhn calibrate NEW --as new --memory m.sqhn` finds one"
+        "m.sqhn has no threshold for evidence: `sqhn calibrate NEW --as new --inference evidence --memory m.sqhn` "
     )
 
 

@@ -95,7 +95,7 @@ def recognize(
     samples = read(sources, network.input_shape, skip_bad=skip_bad)
     calibrated = network.inspect(lambda model: model.evidence_calibration is not None)
     rule = inference or ("evidence" if calibrated else "paper")
-    find = f"`sqhn calibrate NEW --as new --memory {memory}` finds one from images or arrays that were not learned"
+    find = f"`sqhn calibrate NEW --as new --inference evidence --memory {memory}` finds one from new samples"
     if rule == "evidence" and not calibrated:
         raise ValueError(f"{memory} has no threshold for evidence: {find}")
     if inference is None and samples.rule == "evidence" and not calibrated and network.options.rho is None:
