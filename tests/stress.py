@@ -90,7 +90,7 @@ class Stress:
 
     def on_device(self, x: NDArray[np.float32]) -> Any:
         """Samples where the memory is; on a GPU they are tensors, made on the stream of the thread."""
-        if self.device == "cpu":
+        if not self.device.startswith("cuda"):
             return x
         import torch
 
@@ -159,7 +159,7 @@ class Stress:
     def work(self, name: str, seed: int) -> None:
         rng = np.random.default_rng(seed)
         try:
-            if self.device != "cpu":
+            if self.device.startswith("cuda"):
                 import torch
 
                 torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]

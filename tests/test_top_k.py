@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqhn import SQHN, EmptyMemoryError, Level
 from sqhn.banks.cpu import large, prototypes
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_ranking, noisy, scaled_copies
+from tests.helpers import ON_HOSTS, assert_same_ranking, noisy, scaled_copies
 
 TREE = [Level(4, 12), Level(capacity=12)]
 RULES = ("paper", "feedforward", "exact")
@@ -24,10 +24,11 @@ def stored(levels: list[Level], shape: tuple[int, ...] = (8, 8), count: int = 12
     return memory
 
 
+@ON_HOSTS
 @pytest.mark.parametrize("levels", [[Level(capacity=12)], TREE])
 @pytest.mark.parametrize("rule", RULES)
-def test_shapes_and_order(levels: list[Level], rule: str) -> None:
-    memory = stored(levels)
+def test_shapes_and_order(device: str, levels: list[Level], rule: str) -> None:
+    memory = stored(levels, device=device)
     x = noisy(memory.prototypes[:5])
     many, one, best = (memory.recall(y, k=k, inference=rule) for y, k in ((x, 7), (x[2], 7), (x, None)))
     assert (many.x.shape, many.index.shape, many.score.shape) == ((5, 7, 8, 8), (5, 7), (5, 7))

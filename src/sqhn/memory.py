@@ -44,8 +44,9 @@ class SQHN:
     `alpha`, `gamma` and `when_full` are settings of the only level, as in `Level`. `Options` describes the other
     arguments; their defaults are the paper's model.
 
-    device: "cpu", or "cuda" for a GPU (extra `torch`; see `to`). Decisions and files do not depend on it. Samples may
-        be NumPy arrays or torch tensors on any device; results have the form of the input.
+    device: "cpu"; "plain", which is NumPy alone and compiles nothing; or "cuda" for a GPU (extra `torch`; see `to`).
+        Decisions and files do not depend on it. Samples may be NumPy arrays or torch tensors on any device; results
+        have the form of the input.
     shards: with device "ray" (extra `ray`): the number of processes that hold the memory, on one machine or several.
     folder: keep the memory there durably: once a call returns, its changes survive any crash, and `load(folder)`
         continues. The folder must not hold a memory yet; `open` continues one that is there.
@@ -233,7 +234,7 @@ class SQHN:
         ]
         if len(done) == 1:
             return done[0], first
-        return Learned(*(tree.device.xp.concat(field, 1) for field in zip(*(one.fields for one in done)))), first
+        return Learned(*(tree.device.xp.concat(field, 1) for field in zip(*done))), first
 
     def learn_stream(
         self, samples: Iterable[Any], *, progress: bool = True, checkpoint: tuple[StrPath, float] | None = None
@@ -445,7 +446,7 @@ class SQHN:
         return memory
 
     def to(self, device: str, shards: int | None = None) -> Self:
-        """The same memory on a device ("cpu", "cuda", "ray"): a copy, or the memory itself if it is there already."""
+        """The same memory on the device of this name: a copy, or the memory itself if it is there already."""
         if device == self.device and shards in (None, self.shards):
             return self
         devices.device_of(device, shards)  # before anything is copied

@@ -8,9 +8,10 @@ import sys
 import pytest
 
 
+@pytest.mark.parametrize("device", ["cpu", "plain"])
 @pytest.mark.parametrize("tree", ["one", "large", "tree", "overwrite"])
-def test_threads_share_a_memory(tree: str) -> None:
-    program = [sys.executable, "-m", "tests.stress", tree, "cpu", "5"]
+def test_threads_share_a_memory(tree: str, device: str) -> None:
+    program = [sys.executable, "-m", "tests.stress", tree, device, "5"]
     done = subprocess.run(program, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     print(done.stdout)

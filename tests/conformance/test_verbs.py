@@ -145,7 +145,8 @@ BASELINES = {
     ),
 }
 
-EVERY = {f"sqhn, {name}": sqhn(name, "cpu") for name in TREES} | REFERENCES | BASELINES
+SQHNS = {f"sqhn, {name}, {where}": sqhn(name, where) for name in TREES for where in ("cpu", "plain")}
+EVERY = SQHNS | REFERENCES | BASELINES
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -21,7 +21,7 @@ from sqhn import SQHN, Level, MemoryFileError
 from sqhn.model.calibration import Calibration
 from sqhn.reference import ReferenceSQHN
 from sqhn.storage.files import FORMAT, describe, encode, write
-from tests.helpers import ARCHITECTURES, fingerprint, levels, noisy
+from tests.helpers import ARCHITECTURES, ON_HOSTS, fingerprint, levels, noisy
 
 SHAPE = (32, 32, 3)
 
@@ -34,15 +34,17 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "memory.sqhn"
 
 
+@ON_HOSTS
 @pytest.mark.parametrize("when_full", ["average", "overwrite"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_save_load_continue_is_never_having_stopped(
-    architecture: str, when_full: str, tmp_path: Path, images: NDArray[np.float32]
+    device: str, architecture: str, when_full: str, tmp_path: Path, images: NDArray[np.float32]
 ) -> None:
-    one = SQHN(SHAPE, levels(architecture, 12, when_full=when_full, alpha=np.inf), blend=0.4, mu="pseudocount")
+    tree = levels(architecture, 12, when_full=when_full, alpha=np.inf)
+    one = SQHN(SHAPE, tree, blend=0.4, mu="pseudocount", device=device)
     one.learn(images[:30])
     one.save(tmp_path / "m.sqhn")
-    other = SQHN.load(tmp_path / "m.sqhn")
+    other = SQHN.load(tmp_path / "m.sqhn", device)
     assert (other.levels, other.options, other.input_shape) == (one.levels, one.options, one.input_shape)
     assert fingerprint(other) == fingerprint(one)
     for memory in (one, other):
@@ -64,7 +66,7 @@ def test_settings_may_be_numpy_numbers(tmp_path: Path) -> None:
 
 
 def test_an_unusable_device_is_not_an_error_of_the_file(saved: Path) -> None:
-    with pytest.raises(ValueError, match="device must be 'cpu', 'cuda'"):
+    with pytest.raises(ValueError, match="device must be 'cpu', 'plain', 'cuda'"):
         SQHN.load(saved, device="abacus")
 
 

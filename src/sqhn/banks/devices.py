@@ -7,7 +7,8 @@ from sqhn.checks import check_count
 
 
 def device_of(name: str, shards: int | None = None) -> Device:
-    """The device with this name: "cpu"; "cuda", "cuda:1" and so on; or "ray" and "ray:cuda" with a number of shards.
+    """The device with this name: "cpu"; "plain", which compiles nothing; "cuda", "cuda:1" and so on; or, with a number
+    of shards, "ray" and "ray:cuda".
 
     "ray:cuda" keeps the shards on GPUs.
     """
@@ -26,8 +27,12 @@ def device_of(name: str, shards: int | None = None) -> Device:
         from sqhn.banks.cpu.device import Cpu
 
         return Cpu()
+    if name == "plain":
+        from sqhn.banks.plain.device import Plain
+
+        return Plain()
     if isinstance(name, str) and (name == "cuda" or name.startswith("cuda:")):
         from sqhn.banks.cuda.device import cuda
 
         return cuda(name)
-    raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:0' and so on, or 'ray'; got {name!r}")
+    raise ValueError(f"device must be 'cpu', 'plain', 'cuda', 'cuda:0' and so on, or 'ray'; got {name!r}")
