@@ -237,7 +237,8 @@ def restored(path: Path, folder: Path, device: str, shards: int | None) -> tuple
                     log = open_log(path, header, folder)
                 for problem in replay(log, model) if log else ():
                     if problem:
-                        raise MemoryFileError(f"{folder / JOURNAL}: {problem}")
+                        repair = f"`sqhn repair {path.parent}` lists all damage"
+                        raise MemoryFileError(f"{path.parent / JOURNAL}: {problem}; {repair}")
             except BaseException:
                 if log:
                     log.leave()  # a refused folder is not changed
