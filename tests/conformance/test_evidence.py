@@ -468,3 +468,5 @@ def test_a_rule_that_lacks_methods_is_told_which() -> None:
     memory.learn(images(2))
     with pytest.raises(TypeError, match="a Half lacks samples, up, score, blend"):
         memory.recall(images(1), inference=Half())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="'paper'.* or an object .*; a object lacks samples, look, up"):
+        memory.recall(images(1), inference=object())  # type: ignore[arg-type]
