@@ -239,7 +239,7 @@ def by_name(inference: str | Inference) -> Inference:
         if missing := [name for name in methods if not hasattr(inference, name)]:
             raise TypeError(
                 f"inference must be one of {', '.join(map(repr, INFERENCES))}, or an object with the methods "
-                f"{', '.join(methods)}; a {type(inference).__name__} lacks {', '.join(missing)}"
+                f"{', '.join(methods)}; {type(inference).__name__} lacks {', '.join(missing)}"
             )
         return inference
     check_word("inference", inference, tuple(INFERENCES))
