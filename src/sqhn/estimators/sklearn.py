@@ -229,10 +229,6 @@ class _Neighbors(_Estimator):
         rows: Floats = self._rows(X)
         return rows
 
-    def _votes(self, rows: Floats, otherwise: Any) -> Floats:
-        """The votes of the nearest neurons of each row; otherwise: of an empty row."""
-        return self.rows_.votes(rows, self.n_neighbors, self.weights, np.asarray(otherwise, np.float64))
-
 
 class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Neighbors):  # type: ignore[misc]
     """Fills in missing values from the most similar rows that have them; other values stay unchanged.
@@ -315,7 +311,7 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Floats:
         """The share of votes for each class, in the order of `classes_`; for an empty row, the shares of all rows."""
         rows = self._query(X)
-        votes = self._votes(rows, self.class_count_)
+        votes = self.rows_.votes(rows, self.n_neighbors, self.weights, self.class_count_.astype(np.float64))
         return np.asarray(votes / votes.sum(axis=1, keepdims=True))
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -361,5 +357,5 @@ class SQHNRegressor(RegressorMixin, _Neighbors):  # type: ignore[misc]
     def predict(self, X: Any) -> Floats:
         """The mean target of the nearest neurons; for an empty row, the mean of all rows."""
         rows = self._query(X)
-        total, count = self._votes(rows, [self.y_mean_, 1]).T
+        total, count = self.rows_.votes(rows, self.n_neighbors, self.weights, np.array([self.y_mean_, 1.0])).T
         return np.asarray(total / count)

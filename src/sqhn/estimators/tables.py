@@ -238,11 +238,11 @@ class RowMemory:
         known = ~np.isnan(rows)
         if known.all():
             return rows
-        mean, count = self.mean, self.count
+        mean = self.mean
         if learning:
-            before = np.cumsum(known, axis=0) - known
-            sums = np.cumsum(np.where(known, rows - mean, 0.0), axis=0) - np.where(known, rows - mean, 0.0)
-            mean = mean + sums / np.maximum(count + before, 1)
+            shifts = np.where(known, rows - mean, 0.0)
+            before, sums = (np.cumsum(each, axis=0) - each for each in (known, shifts))
+            mean = mean + sums / np.maximum(self.count + before, 1)
         return np.where(known, rows, mean)
 
     def neighbors(self, rows: Floats, count: int) -> tuple[NDArray[np.int64], Floats]:
