@@ -480,5 +480,7 @@ def test_a_rule_that_lacks_methods_is_told_which() -> None:
 
     memory = SQHN((16, 16, 3), capacity=60)
     memory.learn(images(2))
-    with pytest.raises(TypeError, match="a Half lacks samples, up, score, blend"):
+    with pytest.raises(TypeError, match="Half lacks samples, up, score, blend"):
         memory.recall(images(1), inference=Half())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"'paper'.* or an object .*; object lacks samples, look, up"):
+        memory.recall(images(1), inference=object())  # type: ignore[arg-type]

@@ -100,6 +100,7 @@ def reproduce(
 
 def _say_limits(jobs: dict[str, list[Job]], out: Path, quick: bool, data: str, memories: Sequence[Own]) -> None:
     """Say, before anything runs, what this run cannot do."""
+    from sqhn.data import load
     from sqhn.paper.experiments import records
     from sqhn.paper.experiments.case import jobs_of
     from sqhn.paper.experiments.catalogue import CLAIMS, EXPERIMENTS
@@ -124,7 +125,10 @@ def _say_limits(jobs: dict[str, list[Job]], out: Path, quick: bool, data: str, m
         if without:
             show(f"memories of your own have no place in {', '.join(without)}")
     if data.endswith(".npz"):
+        samples = len(load(data).splits["train"].x)
         for name, some in jobs.items():
+            if (length := max((getattr(job.case, "length", 0) for job in some), default=0)) > samples:
+                show(f"{name}: {data} has {samples:,} training samples, fewer than the {length:,} of this experiment")
             declared = {job.case.model for job in jobs_of(EXPERIMENTS[name], data="paper", quick=quick)}
             if unfit := sorted(declared - {job.case.model for job in some}):
                 show(f"{name}: left out, since their patches do not fit the samples of {data}: {', '.join(unfit)}")
@@ -165,7 +169,7 @@ def run_jobs(
     if outcome.failed:
         failures = out / "failures.txt"
         failures.write_text("\n".join(f"{label}\n{text}" for label, text in outcome.failed.items()))
-        show(f"{len(outcome.failed)} jobs failed; their errors are in {failures}")
+        show(f"failed jobs: {len(outcome.failed)}; their errors are in {failures}")
     for remedy, experiments in outcome.missing.items():
         show(f"{', '.join(experiments)}: {remedy}")
     if outcome.interrupted:
@@ -219,7 +223,8 @@ def report(
         print(f"{reading}: {counts(judged, reading)}")
     if compare:
         same, decided = agreement(judged, readings[0])
-        print(f"{same} of {decided} verdicts agree with the published ones (full size, the paper's data)")
+        if decided:
+            print(f"{same} of {decided} verdicts agree with the published ones (full size, the paper's data)")
     print(f"report: {page}")
 
 

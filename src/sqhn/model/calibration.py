@@ -49,18 +49,19 @@ class Calibration(NamedTuple):
             f"called {wrong}, for the memory"
         )
 
-    def p(self, ratio: Any, xp: Any) -> Any:
-        """The p-values of samples with these ratios, of being like the samples of the calibration; xp: their namespace.
+    def p(self, score: Any, mean: Any, xp: Any) -> Any:
+        """The p-values of samples, of being like the samples of the calibration; xp: the namespace of the arrays.
 
         p is the share of ratios, with the sample's own, that are at least as extreme: as small among those of old
-        samples, as large among those of new ones.
+        samples, as large among those of new ones. Scores within `TIE` are equal.
         """
         assert self.ratios is not None
-        known = xp.asarray(self.ratios, dtype=xp.float64, device=ratio.device)
+        mean = mean.clip(min=TIE)
+        known = xp.asarray(self.ratios, dtype=xp.float64, device=mean.device)
         if self.kind == "old":
-            extreme = xp.searchsorted(known, ratio, side="right")
+            extreme = xp.searchsorted(known, (score + TIE) / mean, side="right")
         else:
-            extreme = len(known) - xp.searchsorted(known, ratio, side="left")
+            extreme = len(known) - xp.searchsorted(known, (score - TIE) / mean, side="left")
         return (extreme + 1.0) / (len(known) + 1)
 
 

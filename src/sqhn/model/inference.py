@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from sqhn.banks.interface import (
     Array,
@@ -75,7 +75,6 @@ class Message(NamedTuple):
     heard: Array = None
 
 
-@runtime_checkable
 class Inference(Protocol):
     """A rule of recall: the messages of the sweep up, and how the sweep down weighs them."""
 
@@ -267,13 +266,13 @@ def by_name(inference: str | Inference) -> Inference:
     """A rule by its name; an `Inference` object is returned as it is."""
     if isinstance(inference, type):
         raise TypeError(f"inference must be a name or an object, not a class; use {inference.__name__}()")
-    if not isinstance(inference, str) and isinstance(inference, Inference):  # the second test is slow
+    if not isinstance(inference, str):
+        methods = [name for name in vars(Inference) if not name.startswith("_")]
+        if missing := [name for name in methods if not hasattr(inference, name)]:
+            raise TypeError(
+                f"inference must be one of {', '.join(map(repr, INFERENCES))}, or an object with the methods "
+                f"{', '.join(methods)}; {type(inference).__name__} lacks {', '.join(missing)}"
+            )
         return inference
-    methods = [name for name in vars(Inference) if not name.startswith("_")]
-    if len(missing := [name for name in methods if not hasattr(inference, name)]) < len(methods):
-        raise TypeError(
-            f"an inference object has the methods {', '.join(methods)}; "
-            f"a {type(inference).__name__} lacks {', '.join(missing)}"
-        )
     check_word("inference", inference, tuple(INFERENCES))
     return INFERENCES[inference]

@@ -56,8 +56,16 @@ class Labels(dict[int, dict[str, int]]):
         return [self.of_all(one) for one in index] if isinstance(index, list) else self.of(index)
 
     def where(self, test: Callable[[Any], bool]) -> list[int]:
-        """The neurons whose latest label passes a test."""
-        return [j for j, own in sorted(self.items()) if own and test(_decoded(next(reversed(own))))]
+        """The neurons whose latest label passes a test, which must return True or False."""
+        found = []
+        for j, own in sorted(self.items()):
+            label = _decoded(next(reversed(own)))
+            passed = test(label)
+            if not isinstance(passed, (bool, np.bool_)):
+                raise TypeError(f"where must return True or False; for the label {label!r} it returned {passed!r}")
+            if passed:
+                found.append(j)
+        return found
 
     def state(self) -> NDArray[np.uint8]:
         """All labels, as JSON in bytes."""

@@ -140,7 +140,7 @@ class Model:
         found = score >= threshold - TIE, score, threshold
         if made is None or made.ratios is None:
             return found
-        return *found, made.p(score / mean.clip(min=TIE), tree.device.xp)
+        return *found, made.p(score, mean, tree.device.xp)
 
     def calibrated(
         self, samples: Array, observed: Array, kind: Kind, error: float, by_evidence: bool

@@ -182,6 +182,10 @@ def test_trees_that_do_not_fit_are_left_out(use: Use) -> None:
     assert "AC-B: left out, since their patches do not fit the samples of my.npz: SQHN L2, SQHN L3" in " ".join(
         result.output.split()
     )
+    assert "AC-B: my.npz has 20 training samples, fewer than the 100 of this experiment" in " ".join(
+        result.output.split()
+    )
+    assert "verdicts agree" not in result.output  # none is judged without the trees
     assert {one["settings"]["model"] for one in records.read(Path("out")).values()} == {"SQHN L1", "NN"}
     assert "on other data than the paper's" in Path("out/README.md").read_text()
 
