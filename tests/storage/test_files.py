@@ -340,12 +340,13 @@ def test_folders(tmp_path: Path, saved: Path) -> None:
 def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
     memory, pipe = SQHN((4,), capacity=3), tmp_path / "pipe"
     os.mkfifo(pipe)
-    for path in (pipe, Path("/dev/null")):
+    (tmp_path / "loop").symlink_to("loop")
+    for path in (pipe, tmp_path / "loop", Path("/dev/null")):
         before = path.lstat()
-        with pytest.raises(OSError, match="not a file, but a pipe or a device"):
+        with pytest.raises(OSError, match="not a file, but a pipe, a device or a link to itself"):
             memory.save(path)
         assert os.path.samestat(before, path.lstat())
-    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "loop"}
 
 
 def test_a_link_stays_a_link(saved: Path) -> None:
