@@ -460,7 +460,7 @@ print("waits" if other.is_alive() else "done")
 @FORK
 @POSIX
 def test_a_signal_during_a_fork_leaves_folders_usable(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", SIGNAL_IN_A_FORK_WITH_A_FOLDER, tmp_path / "a", tmp_path / "b"]
+    command = [sys.executable, "-c", SIGNAL_IN_A_FORK_WITH_A_FOLDER, f"{tmp_path}/a", f"{tmp_path}/b"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert (done.stdout, done.stderr) == ("raised 0\ndone\n", "")
 

@@ -937,7 +937,7 @@ BAD: dict[str, tuple[Change | bytes, str]] = {
     "calibration": (raw("calibrate", {"calibration": 5}), "calibration must be that of new or old samples; got 5"),
     "calibration of nothing": (
         raw("calibrate", {"calibration": {"kind": "new", "error": 0.1, "samples": 3, "step": 5}}),
-        "either rho or a threshold of evidence; got None and None",
+        r"ratios and a threshold of evidence must be numbers; got \[None\]",
     ),
     "more fields": (raw("reset", {"when": "now"}), "got an unexpected keyword argument 'when'"),
     "fewer fields": (raw("forget", {}), "missing 1 required positional argument: 'index'"),
