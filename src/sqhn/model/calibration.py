@@ -56,8 +56,9 @@ class Calibration(NamedTuple):
         check_count("samples", self.samples)
         check_count("step", self.step, 0)
         Options(rho=self.before)  # checks it
-        numbers: list[Any] = [*([] if self.ratios is None else self.ratios), self.threshold if evidence else 0.0]
-        if isinstance(self.ratios, str | dict) or not all(is_real(n) and math.isfinite(n) for n in numbers):
+        ratios: Any = [] if self.ratios is None else self.ratios
+        numbers: list[Any] = [*ratios, self.threshold if evidence else 0.0]
+        if isinstance(ratios, str | dict) or not all(is_real(n) and math.isfinite(n) for n in numbers):
             raise TypeError(f"ratios and a threshold of evidence must be numbers; got {numbers!r}")
         if not evidence and self.threshold is not None:
             raise ValueError(f"a threshold of evidence beside rho: {self.threshold!r}")
