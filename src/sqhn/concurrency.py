@@ -67,14 +67,11 @@ class deferred:  # noqa: N801
     def restore(self) -> None:
         """Set the handlers of before."""
         try:
-            self._restore()
+            for number, handler in self.handlers.items():
+                set_handler(number, handler)
         except BaseException:  # a handler that was restored already has raised
-            self._restore()
+            self.restore()
             raise
-
-    def _restore(self) -> None:
-        for number, handler in self.handlers.items():
-            set_handler(number, handler)
 
     def __exit__(self, *_: object) -> None:
         try:
