@@ -425,6 +425,7 @@ def test_a_signal_while_a_memory_is_loaded(place: str, tmp_path: Path, monkeypat
         signal.raise_signal(signal.SIGINT)
         return answer
 
+    gc.collect()  # memories of other tests
     before = len([*Path("/dev/fd").iterdir()])
     with monkeypatch.context() as context:
         context.setattr(owner, name, interrupted)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from sqhn.banks.cpu.evidence import above
 from sqhn.banks.cpu.kernels import counts as kernels
-from sqhn.banks.cpu.neurons import Neurons, enlarge, outcomes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import BlockEvidence, Codes, Device, Learned, State, Support
+from sqhn.banks.neurons import Neurons, enlarge, outcomes
 from sqhn.banks.rule import rules
 from sqhn.banks.saved import check_counts, heard_of
 from sqhn.level import Level, Options

@@ -18,10 +18,10 @@ from sqhn.banks import bounds
 from sqhn.banks.cpu.kernels import steps
 from sqhn.banks.cpu.kernels.decision import NONE
 from sqhn.banks.cpu.kernels.large import STALE, Products, multiply_one
-from sqhn.banks.cpu.neurons import enlarge
 from sqhn.banks.cpu.projection import Projection
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Patches
+from sqhn.banks.neurons import enlarge
 from sqhn.inputs import batches
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from sqhn.banks.cpu.evidence import EvidenceCache, of_patches, of_pyramid
 from sqhn.banks.cpu.kernels import prototypes as kernels
 from sqhn.banks.cpu.kernels import steps
 from sqhn.banks.cpu.large import LargeNodes
-from sqhn.banks.cpu.neurons import Neurons, enlarge, outcomes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import BlockEvidence, Device, Learned, Patches, State, Support
+from sqhn.banks.neurons import Neurons, enlarge, outcomes
 from sqhn.banks.rule import rules
 from sqhn.banks.saved import check_prototypes
 from sqhn.level import Level, Options

@@ -25,9 +25,9 @@ from threadpoolctl import ThreadpoolController
 
 from sqhn.banks.cpu.device import Cpu
 from sqhn.banks.cpu.kernels.decision import NONE
-from sqhn.banks.cpu.neurons import Neurons
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.banks.interface import Learned, Patches, State
+from sqhn.banks.neurons import Neurons
 from sqhn.banks.ray.neighbours import NAME, Neighbours
 from sqhn.banks.ray.piece import Indices, Piece, Vectors
 from sqhn.banks.ray.shards import BUILD, Call, Shared, each_array

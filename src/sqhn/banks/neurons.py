@@ -94,7 +94,7 @@ class Neurons:
         self.free[:] = (there & (self.c == 0)).sum(axis=1)
 
 
-def enlarge(array: NDArray[Any], axis: int, length: int, fill: int = 0) -> NDArray[Any]:
+def enlarge(array: NDArray[Any], axis: int, length: int, fill: float = 0) -> NDArray[Any]:
     """A copy that is longer along an axis, or the array itself if it is long enough."""
     if array.shape[axis] >= length:
         return array
