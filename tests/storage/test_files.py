@@ -258,12 +258,14 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(part, (*path, key))
 
 
+@pytest.mark.filterwarnings("ignore:.* calibrate again:UserWarning")
 @given(data=st.data())
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_headers_that_lie(saved: Path, data: st.DataObject) -> None:
     """A file with a right digest and any other value in its header is a memory, or is refused at once."""
     header, tensors = SQHN.load(saved).inspect(encode)
-    header["calibration"] = Calibration("new", 0.1, 20, 12)._asdict()
+    header["calibration"] = Calibration("new", 0.1, 20, 12, ratios=[0.5, 0.75])._asdict()
+    header["evidence"] = Calibration("new", 0.1, 20, 12, threshold=3.5, ratios=[2.5])._asdict()
     *path, last = data.draw(st.sampled_from([place for place in places(header) if place]))
     within = header
     for key in path:
@@ -273,9 +275,16 @@ def test_headers_that_lie(saved: Path, data: st.DataObject) -> None:
     write(lie, header, tensors)
     for look in (SQHN.load, describe):
         try:
-            look(lie)
+            found = look(lie)
         except MemoryFileError as error:
             assert str(lie) in str(error)  # noqa: PT017
+            continue
+        if isinstance(found, SQHN):
+            x = np.full(found.input_shape, 0.5)
+            found.recognize(x)
+            if header.get("evidence"):
+                found.recognize(x, inference="evidence")
+            found.save(saved.with_name("again.sqhn"))
 
 
 def test_headers_that_nest_deeply(saved: Path) -> None:
@@ -342,12 +351,13 @@ def test_folders(tmp_path: Path, saved: Path) -> None:
 def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
     memory, pipe = SQHN((4,), capacity=3), tmp_path / "pipe"
     os.mkfifo(pipe)
-    for path in (pipe, Path("/dev/null")):
+    (tmp_path / "loop").symlink_to("loop")
+    for path in (pipe, tmp_path / "loop", Path("/dev/null")):
         before = path.lstat()
-        with pytest.raises(OSError, match="not a file, but a pipe or a device"):
+        with pytest.raises(OSError, match="not a file, but a pipe, a device or a link to itself"):
             memory.save(path)
         assert os.path.samestat(before, path.lstat())
-    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "loop"}
 
 
 def test_a_link_stays_a_link(saved: Path) -> None:

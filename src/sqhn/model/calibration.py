@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.checks import is_real
-from sqhn.level import TIE
+from sqhn.checks import check_count, check_share, check_word, is_real
+from sqhn.level import TIE, Options
 
 Kind = Literal["new", "old"]
 """Whether the samples of a calibration were learned ("old") or not ("new")."""
@@ -48,6 +48,20 @@ class Calibration(NamedTuple):
             f"{what} was calibrated at step {self.step:,} so that at most {self.error:g} of {self.kind} samples are "
             f"called {wrong}, for the memory"
         )
+
+    def check(self, evidence: bool) -> None:
+        """Raise unless a memory can have made this calibration: of its threshold of evidence, or of rho."""
+        check_word("kind", self.kind, ("new", "old"))
+        check_share("error", self.error)
+        check_count("samples", self.samples)
+        check_count("step", self.step, 0)
+        Options(rho=self.before)  # checks it
+        ratios: Any = [] if self.ratios is None else self.ratios
+        numbers: list[Any] = [*ratios, self.threshold if evidence else 0.0]
+        if isinstance(ratios, str | dict) or not all(is_real(n) and math.isfinite(n) for n in numbers):
+            raise TypeError(f"ratios and a threshold of evidence must be numbers; got {numbers!r}")
+        if not evidence and self.threshold is not None:
+            raise ValueError(f"a threshold of evidence beside rho: {self.threshold!r}")
 
     def p(self, score: Any, mean: Any, xp: Any) -> Any:
         """The p-values of samples, of being like the samples of the calibration; xp: the namespace of the arrays.

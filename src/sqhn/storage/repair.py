@@ -76,6 +76,8 @@ def renew_checksums(wal: Path) -> None:
     in each head belong to this use of the log. Frames of an earlier use may follow: they are older, and are left out.
     """
     content = bytearray(wal.read_bytes())
+    if len(content) < HEADER:
+        return  # nothing was written since SQLite emptied it
     starts = range(HEADER, len(content) - HEAD - PAGE + 1, HEAD + PAGE)
     salts = [bytes(content[start + 8 : start + 16]) for start in starts]
     salt, _ = Counter([bytes(content[16:24]), *salts[:2]]).most_common(1)[0]
