@@ -234,7 +234,7 @@ class SQHN:
         ]
         if len(done) == 1:
             return done[0], first
-        return Learned(*(tree.device.xp.concat(field, 1) for field in zip(*(one.fields for one in done)))), first
+        return Learned(*(tree.device.xp.concat(field, 1) for field in zip(*done))), first
 
     def learn_stream(
         self, samples: Iterable[Any], *, progress: bool = True, checkpoint: tuple[StrPath, float] | None = None

@@ -25,6 +25,8 @@ def check_growth(state: State, nodes: int, level: Level) -> NDArray[np.int64]:
             raise ValueError(f"{name} of shape {state[name].shape} and dtype {state[name].dtype} for {total} neurons")
     if state["c"].min(initial=0) < 0:
         raise ValueError("counts below 0")
+    if "prototypes" in state and len(state["prototypes"]) != total:
+        raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {total} neurons")
     return grown
 
 

@@ -163,7 +163,7 @@ class Counts:
                 new = kind[:, t] >= GREW
                 neurons.mu[node[new], j[new]] = v[new, t]
         neurons.steps += batch
-        return Learned(*found, self.hears(evidence))
+        return Learned(*found)
 
     def add(self, values: NDArray[np.int32], counted: Mask, j: NDArray[Any], times: int) -> None:
         """Count the values (child nodes,) of some children for the neurons j (nodes,) of their parents."""
@@ -188,9 +188,6 @@ class Counts:
         self.table[:, : self.used] = kept
         self.S[0, j] = 0
 
-    def hears(self, evidence: Codes) -> Mask | None:
-        return None if evidence.heard is None else np.asarray(evidence.heard[self.children].any(axis=1))
-
     def forget(self, j: NDArray[np.int64]) -> None:
         self.neurons.forget(j)
         self.erase(j)
@@ -209,10 +206,6 @@ class Counts:
             self.add(evidence.k[:, t], every, j, 1)
 
     # -- questions -------------------------------------------------------------------------------------------------
-
-    def best(self, evidence: Codes) -> tuple[NDArray[np.int32], Floats]:
-        k, v = self.top_k(evidence, 1)
-        return k[:, :, 0], v[:, :, 0]
 
     def top_k(self, evidence: Codes, count: int) -> tuple[NDArray[np.int32], Floats]:
         shape = (self.nodes, evidence.k.shape[1], count)
@@ -283,17 +276,6 @@ class Counts:
         often = np.bincount(which, count, minlength=self.children.size * batch)
         start = np.searchsorted(which, np.arange(len(often) + 1))
         return Support(start, value, count / often[which])
-
-    def expects(self, j: NDArray[np.int32], known: Mask) -> Mask:
-        some = np.diff(self.support(j).start).reshape(self.children.size, -1) > 0
-        return np.asarray(some & known[self.node])
-
-    def probability(self, j: NDArray[np.int32], k: NDArray[np.int32]) -> Floats:
-        support, p = self.support(j), np.zeros(k.shape)
-        which = np.repeat(np.arange(k.size), np.diff(support.start))
-        same = support.value == k.ravel()[which]
-        p.ravel()[which[same]] = support.probability[same]
-        return p
 
     # -- persistence -----------------------------------------------------------------------------------------------
 

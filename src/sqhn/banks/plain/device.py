@@ -56,10 +56,6 @@ class Plain:
         np.minimum.at(chosen, which[good], support.value[good])
         return chosen.reshape(k.shape)
 
-    def first_best(self, u: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k, v = self.top_k(u, 1)
-        return k[:, :, 0], v[:, :, 0]
-
     @staticmethod
     def top_k(u: NDArray[np.float64], count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         k, v = np.empty((*u.shape[:2], count), np.int32), np.empty((*u.shape[:2], count))
@@ -70,12 +66,6 @@ class Plain:
             if count > 1:
                 np.put_along_axis(left, first, -np.inf, 2)
         return k, v
-
-    @staticmethod
-    def pick(u: NDArray[np.float64], support: Support) -> NDArray[np.float64]:
-        which = np.repeat(np.arange(len(support.start) - 1), np.diff(support.start))
-        values: NDArray[np.float64] = u.reshape(-1, u.shape[2])[which, support.value]
-        return values
 
     floats = staticmethod(as_floats)
 

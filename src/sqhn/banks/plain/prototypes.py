@@ -108,9 +108,6 @@ class Prototypes:
             found[part] = self.similarity_of(x[of], None if seen is None else seen[of], self.m[own], known)
         return found
 
-    def similarity(self, evidence: Patches, k: NDArray[np.int32]) -> Floats:
-        return self.at(evidence, Support(np.arange(k.size + 1), k.ravel(), None)).reshape(k.shape)
-
     def at(self, evidence: Patches, support: Support) -> Floats:
         n, t = np.divmod(np.repeat(np.arange(len(support.start) - 1), np.diff(support.start)), evidence.x.shape[1])
         return np.where(self.grown[n] > 0, self.compare(evidence, n, t, support.value), 0.0)
@@ -145,7 +142,7 @@ class Prototypes:
             k[:, t], score[:, t] = j, s
             v[:, t] = self.compare(evidence, self.node, np.full(self.nodes, t), j)
         neurons.steps += x.shape[1]
-        return Learned(*found, None if seen is None else heard)
+        return Learned(*found)
 
     def count_values(self) -> None:
         """From now on count how often each value was observed; so far, as often as its neuron was written."""
@@ -203,10 +200,6 @@ class Prototypes:
         self.derive(np.zeros_like(j), j)
 
     # -- questions -------------------------------------------------------------------------------------------------
-
-    def best(self, evidence: Patches) -> tuple[NDArray[np.int32], Floats]:
-        k, v = self.top_k(evidence, 1)
-        return k[:, :, 0], v[:, :, 0]
 
     def top_k(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], Floats]:
         (x, seen), most = evidence, max(1, self.neurons.most)

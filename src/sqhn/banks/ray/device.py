@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,11 +28,13 @@ class Sharded(Cpu):
     def __init__(self, name: str, shard_device: str, count: int) -> None:
         self.name, self.shard_device, self.shards = name, shard_device, count
         self.transport = Actors(shard_device, count)
+        self.group: Shards | None = None
 
-    @cached_property
-    def group(self) -> Shards:
-        """The shards, which are started when they are needed, and used again after a reset."""
-        return Shards(self.shards, self.transport)
+    def start(self) -> Shards:
+        """The shards; the first call starts them, and they are used again after a reset."""
+        if self.group is None:
+            self.group = Shards(self.shards, self.transport)
+        return self.group
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> ShardedBank:  # type: ignore[override]
         if top and self.shard_device != "cpu":

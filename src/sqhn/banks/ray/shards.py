@@ -138,10 +138,6 @@ class Shards:
         """The answers to queries."""
         return self.submit(queries, bypass)()
 
-    def query_all(self, *query: Any) -> list[Any]:
-        """The answers of all shards to one query."""
-        return list(self.query(self.each(*query)).values())
-
     # -- writes ----------------------------------------------------------------------------------------------------
 
     def write(self, writes: Mapping[int, Call]) -> dict[int, Any]:
