@@ -159,8 +159,8 @@ def test_products_may_be_as_wrong_as_they_admit(seed: int, similarity: Any, monk
 
     def sloppy(self: Candidates, part: slice, look: Any, half: Any) -> Any:
         found = honest(self, part, look, half)
-        lengths = np.sqrt(self.square[:, part])[:, :, None] * np.sqrt(2 * half)[:, None]
-        share = lengths if self.bank.euclidean else 1.0
+        square = 2 * half[:, None]
+        share = np.sqrt(self.square[:, part, None] * square) + square if self.bank.euclidean else 1.0
         return (found + wrong * share * rng.choice([-1, 1], found.shape)).astype(np.float32)
 
     exact = {name: getattr(bounds, name) for name in ("product", "masked_product")}

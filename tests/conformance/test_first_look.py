@@ -83,6 +83,14 @@ def test_differences_of_faint_samples_tie_too(path: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("path", PATHS)
+def test_differences_of_far_samples_tie_too(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Similarities of 1e-8 and 1e-8 - 5e-13 are a tie, though the distances differ by a share of 5e-5."""
+    stored = np.full((2, 4), -1e8) * np.array([1 + 5e-5, 1])[:, None]
+    memory, reference = memorized(path, "euclidean", stored.astype(np.float32), monkeypatch)
+    assert memory.recall(np.zeros(4)).index == reference.recall(np.zeros(4, np.float32)).index == 0
+
+
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("tiny", ["questions", "prototypes"])
 def test_the_smallest_numbers(tiny: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products with them are rounded to whole multiples of the smallest number, and inverse lengths are infinite."""
