@@ -154,7 +154,8 @@ class TestPublicFace:
         assert fingerprint(one) == fingerprint(other)
 
     def test_repr_says_how_full_it_is(self) -> None:
-        assert repr(SQHN((8,), capacity=4)) == "SQHN((8,), 1 level, 0 of 4 neurons, step 0)"
+        memory = SQHN((8,), capacity=4)
+        assert repr(memory) == f"SQHN((8,), 1 level, 0 of 4 neurons, step 0, {memory.nbytes} B)"
 
 
 @pytest.mark.parametrize(

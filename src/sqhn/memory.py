@@ -13,6 +13,7 @@ from typing import Any, Literal, Never, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sqhn import startup
 from sqhn.banks import devices
 from sqhn.banks.interface import Array, Bank, Learned
 from sqhn.banks.rule import GREW, REPLACED
@@ -27,6 +28,7 @@ from sqhn.model.labels import Texts, as_texts
 from sqhn.model.model import Model
 from sqhn.model.tree import Part
 from sqhn.protocol import EmptyMemoryError, Recalled, Recognized, Score, Written
+from sqhn.sizes import spell_bytes
 from sqhn.storage import files
 from sqhn.storage.changes import Calibrate, Change, Forget, Hold, Memorize, Reset, Resize, SetRho, chunks
 from sqhn.storage.journal import Journal, begin_or_continue, load
@@ -94,13 +96,16 @@ class SQHN:
 
     def _begin(self, model: Model, journal: Journal | None = None) -> None:
         self._model, self._journal, self._lock = model, journal, ReadWriteLock()
+        if model.pending:
+            startup.begin(self, self._upgrade)
 
     def __len__(self) -> int:
         return len(self._model.tree)
 
     def __repr__(self) -> str:
         levels = "1 level" if len(self.levels) == 1 else f"{len(self.levels)} levels"
-        return f"SQHN({self.input_shape}, {levels}, {len(self)} of {self.capacity} neurons, step {self.step})"
+        grown = f"{len(self)} of {self.capacity} neurons, step {self.step}, {spell_bytes(self.nbytes)}"
+        return f"SQHN({self.input_shape}, {levels}, {grown}{'' if self.device == 'cpu' else f', {self.device}'})"
 
     def _repr_html_(self) -> str:
         """In a notebook: the repr, and images of the stored samples."""
@@ -161,6 +166,11 @@ class SQHN:
     def capacity(self) -> int:
         """The largest number of neurons that the memory node can grow."""
         return self.levels[-1].capacity
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays of the memory, on its device, with space reserved for growth."""
+        return self._read(lambda: self._model.tree.nbytes)
 
     @property
     def step(self) -> int:
@@ -477,8 +487,15 @@ class SQHN:
         with self._model.tree.device.stream():
             return self._lock.write(action, *args)
 
+    def _upgrade(self) -> None:
+        """Move to compiled kernels, which are ready."""
+        self._write(self._lock.atomic, self._model.upgrade)
+
     def _apply(self, change: Change) -> Any:
         """Apply a change while nobody reads; if the memory has a folder, the change is on disk first."""
+        if self._model.pending:
+            startup.resume()
+            self._lock.atomic(self._model.upgrade)
         if self._journal is None:
             return self._lock.atomic(change.apply, self._model)
         answer = self._lock.atomic(self._journal.apply, change, self._model)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 
+RUNS = [*product(["one", "large", "tree", "overwrite"], ["cpu"]), *product(["one", "tree"], ["plain", "moving"])]
 
-@pytest.mark.parametrize("device", ["cpu", "plain"])
-@pytest.mark.parametrize("tree", ["one", "large", "tree", "overwrite"])
+
+@pytest.mark.parametrize(("tree", "device"), RUNS)
 def test_threads_share_a_memory(tree: str, device: str) -> None:
     program = [sys.executable, "-m", "tests.stress", tree, device, "5"]
     done = subprocess.run(program, capture_output=True, text=True, timeout=300)

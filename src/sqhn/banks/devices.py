@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from sqhn.banks.compilation import cpu
 from sqhn.banks.interface import Device
+from sqhn.banks.plain.device import Plain
 from sqhn.checks import check_count
 
 
@@ -24,12 +26,8 @@ def device_of(name: str, shards: int | None = None) -> Device:
     if shards is not None:
         raise ValueError(f"shards={shards!r} is for device='ray'; got device={name!r}")
     if name == "cpu":
-        from sqhn.banks.cpu.device import Cpu
-
-        return Cpu()
+        return cpu()
     if name == "plain":
-        from sqhn.banks.plain.device import Plain
-
         return Plain()
     if isinstance(name, str) and (name == "cuda" or name.startswith("cuda:")):
         from sqhn.banks.cuda.device import cuda

@@ -327,5 +327,8 @@ class Device(Protocol):
     def to_user(self, array: Array, x: object) -> Any:
         """An answer in the form of the question x: NumPy for NumPy, a tensor on its device for a tensor."""
 
+    def nbytes(self, banks: Sequence[Bank]) -> int:
+        """The bytes of all arrays of the banks of a memory."""
+
     def stream(self) -> AbstractContextManager[None]:
         """The queue of the device: all work of one memory happens within."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from sqhn.banks.compilation import Pending, current
 from sqhn.banks.interface import Array, Device, Learned
 from sqhn.checks import is_whole
 from sqhn.level import TIE, Level, Options
@@ -26,11 +28,24 @@ class Model:
     """
 
     def __init__(self, input_shape: tuple[int, ...], levels: Sequence[Level], options: Options, device: Device) -> None:
-        self.tree = Tree(input_shape, levels, options, device)
+        self.tree = Tree(input_shape, levels, options, current(device, levels, options))
         self.labels = Labels()
         self.rho = options.rho
         self.calibration: Calibration | None = None
         self.evidence_calibration: Calibration | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether compiled kernels are to replace plain NumPy once they are ready."""
+        return isinstance(self.tree.device, Pending)
+
+    def upgrade(self) -> None:
+        """Move to compiled kernels if they are ready."""
+        tree = self.tree
+        device = current(tree.device, tree.levels, tree.options)
+        if device is not tree.device:
+            with suppress(MemoryError):  # for two copies; plain NumPy goes on, and the next change tries again
+                self.tree = tree.on(device)
 
     @property
     def options(self) -> Options:

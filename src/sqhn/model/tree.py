@@ -52,6 +52,17 @@ class Tree:
             for tiling, level, below in zip(above, self.levels[1:], self.levels)
         ]
 
+    def on(self, device: Device) -> Tree:
+        """A copy on another device."""
+        copy = Tree(self.input_shape, self.levels, self.options, device)
+        values = 0
+        for old, new in zip(self.banks, copy.banks):
+            state = old.neurons.state() | old.state()
+            new.neurons.restore(state, old.neurons.step)
+            new.restore(state, values)
+            values = new.neurons.room
+        return copy
+
     @property
     def banks(self) -> tuple[Bank, ...]:
         """The banks, from level 1 up."""
@@ -75,6 +86,11 @@ class Tree:
     def holes(self) -> bool:
         """Whether any learned sample had missing values."""
         return self.patterns.holes or any(bank.holes for bank in self.codes)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays."""
+        return self.device.nbytes(self.banks)
 
     def neurons(self, name: str) -> NDArray[Any]:
         """A statistic of every neuron of the memory node (`Neurons`), as a copy."""

@@ -22,11 +22,11 @@ from sqhn.paper.experiments import records
 from sqhn.paper.experiments.case import DEFAULT, jobs_of
 from sqhn.paper.experiments.catalogue import EXPERIMENTS
 from sqhn.paper.experiments.damage import by_kind, is_nearest, shares
-from sqhn.paper.experiments.models import resident_bytes
 from sqhn.paper.experiments.own import SourceError, own_memory
 from sqhn.paper.experiments.results import Results
 from sqhn.paper.report.tables import comparison
 from sqhn.paper.report.verdicts import judge
+from sqhn.sizes import array_bytes
 from sqhn.testing import check_memory
 
 PAGE = (Path(__file__).parents[3] / "docs" / "compare.md").read_text()
@@ -336,7 +336,7 @@ def test_modules_and_functions_of_a_memory_are_not_counted() -> None:
         def __init__(self) -> None:
             self.x, self.np, self.f = np.zeros(10), np, np.dot
 
-    assert resident_bytes(Holds()) == 80
+    assert array_bytes(Holds()) == 80
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from sqhn.banks.interface import Limits, Support
 from sqhn.inputs import is_tensor
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
+from sqhn.sizes import array_bytes
 
 SAMPLES_PER_CHUNK = 512
 ACTIVITIES_AT_ONCE = 1 << 24
@@ -59,6 +60,8 @@ class Cuda:
                 yield
         finally:
             caller.wait_stream(self.queue)
+
+    nbytes = staticmethod(array_bytes)
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> Prototypes:
         return Prototypes(self, tiling, level, options, top)

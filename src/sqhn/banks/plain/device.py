@@ -14,6 +14,7 @@ from sqhn.banks.plain.prototypes import Prototypes
 from sqhn.inputs import as_floats, as_numpy, is_tensor
 from sqhn.level import LARGEST_CAPACITY, TIE, Level, Options
 from sqhn.patches import Tiling
+from sqhn.sizes import array_bytes
 
 
 class Plain:
@@ -73,6 +74,8 @@ class Plain:
     def asarray(array: NDArray[Any]) -> NDArray[Any]:
         """The array, or a copy if it is read-only or not contiguous: kernels are compiled once, for plain arrays."""
         return array if array.flags.carray else np.array(array, order="C")
+
+    nbytes = staticmethod(array_bytes)
 
     @staticmethod
     def stream() -> nullcontext[None]:

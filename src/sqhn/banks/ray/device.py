@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.device import Cpu
-from sqhn.banks.interface import CodeBank, Limits, ShardedBank
+from sqhn.banks.interface import Bank, CodeBank, Limits, ShardedBank
 from sqhn.banks.ray.actors import Actors
 from sqhn.banks.ray.nodes import LONGEST_CHUNK, SplitCodes, SplitPatterns
 from sqhn.banks.ray.prototypes import SplitPrototypes
 from sqhn.banks.ray.shards import Shards
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
+from sqhn.sizes import array_bytes
 
 
 class Sharded(Cpu):
@@ -50,3 +53,6 @@ class Sharded(Cpu):
             return super().codes(children, level, options, top, values)
         self.split_levels += 1
         return SplitCodes(self, f"codes {self.split_levels}", children, level, options, values)
+
+    def nbytes(self, banks: Sequence[Bank]) -> int:  # type: ignore[override]
+        return array_bytes(banks) + self.start().nbytes()

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks import devices
+from sqhn.banks.compilation import at_once
 from sqhn.banks.interface import BlockEvidence, Codes, State, Support
 from sqhn.banks.ray.shards import BUILD, Call, each_array
 from sqhn.banks.saved import KINDS, check_counts, check_growth, joined, known_of
@@ -35,7 +36,8 @@ class Nodes:
     """
 
     def __init__(self, device: str, kind: str, *args: Any) -> None:
-        self.device = devices.device_of(device)
+        with at_once():
+            self.device = devices.device_of(device)
         self.bank = getattr(self.device, kind)(*map(_writable, args))
         self.reserved: tuple[int, ...] = ()
 
