@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from sqhn import SQHN, Level
 from sqhn.banks.compilation import READY, Kind, Pending, at_once, cpu
 from sqhn.banks.devices import device_of
 from sqhn.reference import ReferenceSQHN
+from sqhn.startup import NOTICE, Preparation
 from sqhn.warmup import KINDS, main
 from tests.helpers import assert_same_answers, assert_same_state, fingerprint, model_of
 
@@ -126,6 +128,33 @@ def test_plain_for_good(reason: str, background: None, monkeypatch: pytest.Monke
     assert memory.device == "plain"
     assert "plain" in repr(memory)
     assert device_of("cpu").name == "plain"
+
+
+def prepare() -> None:
+    """As in the background, but wait for it."""
+    work = Preparation(Kind(tree=False, euclidean=False))
+    work.start()
+    work.thread.join()
+
+
+def test_compiling_is_announced_on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    errors = io.StringIO()
+    monkeypatch.setattr("sqhn.startup.marker_of", lambda kind: tmp_path / "missing")
+    monkeypatch.setattr("sqhn.startup.Preparation.compile", lambda self: None)
+    monkeypatch.setattr("sys.stderr", errors)
+    for terminal in (False, True):
+        monkeypatch.setattr(errors, "isatty", lambda terminal=terminal: terminal, raising=False)
+        prepare()
+        assert errors.getvalue() == terminal * f"{NOTICE}\n"
+
+
+def test_numba_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(kind: Kind) -> Path:
+        raise ImportError("Numba needs NumPy 9 or less")
+
+    monkeypatch.setattr("sqhn.startup.marker_of", fail)
+    with pytest.warns(UserWarning, match="nothing is compiled: Numba needs NumPy 9"):
+        prepare()
 
 
 # -- processes ------------------------------------------------------------------------------------------------------

@@ -43,6 +43,21 @@ def as_batch(samples: Sequence[Any]) -> NDArray[Any]:
     return np.stack([as_numpy(one) for one in samples])
 
 
+def check_one_positional(others: tuple[object, ...]) -> None:
+    """Raise if `learn` got more than the samples by position."""
+    if others:
+        raise TypeError(
+            f"learn takes one positional argument, the samples; got {len(others) + 1}. Labels and options are "
+            "given by name: learn(x, observed=mask), learn(x, value=y), learn(x, hold=True)"
+        )
+
+
+def check_batch(needs: str, single: bool, shape: tuple[int, ...]) -> None:
+    """Raise if a call that needs a batch got a single sample."""
+    if single:
+        raise ValueError(f"{needs} a batch of shape {batch_of(shape)}; got one sample of shape {shape}")
+
+
 def as_samples(
     x: ArrayLike,
     shape: tuple[int, ...],

@@ -13,24 +13,23 @@ from typing import Any, Literal, Never, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sqhn import startup
+from sqhn import inputs, startup
 from sqhn.banks import devices
 from sqhn.banks.interface import Array, Bank, Learned
 from sqhn.banks.rule import GREW, REPLACED
 from sqhn.checks import StrPath, as_shape, check_count, check_word
 from sqhn.concurrency import ReadWriteLock
 from sqhn.display import html
-from sqhn.inputs import Indices, as_answers, as_indices, as_samples, batch_of, check_observed, unobserved
 from sqhn.level import Level, Options, as_levels
-from sqhn.model.calibration import Calibration, Kind
+from sqhn.model.calibration import Calibration, kind_of
 from sqhn.model.inference import Inference, by_name
 from sqhn.model.labels import Texts, as_texts
 from sqhn.model.model import Model
 from sqhn.model.tree import Part
-from sqhn.protocol import EmptyMemoryError, Recalled, Recognized, Score, Written
+from sqhn.protocol import Recalled, Recognized, Score, Written
 from sqhn.sizes import spell_bytes
 from sqhn.storage import files
-from sqhn.storage.changes import Calibrate, Change, Forget, Hold, Memorize, Reset, Resize, SetRho, chunks
+from sqhn.storage.changes import Calibrate, Change, Forget, Memorize, Reset, Resize, SetRho, learning
 from sqhn.storage.journal import Journal, begin_or_continue, load
 from sqhn.stream import Streamed, learn_stream
 
@@ -199,24 +198,17 @@ class SQHN:
             the neurons that it wrote (the paper's SQHN+). The batch has one label.
         root_only: only the memory node learns; the levels below recall what they know (see `pretrain`).
         """
-        if others:
-            raise TypeError(
-                f"learn takes one positional argument, the samples; got {len(others) + 1}. Labels and options are "
-                "given by name: learn(x, observed=mask), learn(x, value=y), learn(x, hold=True)"
-            )
+        inputs.check_one_positional(others)
         samples, single, mask = self._samples(x, observed)
-        if hold and single:
-            raise ValueError(f"hold=True needs a batch of samples of one thing, of shape {batch_of(self.input_shape)}")
+        if hold:
+            inputs.check_batch("hold=True needs samples of one thing,", single, self.input_shape)
         if hold and root_only:
             raise ValueError("hold=True averages samples at level 1, which root_only=True does not change")
         texts = None if value is None else as_texts(value, len(samples), single or hold)
         part: Part = "root" if root_only and len(self.levels) > 1 else "all"
         learned, first = self._write(self._learn, samples, mask, texts, part, hold)
         index, kind, score = self._answers(x, single, learned.k[0], learned.kind[0], learned.score[0])
-        step: Any = first + 1
-        if not single:
-            at = self._model.tree.device
-            step = at.to_user(at.xp.arange(first + 1, first + 1 + len(samples), device=at.place), x)
+        step: Any = first + 1 if single else self._model.tree.steps(first + 1, len(samples), x)
         return Written(index, kind >= GREW, score, step, kind == REPLACED)
 
     def pretrain(self, x: ArrayLike) -> None:
@@ -230,21 +222,11 @@ class SQHN:
         self, samples: Array, mask: Array, texts: Texts | None, part: Part, hold: bool = False
     ) -> tuple[Learned, int]:
         """Learn chunk by chunk, with readers in between: the outcome at the memory node, and its step before."""
-        tree, first = self._model.tree, self.step
-        if part == "root" and not all(bank.grown.any() for bank in self.banks[:-1]):
-            raise EmptyMemoryError("the levels below the memory node are empty: pretrain them first")
-        if texts is not None or (self._model.labels and part != "below"):  # samples without labels replace others' too
-            texts = (texts or [None]) * (len(samples) if hold or texts is None else 1)
-        if hold:
-            return self._apply(Hold(samples, mask, texts)), first
-        atomic = tree.device.atomic and len(self.levels) == 1 and texts is None and self._journal is None
-        done: list[Learned] = [
-            self._lock.exclusive(change.apply, self._model) if atomic else self._apply(change)
-            for change in chunks(self._model, samples, mask, part, texts)
-        ]
+        first, changes = self.step, learning(self._model, samples, mask, part, texts, hold)
+        done: list[Learned] = [self._apply(change) for change in changes]
         if len(done) == 1:
             return done[0], first
-        return Learned(*(tree.device.xp.concat(field, 1) for field in zip(*done))), first
+        return Learned(*(self._model.tree.device.xp.concat(field, 1) for field in zip(*done))), first
 
     def learn_stream(
         self, samples: Iterable[Any], *, progress: bool = True, checkpoint: tuple[StrPath, float] | None = None
@@ -264,15 +246,14 @@ class SQHN:
         For comparisons with models that store all samples at once; for a stream, use `learn`.
         """
         samples, single, _ = self._samples(x, holes=False)
-        if single:
-            raise ValueError(f"memorize needs a batch of shape {batch_of(self.input_shape)}; got {self.input_shape}")
+        inputs.check_batch("memorize needs", single, self.input_shape)
         self._write(self._apply, Memorize(samples))
 
     def resize(self, capacity: int) -> None:
         """Let the memory node grow up to `capacity` neurons, more than before; stored neurons do not change."""
         self._write(self._apply, Resize(check_count("capacity", capacity)))
 
-    def forget(self, index: Indices | None = None, *, where: Callable[[Any], bool] | None = None) -> int:
+    def forget(self, index: inputs.Indices | None = None, *, where: Callable[[Any], bool] | None = None) -> int:
         """Forget one or several neurons of the memory node; their slots are free, and the lowest is filled first.
 
         index: as returned by `recall` and `learn`. The labels of these neurons are deleted too. A sample that was
@@ -285,7 +266,7 @@ class SQHN:
         """
         if (index is None) == (where is None):
             raise TypeError("forget takes either the neurons, or where=, a function of a label")
-        which = [] if where else as_indices(index)
+        which = [] if where else inputs.as_indices(index)
         return int(self._write(lambda: self._apply(Forget(self._model.labels.where(where) if where else which))))
 
     def reset(self) -> None:
@@ -318,7 +299,7 @@ class SQHN:
         """
         rule = by_name(inference)
         samples, single, mask = self._samples(x, observed, blank=True)
-        if blank := unobserved(mask):
+        if blank := inputs.unobserved(mask):
             warnings.warn(f"{blank}: their recalled values are arbitrary", stacklevel=2)
         if k is not None:
             check_count("k", k)
@@ -369,14 +350,10 @@ class SQHN:
 
         The guarantee is for the memory as it is; `recognize` warns once as many samples again were learned.
         """
-        kind: Kind = "old" if new is None else "new"
-        x = old if new is None else new
-        if x is None or (kind == "new" and old is not None):
-            raise ValueError("calibrate needs either new=x, samples that were not learned, or old=x, samples that were")
+        kind, x = kind_of(new, old)
         check_word("inference", inference, ("paper", "evidence"))
         samples, single, mask = self._samples(x, observed)
-        if single:
-            raise ValueError(f"calibrate needs a batch of shape {batch_of(self.input_shape)}; got one sample")
+        inputs.check_batch("calibrate needs", single, self.input_shape)
         asked = samples, mask, kind, error, inference == "evidence"
         return float(self._write(lambda: self._apply(Calibrate(*self._model.calibrated(*asked)))))
 
@@ -497,7 +474,8 @@ class SQHN:
             startup.resume()
             self._lock.atomic(self._model.upgrade)
         if self._journal is None:
-            return self._lock.atomic(change.apply, self._model)
+            alone = self._lock.exclusive if change.in_one_step(self._model) else self._lock.atomic
+            return alone(change.apply, self._model)
         answer = self._lock.atomic(self._journal.apply, change, self._model)
         self._journal.checkpoint_if_due(self._model)
         return answer
@@ -510,9 +488,9 @@ class SQHN:
         holes: values may be missing; blank: even all values of a sample.
         """
         tensors = self._model.tree.device.keeps_tensors
-        samples, single, mask = as_samples(x, self.input_shape, observed, tensors=tensors, holes=holes)
-        return samples, single, mask if blank else check_observed(mask, x)
+        samples, single, mask = inputs.as_samples(x, self.input_shape, observed, tensors=tensors, holes=holes)
+        return samples, single, mask if blank else inputs.check_observed(mask, x)
 
     def _answers(self, x: object, single: bool, *fields: Array) -> tuple[Any, ...]:
         """Results in the form of the input x."""
-        return as_answers(single, *fields, to_user=self._model.tree.device.to_user, asked=x)
+        return inputs.as_answers(single, *fields, to_user=self._model.tree.device.to_user, asked=x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import sqlite3
@@ -16,7 +17,7 @@ import pytest
 
 from sqhn import SQHN
 from sqhn.storage.files import MEMORY
-from tests.cli.commands import GRAY, error_of, image_folder, json_of, put, sqhn
+from tests.cli.commands import GRAY, error_of, image_folder, json_of, output_of, put, sqhn
 from tests.helpers import fingerprint
 
 SHAPE = GRAY.shape[1:]
@@ -136,3 +137,18 @@ def test_learning_continues_after_a_crash(folder: Path, tmp_path: Path) -> None:
     json_of("learn", source, "--memory", tmp_path / "whole")
     assert fingerprint(SQHN.load(folder)) == fingerprint(SQHN.load(tmp_path / "whole"))
     assert not list(tmp_path.glob("*.progress"))
+
+
+def test_info_tells_the_bytes_in_memory(tmp_path: Path) -> None:
+    with_folder = SQHN((8,), capacity=20, folder=tmp_path / "robot")
+    with_folder.learn(np.eye(8))
+    found = json.loads(output_of("info", tmp_path / "robot", "--json"))
+    assert found["nbytes"] == SQHN.load(tmp_path / "robot", read_only=True).nbytes > 8 * 8 * 4
+    assert f"{found['nbytes']:,} bytes in main memory" in output_of("info", tmp_path / "robot")
+
+
+def test_info_says_that_nothing_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SQHN((8,), capacity=20).save(tmp_path / "m.sqhn")
+    assert "plain NumPy" not in output_of("info", tmp_path / "m.sqhn")
+    monkeypatch.setenv("SQHN_COMPILE", "0")
+    assert "memories are in plain NumPy: SQHN_COMPILE is 0" in output_of("info", tmp_path / "m.sqhn")

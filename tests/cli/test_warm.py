@@ -1,4 +1,4 @@
-"""Compiling ahead, and the announcement of it."""
+"""Compiling ahead."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import json
 import re
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from rich.console import Console
 
 from sqhn.cli import common
-from sqhn.duplicates import Duplicates
-from tests.cli.commands import GRAY, Pixels, image_folder, output_of, sqhn
+from tests.cli.commands import output_of, sqhn
 
 
 @pytest.fixture
@@ -42,36 +40,7 @@ def test_a_missing_memory_is_named(file: Path) -> None:
     assert f"there is no memory {file}" in result.stderr
 
 
-def compile_two() -> None:
-    with common.announcing_compilation():
-        for more in (1, 2):
-            numba.njit(lambda x, more=more: x + more)(1)
-
-
-def test_compilation_is_announced_once_on_a_terminal(terminal: None, capsys: pytest.CaptureFixture[str]) -> None:
-    compile_two()
-    assert capsys.readouterr().err.count("compiling, once: about") == 1
-    with common.announcing_compilation():
-        pass
-    assert not capsys.readouterr().err
-
-
-def test_near_duplicates_announce_compilation(terminal: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def compile_and_find(images: Pixels, error: float) -> Duplicates:
-        numba.njit(lambda x: x)(1)
-        return Duplicates([], 1.0, 0.01)
-
-    monkeypatch.setattr("sqhn.duplicates.find_duplicates", compile_and_find)
-    assert "compiling, once" in sqhn("duplicates", image_folder(tmp_path / "in", GRAY)).stderr
-
-
-def test_compilation_is_not_announced_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
-    compile_two()
-    assert not capsys.readouterr().err
-
-
 def test_no_share_is_shown_before_the_first_chunk_is_done(terminal: None, file: Path, small_chunks: None) -> None:
-    """The first chunk may have to wait for the compiler."""
     result = sqhn("learn", "-", "--memory", file, "--capacity", 20, stdin=np.random.default_rng(0).random((70, 6)))
     assert "learning" in result.stderr
     assert not re.search(r"(?<!\d)0%", result.stderr)

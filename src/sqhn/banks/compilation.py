@@ -57,12 +57,18 @@ class Pending(Plain):
     name = "cpu"
 
 
+def why_plain() -> str | None:
+    """Why nothing is compiled, or None if kernels are."""
+    if os.environ.get(VARIABLE) == "0":
+        return f"{VARIABLE} is 0"
+    return None if find_spec("numba") else "Numba is not installed"
+
+
 def cpu() -> Device:
     """The device "cpu", as far as that can be told without the settings of a memory; see `current`."""
-    choice = os.environ.get(VARIABLE, "")
-    if choice == "0" or find_spec("numba") is None:
+    if why_plain():
         return Plain()
-    if choice == "1" or _at_once.get() or os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
+    if os.environ.get(VARIABLE) == "1" or _at_once.get() or os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
         return compiled()
     return Pending()
 

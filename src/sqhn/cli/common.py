@@ -6,8 +6,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sized
-from contextlib import contextmanager, nullcontext
-from functools import cache
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from sqhn.memory import SQHN
 
 Answer = TypeVar("Answer")
-COMPILING = 20
-"""How long a first `learn` compiles on one core, in seconds."""
 progress = Console(stderr=True)
 PACKAGES = {"skimage": "scikit-image", "sklearn": "scikit-learn"}  # module: package, if the names differ
 EXTRAS = {"torch": "torch", "ray": "ray", "distributed": "dask"}  # all other packages are in `experiments`
@@ -162,19 +159,6 @@ def changing(path: Path) -> Iterator[SQHN]:
             network.save(path)
 
 
-@contextmanager
-def announcing_compilation(seconds: int = COMPILING) -> Iterator[None]:
-    """On a terminal, say once that kernels are compiled, if the cache does not have them, and how long it takes."""
-    from sqhn.warmup import compiling
-
-    @cache
-    def announce() -> None:
-        show(f"compiling, once: about {seconds} s")
-
-    with compiling(announce) if progress.is_terminal else nullcontext():
-        yield
-
-
 def map_chunks(
     samples: Samples, title: str, function: Callable[[NDArray[Any]], Answer], start: int = 0
 ) -> Iterator[Answer]:
@@ -183,7 +167,7 @@ def map_chunks(
 
     done = start
     bar = Progress(console=progress, transient=True, disable=not progress.is_terminal)
-    with bar, announcing_compilation():
+    with bar:
         task = bar.add_task(title, total=None)  # moving, but without a share, until the first chunk is done
         for chunk in samples.chunks(start):
             try:

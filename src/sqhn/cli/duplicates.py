@@ -15,7 +15,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from sqhn.cli.common import announcing_compilation, counted, print_results, progress, say
+from sqhn.cli.common import counted, print_results, progress, say
 from sqhn.cli.options import AsJson, Size
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def duplicates(
     photos, bad = _read([*each.values()], thumbnails=sheet is not None)
     if len(photos) < 2:
         raise ValueError(f"duplicates are found among at least 2 images; here {len(photos)} can be read")
-    with announcing_compilation(), progress.status(f"comparing {len(photos):,} images"):
+    with progress.status(f"comparing {len(photos):,} images"):
         found = find_duplicates(np.stack([photo.pixels for photo in photos]), error)
     best: dict[int, float] = defaultdict(float)
     for first, second, score in found.pairs:

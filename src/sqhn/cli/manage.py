@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import typer
 
 from sqhn.cli.common import (
-    announcing_compilation,
     changing,
     check_memory,
     counted,
@@ -17,6 +16,7 @@ from sqhn.cli.common import (
     load,
     of,
     print_results,
+    progress,
     say,
 )
 from sqhn.cli.options import AsJson, MemoryArgument, MemoryFile, SkipBad, Sources
@@ -29,13 +29,16 @@ WARMING = 80
 
 def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
     """Describe a memory; of a file only the header is read."""
+    from sqhn.banks.compilation import why_plain
     from sqhn.model.calibration import Calibration
     from sqhn.storage.files import describe, encode, header_of, outline
 
     if check_memory(memory).is_dir():  # with the changes in its journal
-        header, tensors = load(memory).inspect(encode)
+        network = load(memory)
+        header, tensors = network.inspect(encode)
         size = sum(file.stat().st_size for file in memory.rglob("*") if file.is_file())
         about = {"memory": str(memory), "bytes": size, **outline(header, tensors.__getitem__)}
+        about["nbytes"] = network.nbytes
     else:
         about = describe(memory)
         if "journal" in header_of(memory):
@@ -52,6 +55,10 @@ def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
             f"grown {grown['min']:,} / {grown['mean']:,.1f} / {grown['max']:,} (min / mean / max), "
             f"alpha {float(level['alpha']):g}, gamma {level['gamma']:g}, when full {level['when_full']}"
         )
+    if "nbytes" in about:
+        lines.append(f"{about['nbytes']:,} bytes in main memory")
+    if reason := why_plain():
+        lines.append(f"on this machine memories are in plain NumPy: {reason}")
     made = [Calibration(**about[name]) for name in ("calibration", "evidence") if about[name]]
     lines += [f"{calibration} as it was then" for calibration in made]
     if about["forgotten"]:
@@ -132,7 +139,7 @@ def warm(
     With --memory: for memories of the same shape, levels and options. The compiled code is cached.
     """
     start = time.perf_counter()
-    with announcing_compilation(WARMING):
+    with progress.status(f"compiling, if necessary: up to {WARMING} s"):
         from sqhn import warmup
 
         compiled = warmup.warm(None if memory is None else load(memory))
@@ -177,7 +184,7 @@ def calibrate(
     """
     import numpy as np
 
-    with announcing_compilation(), changing(memory) as network:
+    with changing(memory) as network:
         samples = read(sources, network.input_shape, skip_bad=skip_bad)
         rule = inference or samples.rule
         x = np.concatenate(list(samples.chunks()))

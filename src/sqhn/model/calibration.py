@@ -79,6 +79,13 @@ class Calibration(NamedTuple):
         return (extreme + 1.0) / (len(known) + 1)
 
 
+def kind_of(new: Any, old: Any) -> tuple[Kind, Any]:
+    """Which of the two kinds of samples was given, and the samples."""
+    if (new is None) == (old is None):
+        raise ValueError("calibrate needs either new=x, samples that were not learned, or old=x, samples that were")
+    return ("old", old) if new is None else ("new", new)
+
+
 def tolerance(score: NDArray[np.float64], mean: NDArray[np.float64], kind: Kind, error: float) -> float:
     """The rho that calls at most a share `error` of samples like these wrongly old or new.
 

@@ -92,6 +92,10 @@ class Tree:
         """The bytes of all arrays."""
         return self.device.nbytes(self.banks)
 
+    def steps(self, first: int, count: int, x: object) -> Any:
+        """The numbers of so many steps, in the form of the samples x."""
+        return self.device.to_user(self.device.xp.arange(first, first + count, device=self.device.place), x)
+
     def neurons(self, name: str) -> NDArray[Any]:
         """A statistic of every neuron of the memory node (`Neurons`), as a copy."""
         grown = int(self.root.grown[0])

@@ -24,6 +24,7 @@ from sqhn.model.calibration import Calibration
 from sqhn.model.labels import Texts, check_text
 from sqhn.model.model import Model
 from sqhn.model.tree import PARTS, Part
+from sqhn.protocol import EmptyMemoryError
 from sqhn.storage.headers import INCONSISTENT, read_all
 
 
@@ -37,6 +38,10 @@ class Change:
     def apply(self, model: Model) -> Any:
         """Make the change."""
         raise NotImplementedError
+
+    def in_one_step(self, model: Model) -> bool:  # noqa: ARG002
+        """Whether no signal can interrupt it."""
+        return False
 
     def check(self, model: Model) -> None:
         """Raise unless this is a change that a memory like this one can have made."""
@@ -57,6 +62,9 @@ class Learn(Change):
         learned = model.tree.learn(self.samples, self.observed, self.part, self.last)[-1]
         return learned if self.texts is None else model.note(learned, self.texts)
 
+    def in_one_step(self, model: Model) -> bool:
+        return self.texts is None and len(model.tree.levels) == 1 and model.tree.device.atomic
+
     def check(self, model: Model) -> None:
         _check_samples(model, self.samples, self.observed)
         _check_texts(self.texts, len(self.samples))
@@ -64,17 +72,6 @@ class Learn(Change):
             raise ValueError(f"part={self.part!r} in a memory of {len(model.tree.levels)} levels")
         if not isinstance(self.last, bool):
             raise TypeError(f"last={self.last!r} is neither true nor false")
-
-
-def chunks(model: Model, samples: Array, observed: Array, part: Part, texts: Texts | None) -> Iterator[Learn]:
-    """The changes that learn a batch; how many samples one takes is decided after the one before is made."""
-    start = 0
-    while start < len(samples):
-        now = slice(start, start + model.tree.chunk_size())
-        chunk, mask = samples[now], None if observed is None else observed[now]
-        start += len(chunk)
-        mask = None if mask is None or mask.all() else mask
-        yield Learn(chunk, mask, part, start >= len(samples), texts and texts[now])
 
 
 @dataclass(frozen=True)
@@ -93,6 +90,29 @@ class Hold(Change):
     def check(self, model: Model) -> None:
         _check_samples(model, self.samples, self.observed)
         _check_texts(self.texts, len(self.samples))
+
+
+def learning(
+    model: Model, samples: Array, observed: Array, part: Part, texts: Texts | None, hold: bool
+) -> Iterator[Learn | Hold]:
+    """The changes that learn a batch; how many samples one takes is decided after the one before is made.
+
+    texts: a label for each sample, or one for all that are held; None: no labels.
+    """
+    if part == "root" and not all(bank.grown.any() for bank in model.tree.banks[:-1]):
+        raise EmptyMemoryError("the levels below the memory node are empty: pretrain them first")
+    if texts is not None or (model.labels and part != "below"):  # samples without labels replace others' too
+        texts = (texts or [None]) * (len(samples) if hold or texts is None else 1)
+    if hold:
+        yield Hold(samples, observed, texts)
+        return
+    start = 0
+    while start < len(samples):
+        now = slice(start, start + model.tree.chunk_size())
+        chunk, mask = samples[now], None if observed is None else observed[now]
+        start += len(chunk)
+        mask = None if mask is None or mask.all() else mask
+        yield Learn(chunk, mask, part, start >= len(samples), texts and texts[now])
 
 
 @dataclass(frozen=True)
