@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqhn.memory import SQHN
 
 Answer = TypeVar("Answer")
-COMPILING = 20
+COMPILING = 10
 """How long a first `learn` compiles on one core, in seconds."""
 progress = Console(stderr=True)
 PACKAGES = {"skimage": "scikit-image", "sklearn": "scikit-learn"}  # module: package, if the names differ
