@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sqhn.banks.devices import device_of
 from sqhn.data import digits, photos
 
+os.environ.setdefault("SQHN_COMPILE", "1")  # the device "cpu" is compiled kernels from the start
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start programs in the background with Ctrl-C ignored
 settings.register_profile("ci", derandomize=True)  # results must not depend on chance
 settings.load_profile("ci" if os.environ.get("CI") else "default")

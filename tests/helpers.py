@@ -27,6 +27,15 @@ ARCHITECTURES = {
 }
 
 
+ON_HOSTS = pytest.mark.parametrize("device", ["cpu", "plain"])
+"""For tests of memories in main memory, with compiled banks and without."""
+
+
+def device_of_path(path: str) -> str:
+    """The device of a way to compare samples with prototypes: a name, or one of those of compiled banks."""
+    return "plain" if path == "plain" else "cpu"
+
+
 def levels(name: str, capacity: int, **settings: Any) -> list[Level]:
     *below, last = [Level(kernel=kernel, capacity=capacity, **settings) for kernel in ARCHITECTURES[name]]
     return [*map(lower, below), last]

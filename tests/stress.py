@@ -1,8 +1,9 @@
 """Many threads share one memory. A program of its own, because the errors that it looks for may end the process.
 
-`python -m tests.stress TREE DEVICE SECONDS`. Threads learn, hold, recall, recognize, forget, save, copy and reset as
-fast as they can, with and without missing values. Then the reference learns the same samples in the order of the steps
-that `learn` returned: it must give the same memory, and every file and copy must be a state in between.
+`python -m tests.stress TREE DEVICE SECONDS`; with the device "moving", the memory moves between compiled kernels and
+plain NumPy again and again. Threads learn, hold, recall, recognize, forget, save, copy and reset as fast as they can,
+with and without missing values. Then the reference learns the same samples in the order of the steps that `learn`
+returned: it must give the same memory, and every file and copy must be a state in between.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn import SQHN, EmptyMemoryError, Level
+from sqhn.banks.devices import device_of
 from sqhn.inputs import as_numpy
+from sqhn.model.model import Model
 from sqhn.reference import ReferenceSQHN
 from sqhn.storage import files
-from sqhn.storage.changes import Forget, Hold, Learn, Reset
+from sqhn.storage.changes import Forget, Hold, Learn, Reset, SetRho
 from tests.helpers import assert_same_state, model_of, set_chunk
 
 SHAPE = (8, 12)
@@ -50,8 +53,10 @@ class Stress:
     """
 
     def __init__(self, tree: str, device: str, seconds: float, folder: Path) -> None:
-        self.levels, self.device, self.seconds, self.folder = TREES[tree], device, seconds, folder
-        self.memory = SQHN(SHAPE, self.levels, device=device)
+        self.levels, self.seconds, self.folder = TREES[tree], seconds, folder
+        self.threads = (*THREADS, "move") if device == "moving" else THREADS
+        self.device = "cpu" if device == "moving" else device
+        self.memory = SQHN(SHAPE, self.levels, device=self.device)
         set_chunk(self.memory, 5)
         self.here = threading.local()  # cuts: their number at the last change or copy that this thread made
         self.clear()
@@ -59,13 +64,15 @@ class Stress:
         self.centres = np.random.default_rng(0).random((60, *SHAPE)).astype(np.float32)
         for owner, name in ((files, "encode"), *((change, "apply") for change in (Learn, Hold, Forget, Reset))):
             setattr(owner, name, self.noting(getattr(owner, name), owner in (Forget, Reset)))
+        if device == "moving":
+            SetRho.apply = lambda change, model: self.moved(model)  # type: ignore[assignment, method-assign]
 
     def clear(self) -> None:
         self.learned: list[tuple[int, int, Group]] = []  # with their steps
         self.forgotten: list[tuple[int, int]] = []  # steps
         self.kept: list[tuple[int, Path | SQHN]] = []
         self.cuts: list[Forget | Reset] = []
-        self.calls = dict.fromkeys(THREADS, 0)
+        self.calls = dict.fromkeys(self.threads, 0)
 
     def noting(self, action: Callable[..., Any], cuts: bool) -> Callable[..., Any]:
         """A function that is called inside the memory's lock, where the number of cuts is certain."""
@@ -90,7 +97,7 @@ class Stress:
 
     def on_device(self, x: NDArray[np.float32]) -> Any:
         """Samples where the memory is; on a GPU they are tensors, made on the stream of the thread."""
-        if self.device == "cpu":
+        if not self.device.startswith("cuda"):
             return x
         import torch
 
@@ -156,10 +163,20 @@ class Stress:
         if self.memory.step > STEPS:
             self.memory.reset()
 
+    def move(self, rng: np.random.Generator) -> None:
+        time.sleep(float(rng.uniform(0, 0.1)))
+        self.memory.rho = None  # calls `moved`
+
+    @staticmethod
+    def moved(model: Model) -> None:
+        tree = model.tree
+        model.tree = tree.on(device_of("plain" if tree.device.name == "cpu" else "cpu"))
+        model.tree.chunk = tree.chunk
+
     def work(self, name: str, seed: int) -> None:
         rng = np.random.default_rng(seed)
         try:
-            if self.device != "cpu":
+            if self.device.startswith("cuda"):
                 import torch
 
                 torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]
@@ -183,7 +200,7 @@ class Stress:
         self.memory.reset()
         self.clear()
         self.until = time.monotonic() + self.seconds
-        threads = [threading.Thread(target=self.work, args=(verb, i)) for i, verb in enumerate(THREADS)]
+        threads = [threading.Thread(target=self.work, args=(verb, i)) for i, verb in enumerate(self.threads)]
         for thread in threads:
             thread.start()
         for thread in threads:

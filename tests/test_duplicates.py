@@ -56,6 +56,17 @@ def test_unrelated_images_find_one_as_seldom_as_promised(error: float) -> None:
     assert false <= 600 * error + 5 * (600 * error * (1 - error)) ** 0.5
 
 
+def test_a_symmetric_image_with_copies_does_not_raise_the_threshold() -> None:
+    """Upside down it shows its copies as well, which tells nothing about images without a duplicate."""
+    x = smooth(40, seed=5)
+    before = find_duplicates(x).threshold
+    x[0] = 0.6 * x[0] + 0.4 * x[0, ::-1]
+    x[1] = x[0]
+    found = find_duplicates(x)
+    assert [0, 1] in found.groups()
+    assert found.threshold < 1.1 * before
+
+
 def test_the_result_depends_on_images_not_on_their_order() -> None:
     x = smooth(60, seed=2)
     x[5] = x[50]

@@ -13,15 +13,23 @@ import pytest
 
 from sqhn import SQHN, Level
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_answers, assert_same_ranking, assert_same_state, fingerprint, without_projection
+from tests.helpers import (
+    ON_HOSTS,
+    assert_same_answers,
+    assert_same_ranking,
+    assert_same_state,
+    fingerprint,
+    without_projection,
+)
 
 X = np.random.default_rng(0).random((6, 8, 8)).astype(np.float32)
 LEFT = np.broadcast_to(np.arange(8) < 4, (8, 8))
 
 
+@ON_HOSTS
 @pytest.mark.parametrize("similarity", ["shifted_cosine", "cosine", "euclidean"])
-def test_each_value_is_the_mean_of_the_observed_ones(similarity: Any) -> None:
-    memory = SQHN((4,), [Level(capacity=1)], similarity=similarity)
+def test_each_value_is_the_mean_of_the_observed_ones(device: str, similarity: Any) -> None:
+    memory = SQHN((4,), [Level(capacity=1)], similarity=similarity, device=device)
     rows = np.array([[0.2, 0.4, 9, 9], [0.4, 9, 0.5, 9], [0.9, 0.5, 9, 9]], np.float32)
     for row in rows:
         memory.learn(row, observed=row < 9)
@@ -35,13 +43,14 @@ def test_each_value_is_the_mean_of_the_observed_ones(similarity: Any) -> None:
     assert kept.known.all()
 
 
-def test_a_repeated_half_is_old_and_uses_one_neuron() -> None:
+@ON_HOSTS
+def test_a_repeated_half_is_old_and_uses_one_neuron(device: str) -> None:
     for levels in (
         [Level(capacity=9)],
         [Level(4, 9), Level(capacity=9)],
         [Level(2, 9), Level(2, 9), Level(capacity=9)],
     ):
-        memory = SQHN((8, 8), levels, propagation="max")
+        memory = SQHN((8, 8), levels, propagation="max", device=device)
         memory.learn(X[:3], observed=LEFT)
         assert memory.learn(X[:3], observed=LEFT).index.tolist() == [0, 1, 2]
         assert memory.recognize(X[:3], LEFT).old.all()
@@ -54,8 +63,9 @@ def test_a_repeated_half_is_old_and_uses_one_neuron() -> None:
         assert memory.recall(X[0]).known.all()
 
 
-def test_the_rest_of_a_sample_can_come_later() -> None:
-    memory = SQHN((8, 8), [Level(4, 9), Level(capacity=1)])
+@ON_HOSTS
+def test_the_rest_of_a_sample_can_come_later(device: str) -> None:
+    memory = SQHN((8, 8), [Level(4, 9), Level(capacity=1)], device=device)
     memory.learn(X[0], observed=LEFT)
     memory.learn(X[0], observed=~LEFT)
     np.testing.assert_allclose(memory.prototypes[0], X[0])
@@ -64,10 +74,11 @@ def test_the_rest_of_a_sample_can_come_later() -> None:
     assert found.known.all()
 
 
+@ON_HOSTS
 @pytest.mark.parametrize("kernels", [(4,), (2, 2)])
-def test_nodes_that_never_saw_anything(kernels: tuple[int, ...]) -> None:
+def test_nodes_that_never_saw_anything(device: str, kernels: tuple[int, ...]) -> None:
     levels = [*(Level(kernel, 9) for kernel in kernels), Level(capacity=9)]
-    memory, reference = SQHN((8, 8), levels), ReferenceSQHN((8, 8), levels)
+    memory, reference = SQHN((8, 8), levels, device=device), ReferenceSQHN((8, 8), levels)
     memory.learn(X[:4], observed=LEFT)
     for x in X[:4]:
         reference.learn(x, observed=LEFT)
@@ -78,8 +89,22 @@ def test_nodes_that_never_saw_anything(kernels: tuple[int, ...]) -> None:
         assert_same_ranking(memory, reference, X, None, 3, rule)
 
 
-def test_samples_without_observed_values_are_refused() -> None:
-    memory = SQHN((8, 8), capacity=4)
+@ON_HOSTS
+def test_the_memory_node_does_not_hear_nodes_that_never_saw_anything(device: str) -> None:
+    levels = [Level(4, 9), Level(capacity=9)]
+    memory, reference = SQHN((8, 8), levels, device=device), ReferenceSQHN((8, 8), levels)
+    memory.learn(X[0], observed=LEFT)
+    reference.learn(X[0], observed=LEFT)
+    written = memory.learn(X, root_only=True)
+    expected = [reference.learn(x, root_only=True) for x in X]
+    assert written.index.tolist() == [one.index for one in expected]
+    assert written.score == pytest.approx([one.score for one in expected], abs=1e-9)
+    assert_same_state(memory, reference)
+
+
+@ON_HOSTS
+def test_samples_without_observed_values_are_refused(device: str) -> None:
+    memory = SQHN((8, 8), capacity=4, device=device)
     memory.learn(X[:2])
     before, nothing = fingerprint(memory), np.zeros(X.shape, bool)
     nothing[0] = True
@@ -97,9 +122,10 @@ def test_samples_without_observed_values_are_refused() -> None:
     assert memory.recall(X).known is None
 
 
+@ON_HOSTS
 @pytest.mark.parametrize("levels", [[Level(capacity=9)], [Level(4, 9), Level(capacity=9)]])
-def test_missing_values_and_forgotten_neurons_in_files(levels: list[Level], tmp_path: Path) -> None:
-    memory = SQHN((8, 8), levels)
+def test_missing_values_and_forgotten_neurons_in_files(device: str, levels: list[Level], tmp_path: Path) -> None:
+    memory = SQHN((8, 8), levels, device=device)
     memory.learn(X[:4], observed=np.random.default_rng(1).random((4, 8, 8)) < 0.6, value=list("abcd"))
     memory.learn(X[:2], observed=LEFT)
     memory.forget([1, 3])
@@ -159,9 +185,10 @@ def test_values_are_averaged_by_how_often_they_were_observed(similarity: Any, ch
     assert learned_by_both(similarity, chunks, before, [a + e, e]) == [0, 1, 0, 0, 0]
 
 
-def test_forgotten_neurons_never_win() -> None:
+@ON_HOSTS
+def test_forgotten_neurons_never_win(device: str) -> None:
     for levels in ([Level(capacity=6)], [Level(4, 9), Level(capacity=6)]):
-        memory = SQHN((8, 8), levels, similarity="cosine")
+        memory = SQHN((8, 8), levels, similarity="cosine", device=device)
         memory.learn(-X)
         assert memory.forget(np.array([0, 2])) == memory.forget([]) == len(X)
         for rule in ("paper", "exact", "feedforward"):
@@ -176,10 +203,11 @@ def test_forgotten_neurons_never_win() -> None:
         assert len(memory) == 6
 
 
+@ON_HOSTS
 @pytest.mark.parametrize("rule", ["paper", "exact", "feedforward", "evidence"])
 @pytest.mark.parametrize("levels", [[Level(capacity=6)], [Level(4, 9), Level(capacity=6)]], ids=len)
-def test_forgotten_neurons_do_not_win_where_nothing_is_observed(levels: list[Level], rule: Any) -> None:
-    memory = SQHN((8, 8), levels)
+def test_forgotten_neurons_do_not_win_where_nothing_is_observed(device: str, levels: list[Level], rule: Any) -> None:
+    memory = SQHN((8, 8), levels, device=device)
     memory.learn(X)
     memory.forget([0, 2])
     for k, index in ((1, [1]), (4, [1, 3, 4, 5])):
@@ -187,8 +215,9 @@ def test_forgotten_neurons_do_not_win_where_nothing_is_observed(levels: list[Lev
             assert memory.recall(X[0], np.zeros((8, 8), bool), inference=rule, k=k).index.tolist() == index
 
 
-def test_oldest_replaces_the_neuron_written_longest_ago() -> None:
-    memory = SQHN((8, 8), [Level(capacity=3, when_full="oldest")])
+@ON_HOSTS
+def test_oldest_replaces_the_neuron_written_longest_ago(device: str) -> None:
+    memory = SQHN((8, 8), [Level(capacity=3, when_full="oldest")], device=device)
     memory.learn(X[:3])
     memory.learn(X[0])  # averaged, so it is no longer the oldest
     written = memory.learn(X[3:])
@@ -198,14 +227,16 @@ def test_oldest_replaces_the_neuron_written_longest_ago() -> None:
     assert memory.learn(X[3]).replaced is False
 
 
+@ON_HOSTS
 @pytest.mark.parametrize("policy", ["overwrite", "oldest"])
-def test_only_the_memory_node_may_replace_neurons(policy: Any) -> None:
+def test_only_the_memory_node_may_replace_neurons(device: str, policy: Any) -> None:
     with pytest.raises(ValueError, match=rf"when_full='{policy}' at level 1 of 2: only the memory node"):
-        SQHN((8, 8), [Level(4, 9, when_full=policy), Level(capacity=9)])
+        SQHN((8, 8), [Level(4, 9, when_full=policy), Level(capacity=9)], device=device)
 
 
-def test_euclidean_similarity_depends_on_amplitude() -> None:
-    memory = SQHN((4,), capacity=9, similarity="euclidean")
+@ON_HOSTS
+def test_euclidean_similarity_depends_on_amplitude(device: str) -> None:
+    memory = SQHN((4,), capacity=9, similarity="euclidean", device=device)
     x = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.8, 1.2, 1.6], [0.2] * 4, [0.3] * 4], np.float32)
     assert memory.learn(x).grew.all()
     assert memory.recognize(x).old.all()
@@ -216,6 +247,7 @@ def test_euclidean_similarity_depends_on_amplitude() -> None:
     np.testing.assert_allclose(masked.score, 1 / (1 + np.abs(x[masked.index, 0] - x[0, 0])), rtol=1e-6)
 
 
+@ON_HOSTS
 @pytest.mark.parametrize(
     "index",
     [
@@ -231,8 +263,8 @@ def test_euclidean_similarity_depends_on_amplitude() -> None:
     ],
     ids=str,
 )
-def test_invalid_indices_to_forget(index: Any) -> None:
-    memory = SQHN((8, 8), capacity=9)
+def test_invalid_indices_to_forget(device: str, index: Any) -> None:
+    memory = SQHN((8, 8), capacity=9, device=device)
     memory.learn(X)
     with pytest.raises(TypeError, match=r"index must be the number of a neuron, or a sequence of them; got"):
         memory.forget(index)

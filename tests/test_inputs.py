@@ -331,7 +331,7 @@ def test_memorize_needs_a_batch_that_fits() -> None:
 def test_an_unknown_inference_lists_the_known_ones() -> None:
     memory = SQHN((4, 6), capacity=3)
     memory.learn(GOOD)
-    with pytest.raises(ValueError, match="'paper', 'feedforward', 'exact', 'evidence'; got 3"):
+    with pytest.raises(TypeError, match=r"'paper', 'feedforward', 'exact', 'evidence', or an object .*; int lacks"):
         memory.recall(GOOD, inference=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="'paper', 'feedforward', 'exact', 'evidence'; got 'magic'"):
         memory.recall(GOOD, inference="magic")

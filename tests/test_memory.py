@@ -154,7 +154,8 @@ class TestPublicFace:
         assert fingerprint(one) == fingerprint(other)
 
     def test_repr_says_how_full_it_is(self) -> None:
-        assert repr(SQHN((8,), capacity=4)) == "SQHN((8,), 1 level, 0 of 4 neurons, step 0)"
+        memory = SQHN((8,), capacity=4)
+        assert repr(memory) == f"SQHN((8,), 1 level, 0 of 4 neurons, step 0, {memory.nbytes} B)"
 
 
 @pytest.mark.parametrize(
@@ -284,7 +285,7 @@ class TestMissingValues:
             np.testing.assert_array_equal(recalled.x, memory.recall(images[0]).x)
 
 
-def test_memory_grows_with_what_is_stored() -> None:
+def test_memory_use_grows_with_the_number_of_stored_samples() -> None:
     """Capacity costs nothing until it is used."""
     memory = SQHN(SHAPE, [Level(2, 100_000), Level(4, 100_000), Level(capacity=100_000)])
 

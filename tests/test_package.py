@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -86,3 +88,26 @@ def test_the_arguments_of_a_memory_match_its_options() -> None:
     assert {name: given[name].default for name in given if name in wanted} == wanted
     level = {"capacity", "alpha", "gamma", "when_full"}
     assert set(given) - set(wanted) == {"input_shape", "levels", "device", "shards", "folder"} | level
+
+
+def modules(folder: Path) -> set[str]:
+    """The modules and packages in a folder, as pages write them."""
+    packages = {f"{path.parent.name}/" for path in folder.glob("*/__init__.py")}
+    return packages | {path.name for path in folder.glob("*.py") if not path.name.startswith("__")}
+
+
+def test_the_tables_of_modules_are_complete() -> None:
+    """ARCHITECTURE.md names every module once, in the order of the layers that imports are checked against."""
+    root = Path(__file__).parents[1]
+    text, source = (root / "ARCHITECTURE.md").read_text(), root / "src" / "sqhn"
+    rows = re.findall(r"^\| (`[^|]*) \| (.*) \|$", text, re.MULTILINE)
+    names = [name for first, _ in rows for name in re.findall(r"`([^`]*)`", first)]
+    layers = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+    outer = [name.removesuffix("/").removesuffix(".py") for name in names]
+    for layer in layers:
+        number = len(layer.split(" | "))
+        assert set(outer[:number]) == set(layer.split(" | "))
+        del outer[:number]
+    assert sorted(set(names) - modules(source)) == sorted(modules(source / "banks"))
+    for folder in ("storage", "model"):
+        assert set(re.findall(r"`([^`]*\.py)`", dict(rows)[f"`{folder}/`"])) == modules(source / folder)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqhn import SQHN, EmptyMemoryError, Level
 from sqhn.banks.cpu import large, prototypes
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_ranking, noisy, scaled_copies
+from tests.helpers import ON_HOSTS, assert_same_ranking, noisy, scaled_copies
 
 TREE = [Level(4, 12), Level(capacity=12)]
 RULES = ("paper", "feedforward", "exact")
@@ -24,10 +24,11 @@ def stored(levels: list[Level], shape: tuple[int, ...] = (8, 8), count: int = 12
     return memory
 
 
+@ON_HOSTS
 @pytest.mark.parametrize("levels", [[Level(capacity=12)], TREE])
 @pytest.mark.parametrize("rule", RULES)
-def test_shapes_and_order(levels: list[Level], rule: str) -> None:
-    memory = stored(levels)
+def test_shapes_and_order(device: str, levels: list[Level], rule: str) -> None:
+    memory = stored(levels, device=device)
     x = noisy(memory.prototypes[:5])
     many, one, best = (memory.recall(y, k=k, inference=rule) for y, k in ((x, 7), (x[2], 7), (x, None)))
     assert (many.x.shape, many.index.shape, many.score.shape) == ((5, 7, 8, 8), (5, 7), (5, 7))
@@ -70,7 +71,7 @@ def test_every_neuron_once() -> None:
 @pytest.mark.parametrize(
     ("k", "message"), [(13, "k=13 is more than the 12 stored neurons"), (0, "k must be"), (1.5, "k must be")]
 )
-def test_what_cannot_be_had(k: Any, message: str) -> None:
+def test_invalid_k(k: Any, message: str) -> None:
     memory = stored(TREE)
     with pytest.raises(ValueError, match=message):
         memory.recall(memory.prototypes[0], k=k)
@@ -78,7 +79,7 @@ def test_what_cannot_be_had(k: Any, message: str) -> None:
         SQHN((8, 8), capacity=3).recall(np.ones((8, 8)), k=1)
 
 
-def test_values_and_what_was_seen_come_along() -> None:
+def test_labels_and_known_values_come_along() -> None:
     memory = SQHN((8, 8), capacity=12)
     x = np.random.default_rng(1).random((6, 8, 8), dtype=np.float32)
     memory.learn(x, value=list("abcdef"))
@@ -94,7 +95,7 @@ def test_values_and_what_was_seen_come_along() -> None:
 
 
 @pytest.mark.parametrize("shape", [(12,), (16, 20)])
-def test_what_float32_cannot_tell_apart(shape: tuple[int, ...]) -> None:
+def test_samples_that_float32_cannot_tell_apart(shape: tuple[int, ...]) -> None:
     x = scaled_copies(shape, 3)
     levels = [Level(capacity=len(x))]
     memory, reference = SQHN(shape, levels), ReferenceSQHN(shape, levels)
@@ -118,7 +119,7 @@ def test_without_length_or_next_to_none() -> None:
 
 
 @pytest.mark.parametrize("size", [35, 70])
-def test_what_is_all_but_nothing_where_it_was_seen(size: int) -> None:
+def test_prototypes_that_are_almost_zero_where_observed(size: int) -> None:
     seen = np.arange(size) < 4 * size // 7
     x = np.random.default_rng(6).standard_normal((5, size)).astype(np.float32)
     x[3, seen] *= 1e-14

@@ -1,8 +1,9 @@
 """An associative memory that learns from a stream: the Sparse Quantized Hopfield Network.
 
 >>> from sqhn import SQHN, Level
->>> SQHN((28, 28), capacity=1000)
-SQHN((28, 28), 1 level, 0 of 1000 neurons, step 0)
+>>> memory = SQHN((28, 28), capacity=1000)
+>>> len(memory), memory.capacity
+(0, 1000)
 """
 
 from typing import TYPE_CHECKING, Any

@@ -24,6 +24,8 @@ from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
+import filelock  # noqa: F401  # as `logging`: a handler that raises within its hooks would leave its locks closed
+
 Answer = TypeVar("Answer")
 
 SIGNALS = tuple(int(number) for number in signal.valid_signals() if number < 32)  # beyond: real-time signals
@@ -65,14 +67,11 @@ class deferred:  # noqa: N801
     def restore(self) -> None:
         """Set the handlers of before."""
         try:
-            self._restore()
+            for number, handler in self.handlers.items():
+                set_handler(number, handler)
         except BaseException:  # a handler that was restored already has raised
-            self._restore()
+            self.restore()
             raise
-
-    def _restore(self) -> None:
-        for number, handler in self.handlers.items():
-            set_handler(number, handler)
 
     def __exit__(self, *_: object) -> None:
         try:
@@ -211,6 +210,8 @@ _forks: dict[int, tuple[deferred, ExitStack]] = {}  # of threads that fork: defe
 
 def _before_fork() -> None:
     """Wait until no chunk is being learned: the child process could not finish it."""
+    if threading.get_ident() in _forks:
+        return
     signals, held = deferred(), ExitStack()
     signals.__enter__()  # a handler that raises would leave locks behind
     held.callback(signals.restore)
@@ -222,7 +223,7 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    if fork := _forks.pop(threading.get_ident(), None):  # None: a handler raised before signals were deferred
+    if fork := _forks.pop(threading.get_ident(), None):  # None: handlers raised before signals were deferred
         signals, held = fork
         try:
             held.close()
@@ -244,7 +245,9 @@ def _in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+    for _ in range(3):  # a handler that raises as the hook begins ends it; Python prints that, and forks all the same
+        os.register_at_fork(before=_before_fork)
+    os.register_at_fork(after_in_parent=_after_fork, after_in_child=_in_child)
     # Errors within hooks are printed and dropped, so handlers must be called after them. This hook tells Python that
     # signals have arrived; it has no Python code, in which their handlers would be called at once.
     set_arrived = ctypes.pythonapi.PyErr_SetInterruptEx

@@ -9,6 +9,7 @@ so every pair is compared, always among half of the images.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from sqhn.memory import SQHN
 ERROR = 0.01
 BEST = 8  # matches of each image that are considered in each round
 DECOYS = 1000  # images that are also compared upside down
+COPIED = 1.5  # a pair with so many times as much evidence upright as upside down is a copy
 
 
 class Duplicates(NamedTuple):
@@ -50,7 +52,8 @@ def find_duplicates(images: NDArray[np.uint8], error: float | None = None) -> Du
     error: the probability that an image without a duplicate finds one; by default 0.01, or the lowest that so few
         images allow. The threshold is the evidence that images find upside down with that probability, as in conformal
         prediction: hardly anybody keeps copies upside down, but they have the colors, edges and textures of the
-        others. Few images are also turned by half a turn.
+        others. Copies of symmetric images are found upside down as well, but far better upright, and are not counted.
+        Few images are also turned by half a turn.
 
     Cost: about n² / 4 comparisons of two images for each of log2(n) rounds.
 
@@ -78,25 +81,35 @@ def find_duplicates(images: NDArray[np.uint8], error: float | None = None) -> Du
         turned = turned[:1]
     number = np.random.default_rng(0).permutation(n)
     sources = np.flatnonzero(number < max(DECOYS, math.ceil(1 / error)))
-    decoys = np.full((len(turned), n), -math.inf)
     best: dict[tuple[int, int], float] = {}
+    upside_down: list[tuple[int, int, int, float]] = []
     for bit in range((n - 1).bit_length()):
         asked = number >> bit & 1 == 1
-        stored, asking = np.flatnonzero(~asked), np.flatnonzero(asked)
+        stored = np.flatnonzero(~asked)
         memory = SQHN(images.shape[1:], capacity=len(stored))
         memory.memorize(images[stored])
-        found = memory.recall(images[asking], k=min(BEST, len(stored)), inference="evidence")
-        for i, matches, scores in zip(asking.tolist(), stored[found.index].tolist(), found.score.tolist()):
-            for j, score in zip(matches, scores):
-                pair = (min(i, j), max(i, j))
-                best[pair] = max(score, best.get(pair, score))
-        chosen = sources[asked[sources]]
-        for own, x in zip(decoys, turned):
-            if len(chosen):
-                own[chosen] = np.maximum(own[chosen], memory.recall(x[chosen], inference="evidence").score)
+        for i, j, score in _matches(memory, images, np.flatnonzero(asked), stored):
+            pair = (min(i, j), max(i, j))
+            best[pair] = max(score, best.get(pair, score))
+        for turn, x in enumerate(turned):
+            upside_down += [(turn, *match) for match in _matches(memory, x, sources[asked[sources]], stored)]
+    decoys = np.full((len(turned), n), -math.inf)
+    for turn, i, j, score in upside_down:
+        if best.get((min(i, j), max(i, j)), -math.inf) < COPIED * score:
+            decoys[turn, i] = max(score, decoys[turn, i])
     threshold = _threshold(decoys[:, sources].ravel(), error)
     pairs = [(i, j, score) for (i, j), score in best.items() if score >= threshold]
     return Duplicates(sorted(pairs, key=lambda pair: (-pair[2], pair[:2])), threshold, error)
+
+
+def _matches(
+    memory: SQHN, images: NDArray[np.uint8], asked: NDArray[np.intp], stored: NDArray[np.intp]
+) -> Iterator[tuple[int, int, float]]:
+    """The best matches of some images among those in a memory, as (image, stored image, evidence)."""
+    if len(asked):
+        found = memory.recall(images[asked], k=min(BEST, len(stored)), inference="evidence")
+        for i, matches, scores in zip(asked.tolist(), stored[found.index].tolist(), found.score.tolist()):
+            yield from ((i, j, score) for j, score in zip(matches, scores))
 
 
 def _threshold(scores: NDArray[np.float64], error: float) -> float:

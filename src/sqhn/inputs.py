@@ -17,7 +17,7 @@ from sqhn.checks import is_whole
 Indices = int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]]
 LARGEST = 1e15
 """Values beyond this are refused: their float32 products overflow."""
-QUIET = 10_000
+SINGLE_THREADED = 10_000
 """Values of a single sample up to which BLAS starts no threads for their sum of squares."""
 
 
@@ -162,7 +162,7 @@ def _all_valid(batch: Any) -> bool:
 
         low, high = torch.stack(batch.aminmax()).tolist()  # one transfer from the device
         return bool(low >= -LARGEST and high <= LARGEST)
-    quick = batch.flags.c_contiguous and (len(batch) > 1 or batch.size <= QUIET)
+    quick = batch.flags.c_contiguous and (len(batch) > 1 or batch.size <= SINGLE_THREADED)
     if quick and np.vdot(batch, batch) <= LARGEST**2 / 2:
         return True  # however it is rounded, a sum of squares is not below its largest term
     low, high = np.minimum.reduce(batch, None), np.maximum.reduce(batch, None)  # faster than min() and max()

@@ -13,6 +13,7 @@ from typing import Any, Literal, Never, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sqhn import startup
 from sqhn.banks import devices
 from sqhn.banks.interface import Array, Bank, Learned
 from sqhn.banks.rule import GREW, REPLACED
@@ -27,6 +28,7 @@ from sqhn.model.labels import Texts, as_texts
 from sqhn.model.model import Model
 from sqhn.model.tree import Part
 from sqhn.protocol import EmptyMemoryError, Recalled, Recognized, Score, Written
+from sqhn.sizes import spell_bytes
 from sqhn.storage import files
 from sqhn.storage.changes import Calibrate, Change, Forget, Hold, Memorize, Reset, Resize, SetRho, chunks
 from sqhn.storage.journal import Journal, begin_or_continue, load
@@ -44,8 +46,9 @@ class SQHN:
     `alpha`, `gamma` and `when_full` are settings of the only level, as in `Level`. `Options` describes the other
     arguments; their defaults are the paper's model.
 
-    device: "cpu", or "cuda" for a GPU (extra `torch`; see `to`). Decisions and files do not depend on it. Samples may
-        be NumPy arrays or torch tensors on any device; results have the form of the input.
+    device: "cpu"; "plain", which is NumPy alone and compiles nothing; or "cuda" for a GPU (extra `torch`; see `to`).
+        Decisions and files do not depend on it. Samples may be NumPy arrays or torch tensors on any device; results
+        have the form of the input.
     shards: with device "ray" (extra `ray`): the number of processes that hold the memory, on one machine or several.
     folder: keep the memory there durably: once a call returns, its changes survive any crash, and `load(folder)`
         continues. The folder must not hold a memory yet; `open` continues one that is there.
@@ -93,16 +96,19 @@ class SQHN:
 
     def _begin(self, model: Model, journal: Journal | None = None) -> None:
         self._model, self._journal, self._lock = model, journal, ReadWriteLock()
+        if model.pending:
+            startup.begin(self, self._upgrade)
 
     def __len__(self) -> int:
         return len(self._model.tree)
 
     def __repr__(self) -> str:
         levels = "1 level" if len(self.levels) == 1 else f"{len(self.levels)} levels"
-        return f"SQHN({self.input_shape}, {levels}, {len(self)} of {self.capacity} neurons, step {self.step})"
+        grown = f"{len(self)} of {self.capacity} neurons, step {self.step}, {spell_bytes(self.nbytes)}"
+        return f"SQHN({self.input_shape}, {levels}, {grown}{'' if self.device == 'cpu' else f', {self.device}'})"
 
     def _repr_html_(self) -> str:
-        """In a notebook: the repr, and images of what is stored."""
+        """In a notebook: the repr, and images of the stored samples."""
         return html(self)
 
     # -- settings ------------------------------------------------------------------------------------------------
@@ -160,6 +166,11 @@ class SQHN:
     def capacity(self) -> int:
         """The largest number of neurons that the memory node can grow."""
         return self.levels[-1].capacity
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays of the memory, on its device, with space reserved for growth."""
+        return self._read(lambda: self._model.tree.nbytes)
 
     @property
     def step(self) -> int:
@@ -233,7 +244,7 @@ class SQHN:
         ]
         if len(done) == 1:
             return done[0], first
-        return Learned(*(tree.device.xp.concat(field, 1) for field in zip(*(one.fields for one in done)))), first
+        return Learned(*(tree.device.xp.concat(field, 1) for field in zip(*done))), first
 
     def learn_stream(
         self, samples: Iterable[Any], *, progress: bool = True, checkpoint: tuple[StrPath, float] | None = None
@@ -267,7 +278,7 @@ class SQHN:
         index: as returned by `recall` and `learn`. The labels of these neurons are deleted too. A sample that was
             averaged with others stays in their mean, and in a tree the levels below keep the patches that they learned.
         where: instead, a function: forget the neurons for whose latest label it returns True. If samples are learned
-            with `value=time.time()`, `where=lambda t: t < time.time() - 86400` forgets all that was not seen for a
+            with `value=time.time()`, `where=lambda t: t < time.time() - 86400` forgets everything not seen for a
             day. The function may read the memory, but not change it.
 
         Returns the step at which it took effect; with the steps that `learn` returns, the history can be replayed.
@@ -278,7 +289,7 @@ class SQHN:
         return int(self._write(lambda: self._apply(Forget(self._model.labels.where(where) if where else which))))
 
     def reset(self) -> None:
-        """Forget everything; a calibrated rho returns to what it was before."""
+        """Forget everything; a calibrated rho returns to its earlier value."""
         self._write(self._apply, Reset())
 
     # -- recall and recognition ----------------------------------------------------------------------------------
@@ -445,7 +456,7 @@ class SQHN:
         return memory
 
     def to(self, device: str, shards: int | None = None) -> Self:
-        """The same memory on a device ("cpu", "cuda", "ray"): a copy, or the memory itself if it is there already."""
+        """The same memory on the device of this name: a copy, or the memory itself if it is there already."""
         if device == self.device and shards in (None, self.shards):
             return self
         devices.device_of(device, shards)  # before anything is copied
@@ -476,8 +487,15 @@ class SQHN:
         with self._model.tree.device.stream():
             return self._lock.write(action, *args)
 
+    def _upgrade(self) -> None:
+        """Move to compiled kernels, which are ready."""
+        self._write(self._lock.atomic, self._model.upgrade)
+
     def _apply(self, change: Change) -> Any:
         """Apply a change while nobody reads; if the memory has a folder, the change is on disk first."""
+        if self._model.pending:
+            startup.resume()
+            self._lock.atomic(self._model.upgrade)
         if self._journal is None:
             return self._lock.atomic(change.apply, self._model)
         answer = self._lock.atomic(self._journal.apply, change, self._model)

@@ -57,7 +57,7 @@ class Tiling:
 
     @cached_property
     def _axes(self) -> list[int]:
-        """The axes of a batch cut into blocks, as patches have them: grid, batch, kernel, and what is taken whole."""
+        """The axes of a batch cut into blocks, as patches have them: grid, batch, kernel, and the axes taken whole."""
         end = 2 * len(self.kernel) + 1
         return [*range(1, end, 2), 0, *range(2, end, 2), *range(end, len(self.shape) + len(self.kernel) + 1)]
 

@@ -106,7 +106,7 @@ def _items(samples: Any, shape: tuple[int, ...]) -> tuple[Items, int | None]:
 
 
 def _samples_of(item: Any, shape: tuple[int, ...]) -> Any:
-    """The samples of an item: the first element of what a loader yields; a list of samples is a batch."""
+    """The samples of an item: the first element of a tuple or list of a loader; a list of samples is a batch."""
     if not isinstance(item, (tuple, list)) or not len(item):
         return item
     shapes = [tuple(getattr(one, "shape", ())) for one in item]

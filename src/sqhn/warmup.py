@@ -1,33 +1,43 @@
-"""Compiling ahead: everything that a memory can be asked, so that no later call waits for the compiler."""
+"""Compiling ahead: everything that a memory can be asked, so that no later call waits for the compiler.
+
+`python -m sqhn.warmup KIND` is the process that compiles for `sqhn.startup`. It ends when its standard input does.
+"""
 
 from __future__ import annotations
 
 import copy
 import itertools
+import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba.core import event
+from filelock import FileLock
 from numpy.typing import NDArray
 
+from sqhn.banks.compilation import Kind, at_once
 from sqhn.level import Level
 from sqhn.memory import SQHN
 from sqhn.model.inference import INFERENCES
+from sqhn.startup import finish, marker_of
 
 __all__ = ["compiling", "warm"]
 
-FEW = 8
-"""The capacity of the memories that are asked: the compiler sees types, not numbers."""
+CAPACITY = 8
+"""The capacity of the memories that are called: the compiler sees types, not numbers."""
+KINDS = {str(kind): kind for kind in itertools.starmap(Kind, product((False, True), repeat=2))}
 
 
 def warm(memory: SQHN | None = None) -> int:
     """Compile all that a memory like this one can be asked on a CPU; returns the number of compiled functions.
 
-    memory: one of the same shape, levels and options is made, and asked everything; this one does not change. Without
-        it: memories of one level, with few and with many values, and a tree, with the default similarity.
+    memory: it uses the compiled functions from now on; its answers do not change. Without it: memories of one level,
+        and trees, with the default similarity.
 
     Compiled code is cached on disk, so this is done once for a machine. Cost with an empty cache: 17 to 23 s of a
     core for a memory, 30 s without one.
@@ -36,47 +46,46 @@ def warm(memory: SQHN | None = None) -> int:
     >>> warm(SQHN((6,), capacity=20))  # all is compiled by now
     0
     """
-    if memory is None:
-        kinds = [
-            SQHN((8,), capacity=FEW),
-            SQHN((16, 16), capacity=FEW),
-            SQHN((8, 8), [Level(4, FEW), Level(None, FEW)]),
-        ]
-    elif memory.device == "cpu":
-        kinds = [_like(memory)]
-    else:
+    if memory is not None and memory.device != "cpu":
         raise ValueError(f'warm compiles for device "cpu"; this memory is on {memory.device!r}')
+    kinds = [Kind(False, False), Kind(True, False)] if memory is None else [Kind.of(memory.levels, memory.options)]
     compiled = itertools.count()
     with compiling(lambda: next(compiled)):
         for kind in kinds:
-            _ask_everything(kind)
+            compile_kind(kind)
+            finish(kind)
     return next(compiled)
 
 
-class _Listener(event.Listener):
-    """Calls a function at the start of every event."""
-
-    def __init__(self, tell: Callable[[], object]) -> None:
-        self.tell = tell
-
-    def on_start(self, event: Any) -> None:  # noqa: ARG002
-        self.tell()
-
-    def on_end(self, event: Any) -> None:
-        """Only starts are told."""
+def compile_kind(kind: Kind) -> None:
+    """Ask memories of a kind everything, and note in the cache that all its kernels are there."""
+    similarity: Any = "euclidean" if kind.euclidean else "shifted_cosine"
+    few, many = (8,), (16, 16)  # values; nodes that see few and many have other kernels
+    with at_once():
+        if kind.tree:
+            above = Level(None, CAPACITY)
+            memories = [SQHN(many, [Level(side, CAPACITY), above], similarity=similarity) for side in (4, 16)]
+        else:
+            memories = [SQHN(shape, capacity=CAPACITY, similarity=similarity) for shape in (few, many)]
+        for memory in memories:
+            _ask_everything(memory)
+    marker_of(kind).touch()
 
 
 @contextmanager
 def compiling(tell: Callable[[], object]) -> Iterator[None]:
     """Within, call a function whenever another one must be compiled, since the cache does not have it."""
-    with event.install_listener("numba:compile", _Listener(tell)):
+    from numba.core import event
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:  # noqa: ARG002
+            tell()
+
+        def on_end(self, event: Any) -> None:
+            """Only starts are told."""
+
+    with event.install_listener("numba:compile", Listener()):
         yield
-
-
-def _like(memory: SQHN) -> SQHN:
-    """A small and empty memory that needs the same kernels."""
-    levels = [replace(level, capacity=FEW, alpha=1e7, gamma=1.0) for level in memory.levels]
-    return SQHN(memory.input_shape, levels, **asdict(memory.options))
 
 
 def _ask_everything(memory: SQHN) -> None:
@@ -117,3 +126,25 @@ def _ask(memory: SQHN, few: NDArray[np.float32], holes: NDArray[np.bool_]) -> No
             memory.recognize(x, mask)
             memory.recognize(x, mask, inference="evidence")
     _ = memory.prototypes, memory.known
+
+
+def main(name: str) -> None:
+    """Compile for one kind, unless another process does or has; end with the process at the other end of stdin."""
+
+    def watch() -> None:
+        os.read(0, 1)  # not by `sys.stdin`, whose lock Python needs when it ends
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    if hasattr(os, "nice"):
+        os.nice(10)
+    kind = KINDS[name]
+    marker = marker_of(kind)
+    Path(marker.parent).mkdir(parents=True, exist_ok=True)
+    with FileLock(marker.with_suffix(".lock")):
+        if not marker.exists():
+            compile_kind(kind)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

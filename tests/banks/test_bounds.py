@@ -142,7 +142,7 @@ def test_features_and_their_products(shape: tuple[int, ...], used: Use) -> None:
 
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if Projection(shape).size < np.prod(shape)])
-def test_what_is_outside_the_view(shape: tuple[int, ...], used: Use) -> None:
+def test_parts_outside_the_projection(shape: tuple[int, ...], used: Use) -> None:
     """Vectors whose parts outside point the same way: Cauchy and Schwarz leave nothing over."""
     view, d = Projection(shape), int(np.prod(shape))
     rng = np.random.default_rng(0)

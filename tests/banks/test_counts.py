@@ -16,5 +16,5 @@ def test_any_strength_has_a_winner_that_exists(strength: float) -> None:
     memory.learn(np.random.default_rng(0).random((3, 4)))
     bank = memory.banks[1]
     assert isinstance(bank, Counts)
-    k, _ = bank.best(Codes(np.zeros((2, 1), np.int32), np.full((2, 1), strength)))
+    k = bank.top_k(Codes(np.zeros((2, 1), np.int32), np.full((2, 1), strength)), 1)[0][..., 0]
     assert 0 <= k[0, 0] < len(memory)

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 from sqhn.cli.duplicates import trimmed
 from sqhn.cli.samples import images
 from sqhn.data import photos
-from tests.cli.commands import Pixels, error_of, json_of, output_of, pixels, put, sqhn
+from tests.cli.commands import Pixels, error_of, json_of, output_of, pixels, posix, put, sqhn
 
 PHOTOS = np.stack([x for x in photos(64) if x.std() > 50][:60])  # none is nearly of one color
 
@@ -58,6 +58,13 @@ def test_changed_copies_are_grouped(folder: Path) -> None:
     assert [(one["width"], one["height"]) for one in group] == [(200, 200), (64, 64)]  # the largest first
     assert group[0]["bytes"] == (folder / "again" / "large.jpg").stat().st_size
     assert all(one["score"] >= found["threshold"] for group in found["groups"] for one in group)
+
+
+@posix
+def test_a_file_is_no_copy_of_itself(folder: Path) -> None:
+    (folder / "link.png").symlink_to(folder / "00.png")
+    found = json_of("duplicates", folder, folder / "again", folder / "00.png", "--error", 0.02)
+    assert found["images"] == 64
 
 
 def test_the_output_for_people(folder: Path) -> None:

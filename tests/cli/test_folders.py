@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 
 from sqhn import SQHN
 from sqhn.storage.files import MEMORY
-from tests.cli.commands import GRAY, error_of, image_folder, json_of, put
+from tests.cli.commands import GRAY, error_of, image_folder, json_of, put, sqhn
 from tests.helpers import fingerprint
 
 SHAPE = GRAY.shape[1:]
@@ -80,7 +82,18 @@ def test_the_checkpoint_is_no_memory_of_its_own(folder: Path, tmp_path: Path) ->
         ("forget", folder / MEMORY, 0),
     ):
         assert f"belongs to the memory that is kept in {folder}" in error_of(*words)
+    assert "is a checkpoint, without the latest changes: name its folder" in sqhn("info", folder / MEMORY).stderr
     assert SQHN.load(folder).step == 10
+
+
+def test_the_damaged_file_and_the_remedy_are_named(folder: Path) -> None:
+    """Not the copy that questions are asked of."""
+    journal = folder / "journal.sqlite"
+    with closing(sqlite3.connect(journal)) as connection:
+        connection.execute("UPDATE record SET content = zeroblob(9) WHERE number = 1")
+        connection.commit()
+    assert error_of("info", folder).startswith(f"{journal}: change 1 is damaged")
+    assert f"; `sqhn repair {folder}` lists all damage" in error_of("info", folder)
 
 
 def test_damage_is_told(folder: Path) -> None:

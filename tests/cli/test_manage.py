@@ -169,7 +169,7 @@ def test_info_after_replacing_and_forgetting(memory: SQHN) -> None:
     output_of("forget", "g.sqhn", 1, 3)
     about = json_of("info", "g.sqhn")
     assert (about["forgotten"], about["holes"]) == (2, False)
-    assert "2 neurons of the memory node were forgotten" in output_of("info", "g.sqhn")
+    assert "forgotten: 2 neurons of the memory node" in output_of("info", "g.sqhn")
     holed = SQHN.load("g.sqhn")
     holed.learn(np.ones(4), observed=[True, True, True, False])
     holed.save("g.sqhn")
@@ -202,7 +202,14 @@ def test_invalid_calibrations(memory: SQHN) -> None:
 
 
 def test_recognition_by_evidence_needs_a_calibration(memory: SQHN) -> None:
-    assert "calibrate" in error_of("recognize", "x.npy", "--memory", "m.sqhn", "--inference", "evidence")
+    error = error_of("recognize", "x.npy", "--memory", "m.sqhn", "--inference", "evidence")
+    assert error.startswith(
+        "m.sqhn has no threshold for evidence: `sqhn calibrate NEW --as new --inference evidence --memory m.sqhn` "
+    )
+
+
+def test_only_folders_are_repaired(memory: SQHN) -> None:
+    assert "m.sqhn is a file: `repair` is for a memory that is kept in a folder" in error_of("repair", "m.sqhn")
 
 
 def test_info_of_labels_and_calibration(memory: SQHN) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -70,6 +71,12 @@ def test_messages_of_import_errors(error: ImportError, line: str, capsys: pytest
     message = capsys.readouterr().err
     assert message.startswith(line)
     assert message.count("\n") == 1
+
+
+def test_system_errors_name_the_file_and_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), failing(OSError):
+        raise OSError(errno.EROFS, "Read-only file system", "out/a.png")
+    assert capsys.readouterr().err == "out/a.png: Read-only file system\n"
 
 
 def test_errors_that_name_the_extra_themselves(

@@ -103,6 +103,17 @@ def test_images_are_recalled_by_evidence_and_arrays_by_the_paper(tmp_path: Path,
     assert given["inference"] == "exact"
 
 
+def test_a_threshold_is_suggested_where_changed_images_count_as_new(tmp_path: Path, file: Path) -> None:
+    saved_memory(file, COLOR)
+    folder, array = image_folder(tmp_path / "in", COLOR), put(tmp_path / "x.npy", COLOR)
+    hint = "changed copies count as new without a threshold for evidence: `sqhn calibrate NEW --as new"
+    assert sqhn("recognize", folder, "--memory", file).stderr.startswith(hint)
+    assert not sqhn("recognize", folder, "--memory", file, "--inference", "paper").stderr
+    assert not sqhn("recognize", array, "--memory", file).stderr
+    output_of("learn", array, "--memory", file, "--rho", 0.9)
+    assert not sqhn("recognize", folder, "--memory", file).stderr
+
+
 def test_images_are_recognized_by_evidence_once_it_is_calibrated(tmp_path: Path, file: Path) -> None:
     memory = saved_memory(file, COLOR[:15])
     old, new = image_folder(tmp_path / "old", COLOR[:15]), image_folder(tmp_path / "new", COLOR[15:])

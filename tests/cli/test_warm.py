@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from sqhn.cli import common
-from tests.cli.commands import output_of, sqhn
+from sqhn.duplicates import Duplicates
+from tests.cli.commands import GRAY, Pixels, image_folder, output_of, sqhn
 
 
 @pytest.fixture
@@ -53,6 +54,15 @@ def test_compilation_is_announced_once_on_a_terminal(terminal: None, capsys: pyt
     with common.announcing_compilation():
         pass
     assert not capsys.readouterr().err
+
+
+def test_near_duplicates_announce_compilation(terminal: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_and_find(images: Pixels, error: float) -> Duplicates:
+        numba.njit(lambda x: x)(1)
+        return Duplicates([], 1.0, 0.01)
+
+    monkeypatch.setattr("sqhn.duplicates.find_duplicates", compile_and_find)
+    assert "compiling, once" in sqhn("duplicates", image_folder(tmp_path / "in", GRAY)).stderr
 
 
 def test_compilation_is_not_announced_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:

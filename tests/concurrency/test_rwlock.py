@@ -429,3 +429,70 @@ print("done", len(noted), os.wait()[1])
 def test_a_signal_during_a_fork_is_handled_after_it() -> None:
     done = subprocess.run([sys.executable, "-c", SIGNAL_IN_A_FORK], capture_output=True, text=True, timeout=100)
     assert (done.stdout, done.stderr) == ("raised 0 0\nraised 1 0\ndone 1 0\n", "")
+
+
+SIGNAL_IN_A_FORK_WITH_A_FOLDER = """
+import os, signal, sys, threading
+armed = []
+os.register_at_fork(before=lambda: [signal.raise_signal(signal.SIGALRM) for _ in armed])
+from sqhn import SQHN
+
+class Alarm(Exception):
+    pass
+
+def handler(number, frame):
+    raise Alarm
+
+signal.signal(signal.SIGALRM, handler)
+memory, armed = SQHN((4,), capacity=3, folder=sys.argv[1]), [True]
+try:
+    if os.fork() == 0:
+        os._exit(0)
+except Alarm:
+    print("raised", os.wait()[1])
+other = threading.Thread(target=SQHN, args=[(4,)], kwargs={"capacity": 3, "folder": sys.argv[2]}, daemon=True)
+other.start()
+other.join(20)
+print("waits" if other.is_alive() else "done")
+"""
+
+
+@FORK
+@POSIX
+def test_a_signal_during_a_fork_leaves_folders_usable(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SIGNAL_IN_A_FORK_WITH_A_FOLDER, f"{tmp_path}/a", f"{tmp_path}/b"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("raised 0\ndone\n", "")
+
+
+RAISED_BEFORE_A_FORK = """
+import os, signal
+deferred = []
+os.register_at_fork(before=lambda: deferred.append(signal.getsignal(signal.SIGALRM) is not handler))
+from sqhn import SQHN, concurrency
+
+def handler(number, frame):
+    pass
+
+def interrupted(number):
+    if number == signal.SIGALRM and not raised:
+        raised.append(number)
+        raise InterruptedError
+    return get_handler(number)
+
+memory, raised, get_handler = SQHN((4,), capacity=3), [], concurrency.get_handler
+signal.signal(signal.SIGALRM, handler)
+concurrency.get_handler = interrupted
+if os.fork() == 0:
+    os._exit(0)
+print(raised == [signal.SIGALRM], deferred, os.wait()[1], signal.getsignal(signal.SIGALRM) is handler)
+"""
+
+
+@FORK
+@POSIX
+def test_a_handler_that_raises_before_signals_are_deferred() -> None:
+    """Python prints what is raised in a hook, and forks: signals are deferred all the same."""
+    done = subprocess.run([sys.executable, "-c", RAISED_BEFORE_A_FORK], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "True [True] 0 True\n", done.stderr
+    assert done.stderr.count("InterruptedError") == 1

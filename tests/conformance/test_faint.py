@@ -14,7 +14,7 @@ from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
 from tests.helpers import assert_same_answers, assert_same_state
 
-PATHS = ("small", "large", "tree")
+PATHS = ("small", "large", "tree", "plain", "plain tree")
 
 
 def taught(
@@ -22,8 +22,9 @@ def taught(
 ) -> tuple[SQHN, ReferenceSQHN]:
     """A memory and the reference that learned the same, and decided the same."""
     monkeypatch.setattr(prototypes, "SMALL", 0 if path == "large" else 64)
-    levels = [Level(4, 20), Level(capacity=20)] if path == "tree" else [Level(capacity=20)]
-    memory, reference = SQHN((8, 8), levels, **options), ReferenceSQHN((8, 8), levels, Options(**options))
+    levels = [Level(4, 20), Level(capacity=20)] if "tree" in path else [Level(capacity=20)]
+    memory = SQHN((8, 8), levels, **options, device="plain" if "plain" in path else "cpu")
+    reference = ReferenceSQHN((8, 8), levels, Options(**options))
     written = memory.learn(x)
     assert list(written.index) == [reference.learn(sample).index for sample in x]
     assert_same_state(memory, reference)
@@ -70,9 +71,7 @@ def test_the_scale_of_samples_does_not_matter_to_plain_cosines(
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_what_has_no_length_is_like_what_has_none_and_unlike_all_else(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zero_length_samples_match_each_other_and_nothing_else(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     x = rng.random((12, 8, 8)).astype(np.float32)
     x[[3, 7]] = 0.5
@@ -80,9 +79,9 @@ def test_what_has_no_length_is_like_what_has_none_and_unlike_all_else(
     x[9, :, :4] = 0.5
     memory, reference = taught(path, np.concatenate([x, x[::-1]]), monkeypatch)
     assert_same_answers(memory, reference, x)
-    if path != "tree":
+    if "tree" not in path:
         assert memory.recall(x[7])[1:3] == (3, 1.0)
-        empty = SQHN((8, 8), capacity=3)
+        empty = SQHN((8, 8), capacity=3, device=memory.device)
         empty.learn(x[0])
         assert empty.recall(x[3]).score == 0.5  # the cosine is 0
         half = np.zeros((8, 8), bool)
@@ -90,15 +89,15 @@ def test_what_has_no_length_is_like_what_has_none_and_unlike_all_else(
         assert memory.recall(x[3], half).index == 3  # of all that have no length there, the first
 
 
-def test_prototypes_may_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("device", "small"), [("cpu", 0), ("cpu", 64), ("plain", 64)])
+def test_prototypes_may_cancel(device: str, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Averaging opposites leaves a neuron of length zero, which then matches flat samples."""
     one = np.random.default_rng(3).integers(0, 2, (8, 8)).astype(np.float32)
     flat = np.full((8, 8), 0.5, np.float32)
-    for small in (0, 64):
-        monkeypatch.setattr(prototypes, "SMALL", small)
-        levels = [Level(capacity=1)]
-        memory, reference = SQHN((8, 8), levels), ReferenceSQHN((8, 8), levels)
-        x = np.stack([one, 1 - one, flat, one, 1 - one])
-        assert list(memory.learn(x).score) == pytest.approx([reference.learn(s).score for s in x], abs=1e-12)
-        assert_same_state(memory, reference)
-        assert_same_answers(memory, reference, x)
+    monkeypatch.setattr(prototypes, "SMALL", small)
+    levels = [Level(capacity=1)]
+    memory, reference = SQHN((8, 8), levels, device=device), ReferenceSQHN((8, 8), levels)
+    x = np.stack([one, 1 - one, flat, one, 1 - one])
+    assert list(memory.learn(x).score) == pytest.approx([reference.learn(s).score for s in x], abs=1e-12)
+    assert_same_state(memory, reference)
+    assert_same_answers(memory, reference, x)

@@ -14,9 +14,9 @@ from sqhn.banks.cpu.kernels.large import Products
 from sqhn.banks.cpu.large import LargeNodes
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state, noisy, without_projection
+from tests.helpers import ON_HOSTS, assert_same_state, device_of_path, noisy, without_projection
 
-PATHS = ("small", "large", "large without projection")
+PATHS = ("small", "large", "large without projection", "plain")
 
 
 def memorized(
@@ -24,7 +24,7 @@ def memorized(
 ) -> tuple[SQHN, ReferenceSQHN]:
     """A memory with one neuron for each sample, and its reference."""
     monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
-    memory = SQHN(stored.shape[1:], capacity=len(stored), similarity=similarity)
+    memory = SQHN(stored.shape[1:], capacity=len(stored), similarity=similarity, device=device_of_path(path))
     memory.memorize(stored)
     if path == "large without projection":
         without_projection(memory)
@@ -83,6 +83,14 @@ def test_differences_of_faint_samples_tie_too(path: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("path", PATHS)
+def test_differences_of_far_samples_tie_too(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Similarities of 1e-8 and 1e-8 - 5e-13 are a tie, though the distances differ by a share of 5e-5."""
+    stored = np.full((2, 4), -1e8) * np.array([1 + 5e-5, 1])[:, None]
+    memory, reference = memorized(path, "euclidean", stored.astype(np.float32), monkeypatch)
+    assert memory.recall(np.zeros(4)).index == reference.recall(np.zeros(4, np.float32)).index == 0
+
+
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("tiny", ["questions", "prototypes"])
 def test_the_smallest_numbers(tiny: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products with them are rounded to whole multiples of the smallest number, and inverse lengths are infinite."""
@@ -100,7 +108,22 @@ def test_the_smallest_numbers(tiny: str, path: str, monkeypatch: pytest.MonkeyPa
     assert list(masked.index) == [reference.recall(x, o).index for x, o in zip(asked, observed)]
 
 
-@pytest.mark.parametrize("path", ["small", "large"])
+@pytest.mark.parametrize("path", ["small", "large", "plain"])
+def test_squares_that_underflow_where_observed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Float32 rounds the squares of the observed values to a few multiples of the smallest number."""
+    rng = np.random.default_rng(0)
+    values = rng.integers(100, 300, (16, 16))
+    stored = 1e-24 * (values + rng.integers(-1, 2, (40, 16, 16)))
+    stored[:, 0] = rng.random((40, 16))  # so the whole prototypes are not short
+    memory, reference = memorized(path, "cosine", stored.astype(np.float32), monkeypatch)
+    queries = (values + rng.normal(0, 1, (20, 16, 16))).astype(np.float32)
+    observed = rng.random(queries.shape) < 0.6
+    observed[:, 0] = False
+    found = memory.recall(queries, observed)
+    assert list(found.index) == [reference.recall(x, o).index for x, o in zip(queries, observed)]
+
+
+@pytest.mark.parametrize("path", ["small", "large", "plain"])
 @pytest.mark.parametrize("similarity", ["shifted_cosine", "euclidean"])
 def test_ties_among_hundreds_of_neurons(similarity: Any, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neurons are searched in blocks; the first copy is found in any of them."""
@@ -145,12 +168,13 @@ def test_products_that_do_not_follow_a_neuron_may_be_anything(
     assert_same_state(memory, reference)
 
 
-def test_a_neuron_moves_out_of_the_view() -> None:
+@ON_HOSTS
+def test_a_neuron_moves_out_of_the_view(device: str) -> None:
     """Two samples whose parts in the view cancel leave a neuron outside it, where the next sample is too."""
     i, j = np.indices((16, 16))
     beyond, slow = (-1.0) ** (i + j), np.cos(np.pi / 16 * (i + 0.5))
     stream = np.stack([5 * slow + beyond, slow, beyond - 4.9 * slow, beyond + 0.5 * slow])
-    memory = SQHN((16, 16), capacity=2, similarity="cosine")
+    memory = SQHN((16, 16), capacity=2, similarity="cosine", device=device)
     reference = ReferenceSQHN((16, 16), memory.levels, memory.options)
     first, then = np.split(stream.astype(np.float32), 2)
     memory.memorize(first)

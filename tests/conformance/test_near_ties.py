@@ -15,10 +15,10 @@ from sqhn.banks.cpu.large import LargeNodes
 from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.level import TIE, Options
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state, scaled_copies, ties_in_a_row, without_projection
+from tests.helpers import ON_HOSTS, assert_same_state, device_of_path, scaled_copies, ties_in_a_row, without_projection
 
 
-@pytest.mark.parametrize("path", ["small", "large", "large without projection"])
+@pytest.mark.parametrize("path", ["small", "large", "large without projection", "plain"])
 @pytest.mark.parametrize("shape", [(12,), (16, 12), (8, 8, 3)])
 @pytest.mark.parametrize("alpha", [np.inf, 1e7])
 def test_near_ties_are_decided_as_by_the_reference(
@@ -26,7 +26,7 @@ def test_near_ties_are_decided_as_by_the_reference(
 ) -> None:
     monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
     levels = [Level(capacity=50, alpha=alpha)]  # so that some copies are averaged too
-    memory, reference = SQHN(shape, levels), ReferenceSQHN(shape, levels)
+    memory, reference = SQHN(shape, levels, device=device_of_path(path)), ReferenceSQHN(shape, levels)
     if path == "large without projection":
         without_projection(memory)
     stream = scaled_copies(shape, 0)
@@ -54,7 +54,7 @@ def test_float32_alone_would_not_do() -> None:
     assert np.mean(winners(np.float32) != winners(np.float64)) > 0.2
 
 
-@pytest.mark.parametrize("path", ["small", "large"])
+@pytest.mark.parametrize("path", ["small", "large", "plain"])
 @pytest.mark.parametrize("size", [12, 300])
 def test_exact_ties_go_to_the_lowest_index_whatever_the_rounding(
     size: int, path: str, monkeypatch: pytest.MonkeyPatch
@@ -63,7 +63,7 @@ def test_exact_ties_go_to_the_lowest_index_whatever_the_rounding(
     monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
     rng = np.random.default_rng(0)
     values = rng.random(size).astype(np.float32)
-    memory = SQHN((size,), [Level(capacity=80, alpha=np.inf)])
+    memory = SQHN((size,), [Level(capacity=80, alpha=np.inf)], device=device_of_path(path))
     memory.learn(np.stack([rng.permutation(values) for _ in range(80)]))
     assert len(memory) == 80
     for grey in np.linspace(0.55, 0.95, 20):
@@ -72,12 +72,13 @@ def test_exact_ties_go_to_the_lowest_index_whatever_the_rounding(
         assert memory.recall(flat, np.ones(size, bool)).index == 0
 
 
-def test_exact_ties_of_codes_go_to_the_lowest_index() -> None:
+@ON_HOSTS
+def test_exact_ties_of_codes_go_to_the_lowest_index(device: str) -> None:
     """Neurons that agree with other children by the same strengths, summed in another order."""
     rng = np.random.default_rng(0)
     parts = rng.random((2, 40, 7)).astype(np.float32)  # two values that each of 40 nodes knows
     first = parts[0]
-    memory = SQHN((40, 7), [Level((1, 7), 2), Level(None, 30, alpha=np.inf)], propagation="max")
+    memory = SQHN((40, 7), [Level((1, 7), 2), Level(None, 30, alpha=np.inf)], propagation="max", device=device)
     memory.learn(np.stack([first, parts[1]]))
     for _ in range(28):  # each keeps half of the first's parts
         memory.learn(np.where(rng.permutation(40)[:, None] < 20, first, parts[1]))
@@ -88,7 +89,7 @@ def test_exact_ties_of_codes_go_to_the_lowest_index() -> None:
         assert memory.recall(question).index == reference.recall(question).index
 
 
-@pytest.mark.parametrize("path", ["small", "large"])
+@pytest.mark.parametrize("path", ["small", "large", "plain"])
 def test_values_next_to_the_centre(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prototypes that are almost the center: every rounding is as large as their length."""
     monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
@@ -99,13 +100,14 @@ def test_values_next_to_the_centre(path: str, monkeypatch: pytest.MonkeyPatch) -
         x = rng.choice(values, (20, 4, 8))
         x[::3, :, 4:] = rng.choice(values, (7, 1, 1))
         levels = [Level(capacity=5, alpha=5.0)]
-        loop, batch, reference = SQHN((4, 8), levels), SQHN((4, 8), levels), ReferenceSQHN((4, 8), levels)
+        loop, batch = (SQHN((4, 8), levels, device=device_of_path(path)) for _ in range(2))
+        reference = ReferenceSQHN((4, 8), levels)
         expected = [reference.learn(sample).index for sample in x]
         assert [loop.learn(sample).index for sample in x] == expected
         assert list(batch.learn(x).index) == expected
 
 
-@pytest.mark.parametrize("path", ["small", "large", "large without projection"])
+@pytest.mark.parametrize("path", ["small", "large", "large without projection", "plain"])
 def test_the_smallest_angle_wins_however_faint(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lengths do not count: neither those of prototypes nor those of samples."""
     monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
@@ -113,7 +115,7 @@ def test_the_smallest_angle_wins_however_faint(path: str, monkeypatch: pytest.Mo
     other = np.tile(np.cos(np.pi * (np.arange(32) + 0.5) / 32), (32, 1)) / np.sqrt(512)  # slow, so the view sees it all
     faint = 0.5 + 1e-5 * direction
     strong = 0.5 + (0.9 * direction + np.sqrt(1 - 0.81) * other)
-    memory = SQHN((32, 32), [Level(capacity=2, alpha=np.inf)])
+    memory = SQHN((32, 32), [Level(capacity=2, alpha=np.inf)], device=device_of_path(path))
     if path == "large without projection":
         without_projection(memory)
     memory.learn(np.stack([faint, strong]))
@@ -198,13 +200,17 @@ def test_features_of_a_neuron_that_cancelled_in_an_earlier_call(similarity: Any,
         assert list(memory.recall(questions).index) == [reference.recall(x).index for x in questions]
 
 
+@ON_HOSTS
 @pytest.mark.parametrize("rule", ["paper", "feedforward", "exact"])
 @pytest.mark.parametrize("blend", [0.5, 1.0])
-def test_ties_do_not_reach_from_one_to_the_next(rule: str, blend: float) -> None:
+def test_ties_do_not_reach_from_one_to_the_next(device: str, rule: str, blend: float) -> None:
     stored, question = ties_in_a_row()
     levels = [Level(4, 3), Level(capacity=3)]
     options = Options(similarity="cosine", blend=blend)
-    memory, reference = SQHN((8,), levels, similarity="cosine", blend=blend), ReferenceSQHN((8,), levels, options)
+    memory, reference = (
+        SQHN((8,), levels, similarity="cosine", blend=blend, device=device),
+        ReferenceSQHN((8,), levels, options),
+    )
     memory.memorize(stored)
     reference.memorize(stored)
     similar = reference.up(question, None)[0][0]

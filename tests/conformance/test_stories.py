@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sqhn import SQHN, Level
 from sqhn.reference import ReferenceSQHN
 from tests.helpers import (
+    ON_HOSTS,
     assert_same_answers,
     assert_same_ranking,
     assert_same_state,
@@ -118,21 +119,23 @@ def told_and_saved(name: str, similarity: Any, when_full: str, device: str, path
         tell(other, ReferenceSQHN.of(memory), np.random.default_rng(1), 2)
 
 
+@ON_HOSTS
 @pytest.mark.parametrize("when_full", ["average", "overwrite", "oldest", "freeze"])
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("name", SHAPES)
-def test_one_story(name: str, similarity: Any, when_full: str) -> None:
-    memory, reference, rng = story(name, similarity, when_full)
-    if "large" in name:
+def test_one_story(device: str, name: str, similarity: Any, when_full: str) -> None:
+    memory, reference, rng = story(name, similarity, when_full, device)
+    if device == "cpu" and "large" in name:
         without_projection(memory, 0 if rng.random() < 0.5 else np.inf)
     for _ in range(3):
         tell(memory, reference, rng, 3)
         same_in_all(memory, reference, rng)
 
 
+@ON_HOSTS
 @settings(deadline=None, max_examples=40)
-@given(st.data())
-def test_any_story(data: st.DataObject) -> None:
+@given(data=st.data())
+def test_any_story(device: str, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(SHAPES)))
     policy: Any = data.draw(st.sampled_from(["average", "overwrite", "oldest", "freeze"]))
     alpha = data.draw(st.sampled_from([1e7, 30.0]))
@@ -147,7 +150,7 @@ def test_any_story(data: st.DataObject) -> None:
         "mu": data.draw(st.sampled_from(["mean", "pseudocount"])),
     }
     rng = np.random.default_rng(data.draw(st.integers(0, 999)))
-    memory = SQHN(SHAPES[name][0], levels, **options)
+    memory = SQHN(SHAPES[name][0], levels, **options, device=device)
     set_chunk(memory, data.draw(st.sampled_from([1, 4, 256])))
     reference = ReferenceSQHN(memory.input_shape, levels, memory.options)
     tell(memory, reference, rng, 4)

@@ -15,7 +15,7 @@ from sqhn import SQHN, Level
 
 @pytest.mark.parametrize("device", ["gpu", "CUDA", "cuda0", "", 0])
 def test_an_unknown_device_is_refused(device: str) -> None:
-    with pytest.raises(ValueError, match="device must be 'cpu', 'cuda'"):
+    with pytest.raises(ValueError, match="device must be 'cpu', 'plain', 'cuda'"):
         SQHN((4, 4), capacity=3, device=device)
 
 

@@ -417,7 +417,7 @@ def test_npz_with_plain_names(tmp_path: Path) -> None:
         ({"x_test": None, "y_test": None}, "s.npz: array x_test is missing"),
         ({"x_val": GOOD["x_test"]}, "s.npz: array y_val is missing"),
         ({"x_train": GOOD["x_train"] / 255}, r"s.npz: x_train is float64 \(4, 6, 6\), expected uint8"),
-        ({"x_train": images(4, 5, 6)}, r"s.npz: x_train is uint8 \(4, 5, 6\), expected uint8 \('n', 6, 6\)"),
+        ({"x_train": images(4, 5, 6)}, r"s.npz: x_train is uint8 \(4, 5, 6\), expected uint8 \(n, 6, 6\)"),
         ({"x_train": images(0, 6, 6), "y_train": images(0)}, r"s.npz: x_train is uint8 \(0, 6, 6\)"),
         ({"y_train": np.arange(3)}, r"s.npz: y_train: has shape \(3,\), expected \(4,\)"),
         ({"y_train": np.arange(4.0)}, "s.npz: y_train: expected integers of at least 0, got float64"),

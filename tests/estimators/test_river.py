@@ -94,12 +94,12 @@ def test_text_and_huge_numbers_are_refused_and_change_nothing(model: Any) -> Non
     one = learned(model.clone(), samples(10, 0))
     before = pickle.dumps(one)
     for bad, kind, words in (
-        ("red", TypeError, "'color' is 'red'.*OneHotEncoder"),
-        ("12", TypeError, "'color' is '12'.*OneHotEncoder"),
-        (1e300, ValueError, r"'color' is 1e\+300: beyond"),
-        (10**400, ValueError, r"'color' is 1\.00e\+400: beyond \+-1e\+15"),
-        (-(10**5000), ValueError, r"'color' is -1\.00e\+5000: beyond"),
-        (float("-inf"), ValueError, "'color' is -inf: beyond"),
+        ("red", ValueError, "'color' has words .'red'.: .*OneHotEncoder"),
+        ("12", ValueError, "'color' has words .'12'.: .*OneHotEncoder"),
+        (1e300, ValueError, r"'color' has 1e\+300: beyond"),
+        (10**400, ValueError, r"'color' has 1\.00e\+400: beyond \+-1e\+15"),
+        (-(10**5000), ValueError, r"'color' has -1\.00e\+5000: beyond"),
+        (float("-inf"), ValueError, "'color' has -inf: beyond"),
     ):
         with pytest.raises(kind, match=words):
             learned(one, [samples(1, 1)[0] | {"color": bad}])
@@ -233,12 +233,15 @@ def test_the_regressor_averages_targets() -> None:
     assert regressor.predict_one({"a": None}) == regressor.predict_one({}) == (30 + 1 + 2 + 27) / 4
 
 
-@pytest.mark.parametrize(("y", "kind"), [("3", TypeError), (None, TypeError), (float("nan"), ValueError),
-                                         (10**400, ValueError), (-1e16, ValueError)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("y", "kind"),
+    [("3", ValueError), (None, ValueError), ([3], TypeError), (float("nan"), ValueError), (10**400, ValueError),
+     (-1e16, ValueError)],
+)  # fmt: skip
 def test_bad_targets_are_refused_and_change_nothing(y: Any, kind: type[Exception]) -> None:
     regressor = learned(SQHNRegressor(), samples(10, 0))
     before = pickle.dumps(regressor)
-    with pytest.raises(kind, match="the target is"):
+    with pytest.raises(kind, match="the target has"):
         regressor.learn_one({"a": 1, "new": 2}, y)
     assert pickle.dumps(regressor) == before
 

@@ -252,7 +252,7 @@ def same_state(one: Any, other: Any) -> None:
         if name == "rows_":
             assert value.memory.step == other.rows_.memory.step
             np.testing.assert_array_equal(value.memory.prototypes, other.rows_.memory.prototypes)
-            for part in ("count", "mean", "squares", "targets"):
+            for part in ("count", "mean", "squares", "votes_of"):
                 np.testing.assert_equal(getattr(value, part), getattr(other.rows_, part))
         else:
             np.testing.assert_equal(value, getattr(other, name))

@@ -115,7 +115,7 @@ def test_a_row_with_few_shared_columns_is_not_the_nearest() -> None:
 def test_votes_count_samples(weights: Weights) -> None:
     x = with_holes((30, 3), 4)
     rows = RowMemory(3, 30, "average")
-    rows.learn(x, [n % 3 for n in range(30)])
+    rows.learn(x, np.eye(3)[np.arange(30) % 3])
     variance, asked = np.nanvar(x, axis=0), with_holes((6, 3), 5)
     expected = np.zeros((6, 3))
     for i in range(6):
@@ -129,19 +129,37 @@ def test_votes_count_samples(weights: Weights) -> None:
 
 def test_a_neuron_has_the_votes_of_all_samples_averaged_into_it() -> None:
     rows = RowMemory(1, 2, "average")
-    rows.learn(np.array([[0.0], [10.0], [1.0], [0.5], [9.0]]), [0, 1, 1, 0, 1])
+    rows.learn(np.array([[0.0], [10.0], [1.0], [0.5], [9.0]]), np.eye(2)[[0, 1, 1, 0, 1]])
     found = rows.votes(np.array([[0.2], [9.9], [np.nan]]), 1, "distance", np.array([5, 7]))
     assert found.tolist() == [[2, 1], [0, 2], [5, 7]]
+
+
+def test_a_neuron_counts_any_number_of_classes() -> None:
+    rows = RowMemory(1, 1, "average")
+    rows.learn(np.zeros((40, 1)), np.eye(40))
+    rows.learn(np.zeros((1, 1)), np.eye(41)[[7]])  # a class appears later
+    expected = np.ones(41) + np.eye(41)[7] - np.eye(41)[40]
+    assert rows.votes(np.zeros((1, 1)), 1, "uniform", np.zeros(41)).tolist() == [expected.tolist()]
+
+
+def targets(y: Any) -> Floats:
+    """The votes that sum up targets, and count them."""
+    return np.stack([y, np.ones(len(y))], axis=1)
+
+
+def averages(rows: RowMemory, asked: Floats, count: int, weights: Weights) -> Floats:
+    total, number = rows.votes(asked, count, weights, np.array([5.0, 1.0])).T
+    return np.asarray(total / number)
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_averages_follow_the_definition(weights: Weights) -> None:
     x, y = with_holes((30, 3), 4), np.random.default_rng(6).normal(1e6, 1, 30)
     rows = RowMemory(3, 30, "average")
-    rows.learn(x[:11], target=y[:11])
-    rows.learn(x[11:], target=y[11:])
+    rows.learn(x[:11], targets(y[:11]))
+    rows.learn(x[11:], targets(y[11:]))
     variance, asked = np.nanvar(x, axis=0), with_holes((6, 3), 5)
-    for one, found in zip(asked, rows.averages(asked, 8, weights, 0.0)):
+    for one, found in zip(asked, averages(rows, asked, 8, weights)):
         squares = (x - one) ** 2
         distance = np.where(np.isnan(squares), variance, squares).mean(axis=1)
         best = np.argsort(distance, kind="stable")[:8]
@@ -161,19 +179,19 @@ def test_averages_follow_the_definition(weights: Weights) -> None:
 def test_targets_of_a_full_memory(when_full: WhenFull, expected: list[float]) -> None:
     rows = RowMemory(1, 2, when_full)
     for x, y in (([0.0, 10.0, np.nan], [0.0, 20.0, 99.0]), ([0.5, 9.0], [4.0, 8.0]), ([10.0], [6.0])):
-        rows.learn(np.array(x)[:, None], target=np.array(y))
+        rows.learn(np.array(x)[:, None], targets(y))
     stored = rows.memory.prototypes
     order = np.argsort(stored[:, 0])
-    found = rows.averages(stored[order].astype(float), 1, "uniform", 0.0)
+    found = averages(rows, stored[order].astype(float), 1, "uniform")
     wanted = sorted(expected) if when_full == "overwrite" else expected
     assert (sorted(found) if when_full == "overwrite" else found.tolist()) == pytest.approx(wanted)
 
 
 def test_an_empty_row_has_the_other_average() -> None:
     rows = RowMemory(2, 9, "average")
-    assert rows.averages(np.array([[1.0, 2.0]]), 1, "uniform", 5.0).tolist() == [5.0]
-    rows.learn(np.array([[1.0, 2.0]]), target=np.array([3.0]))
-    assert rows.averages(np.array([[1.0, 2.0], [np.nan, np.nan]]), 1, "uniform", 5.0).tolist() == [3.0, 5.0]
+    assert averages(rows, np.array([[1.0, 2.0]]), 1, "uniform").tolist() == [5.0]
+    rows.learn(np.array([[1.0, 2.0]]), targets([3.0]))
+    assert averages(rows, np.array([[1.0, 2.0], [np.nan, np.nan]]), 1, "uniform").tolist() == [3.0, 5.0]
 
 
 def notes(x: Floats, capacity: int, when_full: WhenFull = "average", parts: int = 1) -> list[str]:
@@ -260,12 +278,12 @@ def test_stationary_streams_raise_no_alarm(kind: str, capacity: int) -> None:
 def test_new_columns_count_as_missing_in_earlier_rows(seed: int, when_full: str) -> None:
     first, later = with_holes((8, 2), seed), with_holes((8, 4), seed + 1)
     late = RowMemory(2, 6, when_full)  # type: ignore[arg-type]
-    late.learn(first, list(range(8)))
+    late.learn(first, np.eye(8))
     late.add_columns(np.ones(2))
     early = RowMemory(4, 6, when_full)  # type: ignore[arg-type]
-    early.learn(np.pad(first, ((0, 0), (0, 2)), constant_values=np.nan), list(range(8)))
+    early.learn(np.pad(first, ((0, 0), (0, 2)), constant_values=np.nan), np.eye(8))
     for rows in (late, early):
-        rows.learn(later, list(range(8)))
+        rows.learn(later, np.eye(8))
     assert late.memory.step == early.memory.step
     np.testing.assert_array_equal(late.memory.prototypes, early.memory.prototypes)
     np.testing.assert_array_equal(late.memory.known, early.memory.known)

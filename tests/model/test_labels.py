@@ -262,6 +262,9 @@ def test_neurons_are_forgotten_by_their_latest_label() -> None:
             memory.forget(index, where=where)
     with pytest.raises(ZeroDivisionError):
         memory.forget(where=lambda time: time < 1 / 0)
+    for answer in (None, "yes", 1, np.ones(2, bool)):
+        with pytest.raises(TypeError, match="where must return True or False; for the label 40 it returned"):
+            memory.forget(where=lambda time, answer=answer: answer)  # type: ignore[misc]
     with pytest.raises(RuntimeError, match=r"in the middle of another call to it: .*`where=`"):
         memory.forget(where=lambda _: bool(memory.learn(x[0]).grew))
     assert memory.forget(where=lambda time: bool(time > memory.step + 1000)) == 5

@@ -95,6 +95,7 @@ class Machine(RuleBasedStateMachine):
         alpha=st.sampled_from([5.0, 1e7]),
         when_full=st.sampled_from(["average", "overwrite", "oldest", "freeze"]),
         similarity=st.sampled_from(["shifted_cosine", "cosine", "euclidean"]),
+        device=st.sampled_from(["cpu", "plain"]),
         small=st.sampled_from([0, 64]),
         chunk=st.integers(1, 5),
         pool=st.sampled_from(list(POOLS)),
@@ -106,6 +107,7 @@ class Machine(RuleBasedStateMachine):
         alpha: float,
         when_full: Any,
         similarity: Any,
+        device: str,
         small: int,
         chunk: int,
         pool: str,
@@ -116,11 +118,11 @@ class Machine(RuleBasedStateMachine):
         self.pool = pool
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(prototypes, "SMALL", small)
-        self.chunk = chunk
+        self.device, self.chunk = device, chunk
         self.start()
 
     def start(self) -> None:
-        self.memory = SQHN(SHAPE, self.levels, similarity=self.options.similarity)
+        self.memory = SQHN(SHAPE, self.levels, similarity=self.options.similarity, device=self.device)
         set_chunk(self.memory, self.chunk)
         self.reference = ReferenceSQHN(SHAPE, self.levels, self.options)
 
@@ -311,13 +313,15 @@ class Machine(RuleBasedStateMachine):
                 self.memory.energy(given)
         assert fingerprint(self.memory) == before
 
-    @rule(by=st.sampled_from(["file", "pickle", "copy", "deepcopy"]))
+    @rule(by=st.sampled_from(["file", "pickle", "copy", "deepcopy", "device"]))
     def restore(self, by: str) -> None:
         before = fingerprint(self.memory)
         if by == "file":
             with tempfile.TemporaryDirectory() as folder:
                 self.memory.save(Path(folder) / "m.sqhn")
-                self.memory = SQHN.load(Path(folder) / "m.sqhn")
+                self.memory = SQHN.load(Path(folder) / "m.sqhn", self.memory.device)
+        elif by == "device":
+            self.memory = self.memory.to("cpu" if self.memory.device == "plain" else "plain")
         elif by == "pickle":
             self.memory = pickle.loads(pickle.dumps(self.memory))
         else:

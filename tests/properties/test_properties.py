@@ -16,7 +16,7 @@ from sqhn import SQHN, Level
 from sqhn.banks.cpu import prototypes
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_state, fingerprint, lower, set_chunk, stored_prototypes
+from tests.helpers import ON_HOSTS, assert_same_state, fingerprint, lower, set_chunk, stored_prototypes
 
 SHAPE = (4, 8)
 VALUES: list[list[float]] = [
@@ -69,16 +69,17 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("small", [0, 64])
+@pytest.mark.parametrize(("device", "small"), [("cpu", 0), ("cpu", 64), ("plain", 64)])
 @given(tree=trees(), choices=options(), x=streams(), seed=st.integers(0, 99))
 @SOME
 def test_equals_the_reference(
-    small: int, tree: list[Level], choices: dict[str, Any], x: NDArray[np.float32], seed: int
+    device: str, small: int, tree: list[Level], choices: dict[str, Any], x: NDArray[np.float32], seed: int
 ) -> None:
     """Decisions, states and answers, with small and with large nodes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prototypes, "SMALL", small)
-        reference, memory = ReferenceSQHN(SHAPE, tree, Options(**choices)), SQHN(SHAPE, tree, **choices)
+        memory = SQHN(SHAPE, tree, **choices, device=device)
+    reference = ReferenceSQHN(SHAPE, tree, Options(**choices))
     expected = [reference.learn(sample) for sample in x]
     written = memory.learn(x)
     np.testing.assert_array_equal(written.index, [w.index for w in expected])
@@ -96,10 +97,11 @@ def test_equals_the_reference(
     assert list(judged.old) == [reference.recognize(sample).old for sample in x[:4]]
 
 
+@ON_HOSTS
 @given(tree=trees(), x=streams(), chunk=st.integers(1, 9))
 @SOME
-def test_a_batch_is_the_loop_over_it(tree: list[Level], x: NDArray[np.float32], chunk: int) -> None:
-    loop, batch, chunked = SQHN(SHAPE, tree), SQHN(SHAPE, tree), SQHN(SHAPE, tree)
+def test_a_batch_is_the_loop_over_it(device: str, tree: list[Level], x: NDArray[np.float32], chunk: int) -> None:
+    loop, batch, chunked = (SQHN(SHAPE, tree, device=device) for _ in range(3))
     set_chunk(chunked, chunk)
     written = batch.learn(x)
     chunked.learn(x)

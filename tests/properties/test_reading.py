@@ -30,7 +30,7 @@ CACHE = "evidence_cache"
 """The attribute of a CPU bank that holds its evidence cache: the one thing that a read may change."""
 SKIPPED = (CACHE, "device", "shards")  # the latter hold no neurons themselves
 SHORT_RUN = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-WHERE = pytest.mark.parametrize(("device", "small"), [("cpu", 64), ("cpu", 0), ("ray", 64), ("ray", 0)])
+CACHING = [("cpu", 64), ("cpu", 0), ("ray", 64), ("ray", 0)]
 SEQUENCES = (tuple, list, deque)
 CONTAINERS = (*SEQUENCES, dict)
 Contents = dict[str, tuple[Any, Any]]
@@ -140,7 +140,7 @@ def small_nodes(small: int, device: str, local: Callable[..., None], monkeypatch
         local(3)
 
 
-@WHERE
+@pytest.mark.parametrize(("device", "small"), [*CACHING, ("plain", 64)])
 @pytest.mark.usefixtures("small_nodes")
 @given(tree=trees(), choices=options(), x=streams(), seed=st.integers(0, 99), holes=st.booleans())
 @SHORT_RUN
@@ -188,7 +188,7 @@ CHANGES: dict[str, Callable[[SQHN, NDArray[np.float32]], object]] = {
 }
 
 
-@WHERE
+@pytest.mark.parametrize(("device", "small"), CACHING)
 @pytest.mark.usefixtures("small_nodes")
 @given(
     tree=trees(),

@@ -18,7 +18,7 @@ SHAPE, NEURONS, SAMPLES = (8, 12), 40, 30
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 @pytest.mark.parametrize("similarity", ["shifted_cosine", "cosine", "euclidean"])
 @pytest.mark.parametrize("contrast", [1.0, 1e-3, 1e-7])
-def test_nobody_else_is_above_what_is_left(count: int, similarity: str, contrast: float) -> None:
+def test_the_bound_on_all_other_neurons(count: int, similarity: str, contrast: float) -> None:
     """Neurons that are alike, nearly alike or flat; samples that are one of them, nearly one, or none."""
     for seed in range(20):
         rng = np.random.default_rng(seed)

@@ -223,12 +223,12 @@ def test_threads_leave_products_as_they_were() -> None:
 import threading, time
 import numpy
 from threadpoolctl import threadpool_info
-from sqhn.banks.ray.prototypes import quietly
+from sqhn.banks.ray.prototypes import single_blas_thread
 def told(): return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
 before = told()
 def wait(begin, seconds):
     time.sleep(begin)
-    with quietly():
+    with single_blas_thread():
         time.sleep(seconds)
 threads = [threading.Thread(target=wait, args=args) for args in ((0, 0.3), (0.1, 0.4), (0.2, 0.05))]
 for thread in threads: thread.start()
@@ -246,7 +246,7 @@ def test_as_many_shards_as_before(local: Local, tmp_path: Path) -> None:
     assert SQHN.load(tmp_path / "m", "ray").shards == 6
 
 
-def test_room_is_part_of_what_a_shard_is() -> None:
+def test_room_is_part_of_the_state_of_a_shard() -> None:
     """The next write relies on the space that was reserved."""
     memory = SQHN((18, 9), [Level(9, 40), Level(None, 12)])
     made = model_of(memory).tree.tilings[0], memory.levels[0], memory.options, False
@@ -256,27 +256,27 @@ def test_room_is_part_of_what_a_shard_is() -> None:
     assert other.bank.neurons.room >= nodes.bank.neurons.room >= 20
 
 
-def test_what_is_sent_does_not_grow_with_the_memory(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is a chunk rehearsed twice, where samples resemble nothing or each its own neuron."""
+def test_traffic_does_not_grow_with_the_memory(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a chunk learned twice, where samples resemble nothing or each its own neuron."""
     local(2)
     x = np.random.default_rng(0).random((1200, 8, 12)).astype(np.float32)
     memory = SQHN((8, 12), capacity=1000, device="ray", shards=2)
     bank: Any = memory.banks[0]
-    sent, rehearsals = [], list[int]()
+    sent, learned = [], list[int]()
 
-    class Rehearsal(Prototypes):
+    class Counted(Prototypes):
         def learn(self, evidence: Patches) -> Learned:
-            rehearsals.append(evidence.x.shape[1])
+            learned.append(evidence.x.shape[1])
             return super().learn(evidence)
 
-    monkeypatch.setattr("sqhn.banks.ray.prototypes.Prototypes", Rehearsal)
+    monkeypatch.setattr("sqhn.banks.ray.prototypes.Prototypes", Counted)
     for part in (x[:100], x[100:900], x[900:1000], x[:100], x[1000:1100]):
         before = bank.shards.sent + bank.shards.received
         memory.learn(part)
         sent.append((bank.shards.sent + bank.shards.received - before) / len(part) / x[0].nbytes)
     assert max(sent[:3]) < 1.05 * min(sent[:3]) < 2.5  # the sample goes there, and the neuron that it became
     assert sent[3] < 4 > sent[4]  # its neuron comes and goes too
-    assert len(rehearsals) <= 1200 / 5 + 1
+    assert len(learned) <= 1200 / 5 + 1
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
@@ -326,7 +326,7 @@ def as_in_one_place(memory: SQHN, _: Any, rng: np.random.Generator, inference: A
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_evidence_of_what_is_odd(kind: str, local: Local) -> None:
+def test_evidence_of_odd_samples(kind: str, local: Local) -> None:
     local(3)
     memory, x = SQHN((8, 8), capacity=30, device="ray"), odd(1, kind)
     memory.learn(odd(0, kind))

@@ -77,7 +77,7 @@ def test_columns_of_hidden_nodes_sum_to_one(images: NDArray[np.float32]) -> None
         np.testing.assert_allclose(sums, 1.0, atol=1e-9)
 
 
-def test_strength_after_growth_is_what_the_formula_says(images: NDArray[np.float32]) -> None:
+def test_strength_after_growth_follows_the_formula(images: NDArray[np.float32]) -> None:
     """sum(v) / (sqrt(N) |v|) for a column that was just written."""
     node = Node(Level(capacity=3), [2, 2, 2], False, Options())
     v = np.array([0.9, 0.5, 0.7])

@@ -21,7 +21,7 @@ from sqhn import SQHN, Level, MemoryFileError
 from sqhn.model.calibration import Calibration
 from sqhn.reference import ReferenceSQHN
 from sqhn.storage.files import FORMAT, describe, encode, write
-from tests.helpers import ARCHITECTURES, fingerprint, levels, noisy
+from tests.helpers import ARCHITECTURES, ON_HOSTS, fingerprint, levels, noisy
 
 SHAPE = (32, 32, 3)
 
@@ -34,15 +34,17 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "memory.sqhn"
 
 
+@ON_HOSTS
 @pytest.mark.parametrize("when_full", ["average", "overwrite"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_save_load_continue_is_never_having_stopped(
-    architecture: str, when_full: str, tmp_path: Path, images: NDArray[np.float32]
+    device: str, architecture: str, when_full: str, tmp_path: Path, images: NDArray[np.float32]
 ) -> None:
-    one = SQHN(SHAPE, levels(architecture, 12, when_full=when_full, alpha=np.inf), blend=0.4, mu="pseudocount")
+    tree = levels(architecture, 12, when_full=when_full, alpha=np.inf)
+    one = SQHN(SHAPE, tree, blend=0.4, mu="pseudocount", device=device)
     one.learn(images[:30])
     one.save(tmp_path / "m.sqhn")
-    other = SQHN.load(tmp_path / "m.sqhn")
+    other = SQHN.load(tmp_path / "m.sqhn", device)
     assert (other.levels, other.options, other.input_shape) == (one.levels, one.options, one.input_shape)
     assert fingerprint(other) == fingerprint(one)
     for memory in (one, other):
@@ -64,7 +66,7 @@ def test_settings_may_be_numpy_numbers(tmp_path: Path) -> None:
 
 
 def test_an_unusable_device_is_not_an_error_of_the_file(saved: Path) -> None:
-    with pytest.raises(ValueError, match="device must be 'cpu', 'cuda'"):
+    with pytest.raises(ValueError, match="device must be 'cpu', 'plain', 'cuda'"):
         SQHN.load(saved, device="abacus")
 
 
@@ -256,12 +258,14 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(part, (*path, key))
 
 
+@pytest.mark.filterwarnings("ignore:.* calibrate again:UserWarning")
 @given(data=st.data())
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_headers_that_lie(saved: Path, data: st.DataObject) -> None:
     """A file with a right digest and any other value in its header is a memory, or is refused at once."""
     header, tensors = SQHN.load(saved).inspect(encode)
-    header["calibration"] = Calibration("new", 0.1, 20, 12)._asdict()
+    header["calibration"] = Calibration("new", 0.1, 20, 12, ratios=[0.5, 0.75])._asdict()
+    header["evidence"] = Calibration("new", 0.1, 20, 12, threshold=3.5, ratios=[2.5])._asdict()
     *path, last = data.draw(st.sampled_from([place for place in places(header) if place]))
     within = header
     for key in path:
@@ -271,9 +275,16 @@ def test_headers_that_lie(saved: Path, data: st.DataObject) -> None:
     write(lie, header, tensors)
     for look in (SQHN.load, describe):
         try:
-            look(lie)
+            found = look(lie)
         except MemoryFileError as error:
             assert str(lie) in str(error)  # noqa: PT017
+            continue
+        if isinstance(found, SQHN):
+            x = np.full(found.input_shape, 0.5)
+            found.recognize(x)
+            if header.get("evidence"):
+                found.recognize(x, inference="evidence")
+            found.save(saved.with_name("again.sqhn"))
 
 
 def test_headers_that_nest_deeply(saved: Path) -> None:
@@ -340,12 +351,13 @@ def test_folders(tmp_path: Path, saved: Path) -> None:
 def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
     memory, pipe = SQHN((4,), capacity=3), tmp_path / "pipe"
     os.mkfifo(pipe)
-    for path in (pipe, Path("/dev/null")):
+    (tmp_path / "loop").symlink_to("loop")
+    for path in (pipe, tmp_path / "loop", Path("/dev/null")):
         before = path.lstat()
-        with pytest.raises(OSError, match="not a file, but a pipe or a device"):
+        with pytest.raises(OSError, match="not a file, but a pipe, a device or a link to itself"):
             memory.save(path)
         assert os.path.samestat(before, path.lstat())
-    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "loop"}
 
 
 def test_a_link_stays_a_link(saved: Path) -> None:

@@ -76,6 +76,17 @@ def test_a_missing_log(tmp_path: Path) -> None:
     assert SQHN.load(folder).step == 0
 
 
+@pytest.mark.parametrize("log", [None, b"", b"7" * (HEADER - 1)])
+def test_a_damaged_database_without_a_log(log: bytes | None, tmp_path: Path) -> None:
+    """A memory that was closed has all changes in the database; SQLite makes an empty log to read it."""
+    folder = edited(kept(tmp_path), "UPDATE record SET content = '' WHERE number = 5")
+    if log is not None:
+        (folder / WAL).write_bytes(log)
+    found, _ = repair(folder)
+    assert (found.changes, "change 5 is damaged" in found.problems[0]) == (19, True)
+    assert fingerprint(SQHN.load(folder)) == fingerprint(learned(1, 2, 3, 4, *range(6, 21)))
+
+
 def test_neurons_are_not_forgotten_by_their_number_after_a_loss(tmp_path: Path) -> None:
     memory = SQHN(SHAPE, capacity=30, folder=tmp_path / "k")
     for x in X[:5]:
@@ -97,7 +108,7 @@ def test_a_memory_that_is_whole(tmp_path: Path) -> None:
     assert not list(folder.glob("damaged-*"))
 
 
-def test_what_cannot_be_repaired(tmp_path: Path) -> None:
+def test_damage_that_cannot_be_repaired(tmp_path: Path) -> None:
     folder = kept(tmp_path)
     (folder / MEMORY).write_bytes(b"something else")
     with pytest.raises(MemoryFileError, match="is not a memory"):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from sqhn.banks.compilation import cpu
 from sqhn.banks.interface import Device
+from sqhn.banks.plain.device import Plain
 from sqhn.checks import check_count
 
 
 def device_of(name: str, shards: int | None = None) -> Device:
-    """The device with this name: "cpu"; "cuda", "cuda:1" and so on; or "ray" and "ray:cuda" with a number of shards.
+    """The device with this name: "cpu"; "plain", which compiles nothing; "cuda", "cuda:1" and so on; or, with a number
+    of shards, "ray" and "ray:cuda".
 
     "ray:cuda" keeps the shards on GPUs.
     """
@@ -23,11 +26,11 @@ def device_of(name: str, shards: int | None = None) -> Device:
     if shards is not None:
         raise ValueError(f"shards={shards!r} is for device='ray'; got device={name!r}")
     if name == "cpu":
-        from sqhn.banks.cpu.device import Cpu
-
-        return Cpu()
+        return cpu()
+    if name == "plain":
+        return Plain()
     if isinstance(name, str) and (name == "cuda" or name.startswith("cuda:")):
         from sqhn.banks.cuda.device import cuda
 
         return cuda(name)
-    raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:0' and so on, or 'ray'; got {name!r}")
+    raise ValueError(f"device must be 'cpu', 'plain', 'cuda', 'cuda:0' and so on, or 'ray'; got {name!r}")

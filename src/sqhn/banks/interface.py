@@ -1,8 +1,8 @@
 """The interface of banks, on any device: their messages to each other, and their methods.
 
 Each level of the tree is a bank that holds the neurons of all its nodes. Level 1 is a `PatternBank`, whose neurons are
-prototypes of patches; the levels above are `CodeBank`s, whose neurons count the values of their children. The network
-uses nothing else of them. Arrays are those of a `Device`: NumPy arrays, or torch tensors on a GPU.
+prototypes of patches; the levels above are `CodeBank`s, whose neurons count the values of their children. The tree uses
+nothing else of them. Arrays are those of a `Device`: NumPy arrays, or torch tensors on a GPU.
 
 Conventions: `k` is the index of a neuron, `v` the strength of a winner, `h` an activity. Arrays of a level have the
 axes (nodes, samples). Activities are float64, and ties (`TIE`) go to the lowest index. Queries change no state; a bank
@@ -37,6 +37,11 @@ class Patches(NamedTuple):
     x: Array
     seen: Array = None
 
+    @property
+    def heard(self) -> Array:
+        """Whether any value of a patch was observed, (nodes, batch); None: true of all."""
+        return None if self.seen is None else self.seen.any(axis=2)
+
 
 class Codes(NamedTuple):
     """The input of a level above: its children's values and strengths; both (child nodes, batch).
@@ -53,20 +58,13 @@ class Codes(NamedTuple):
 class Learned(NamedTuple):
     """The results of learning a chunk, all (nodes, batch).
 
-    k and v go to the parents; score is the best match before the update; kind is the outcome (`rule`); heard is as in
-    `Codes`.
+    k and v go to the parents; score is the best match before the update; kind is the outcome (`rule`).
     """
 
     k: Array
     v: Array
     score: Array
     kind: Array
-    heard: Array = None
-
-    @property
-    def fields(self) -> tuple[Array, ...]:
-        """The fields that are never None."""
-        return self[:4]
 
 
 class BlockEvidence(NamedTuple):
@@ -129,6 +127,10 @@ class Neurons(Growth, Protocol):
     written: Array
 
 
+Input = Any
+"""The input of a bank: `Patches` at level 1, `Codes` at the levels above."""
+
+
 class Bank(Protocol):
     """The methods of all banks."""
 
@@ -149,8 +151,20 @@ class Bank(Protocol):
     def holes(self) -> bool:
         """Whether any learned sample had missing values."""
 
+    def learn(self, evidence: Input) -> Learned:
+        """Online steps, one sample after another; room must have been reserved."""
+
+    def store(self, evidence: Input) -> None:
+        """Make every sample a new neuron at every node; room must have been reserved."""
+
     def settle(self) -> None:
         """Finish delayed work after the last chunk of a call, so that queries change nothing."""
+
+    def top_k(self, evidence: Input, count: int) -> tuple[Array, Array]:
+        """The `count` best neurons and their activities, (nodes, batch, count): the winner, then the runner-up ..."""
+
+    def at(self, evidence: Input, support: Support) -> Array:
+        """The activities of the neurons that a parent expects."""
 
     def state(self) -> State:
         """Copies of everything to save besides the statistics."""
@@ -184,23 +198,8 @@ class PatternBank(Bank, Protocol):
     def reserve(self, more: int) -> None:
         """Make room for the neurons that `more` samples may grow; only here can learning run out of memory."""
 
-    def learn(self, evidence: Patches) -> Learned:
-        """Online steps, one sample after another; room must have been reserved."""
-
     def hold(self, evidence: Patches, k: Array, wrote: Array) -> None:
         """Average more samples of one thing into the neurons k (nodes,), at nodes where its first sample wrote them."""
-
-    def known_values(self, k: Array) -> Array:
-        """Which values of the neurons k (nodes, batch) were ever observed: (nodes, batch, size)."""
-
-    def store(self, evidence: Patches) -> None:
-        """Make every sample a new neuron at every node; room must have been reserved."""
-
-    def best(self, evidence: Patches) -> tuple[Array, Array]:
-        """The winner and its similarity at every node, for every sample."""
-
-    def top_k(self, evidence: Patches, count: int) -> tuple[Array, Array]:
-        """The `count` best neurons and their similarities, (nodes, batch, count): the winner, then the runner-up ..."""
 
     def activity(self, evidence: Patches) -> Array:
         """The similarity of every neuron: (nodes, batch, most grown), minus infinity where a node has fewer.
@@ -208,15 +207,18 @@ class PatternBank(Bank, Protocol):
         A node without neurons counts as one with a silent neuron.
         """
 
-    def similarity(self, evidence: Patches, k: Array) -> Array:
-        """The similarity of neurons k (nodes, batch), one for each sample."""
-
     def vectors(self, k: Array) -> Array:
         """The prototypes of neurons k (nodes, batch): (nodes, batch, size)."""
 
+    def known_values(self, k: Array) -> Array:
+        """Which values of the neurons k (nodes, batch) were ever observed: (nodes, batch, size)."""
 
-class OnlyLevel(PatternBank, MemoryNode, Protocol):
+
+class OnlyLevel(PatternBank, Protocol):
     """Level 1, if it is the memory node."""
+
+    @property
+    def neurons(self) -> Neurons: ...
 
     def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> Array:
         """The evidence for the neurons, over blocks of all scales: (1, batch, neurons)."""
@@ -228,9 +230,6 @@ class LowestLevel(PatternBank, Protocol):
     def block_evidence(self, evidence: Patches) -> BlockEvidence:
         """The evidence for neurons, each node's patch being a block."""
 
-    def at(self, evidence: Patches, support: Support) -> Array:
-        """The similarities of the neurons that a parent expects."""
-
 
 class ShardedBank(PatternBank, Protocol):
     """Level 1 of a memory on shards."""
@@ -240,31 +239,18 @@ class ShardedBank(PatternBank, Protocol):
 
 
 class CodeBank(Bank, Protocol):
-    """A level above: neurons count their children's values, and an activity compares these counts with a code."""
+    """A level above: neurons count their children's values, and an activity compares these counts with a code.
+
+    children: the nodes of the level below that belong to each node, (nodes, children each).
+    """
+
+    children: Array
 
     def reserve(self, more: int, values: int) -> None:
         """Make room for the neurons and counts that `more` samples may add, with child values below `values`."""
 
-    def learn(self, evidence: Codes) -> Learned:
-        """Online steps, one sample after another; room must have been reserved."""
-
-    def hears(self, evidence: Codes) -> Array:
-        """Whether any value below each node was observed, (nodes, batch); None: true of all."""
-
     def hold(self, evidence: Codes, times: int, k: Array, wrote: Array) -> None:
         """Count the children's values (child nodes, 1) again for the neurons k (nodes,), where they were written."""
-
-    def store(self, evidence: Codes) -> None:
-        """Make every sample's values a new neuron at every node; room must have been reserved."""
-
-    def best(self, evidence: Codes) -> tuple[Array, Array]:
-        """The winner and its activity at every node, for every sample."""
-
-    def top_k(self, evidence: Codes, count: int) -> tuple[Array, Array]:
-        """The `count` best neurons and their activities, (nodes, batch, count): the winner, then the runner-up ..."""
-
-    def at(self, evidence: Codes, support: Support) -> Array:
-        """The activities of the neurons that a parent expects."""
 
     def block_evidence(self, below: BlockEvidence, weight: float) -> BlockEvidence:
         """The evidence for neurons: from their children, and from their own blocks with a weight."""
@@ -274,12 +260,6 @@ class CodeBank(Bank, Protocol):
 
     def support(self, j: Array) -> Support:
         """The values that the neurons j (nodes, batch) expect of every child."""
-
-    def expects(self, j: Array, known: Array) -> Array:
-        """Whether the neurons j expect any value of a child, (child nodes, batch); where `known` (nodes, batch)."""
-
-    def probability(self, j: Array, k: Array) -> Array:
-        """The probability of the children's values k (child nodes, batch) under the neurons j (nodes, batch)."""
 
 
 # -- devices ---------------------------------------------------------------------------------------------------------
@@ -307,20 +287,16 @@ class Device(Protocol):
     atomic: whether a bank learns a chunk in one call that no signal interrupts.
     """
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    place: Any
+    limits: Limits
+    keeps_tensors: bool
+    atomic: bool
+
     @property
     def xp(self) -> Any: ...
     @property
-    def place(self) -> Any: ...
-    @property
-    def limits(self) -> Limits: ...
-    @property
     def shards(self) -> int | None: ...
-    @property
-    def keeps_tensors(self) -> bool: ...
-    @property
-    def atomic(self) -> bool: ...
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> PatternBank:
         """A bank for level 1, whose nodes see the patches of a tiling; top: it is the only level."""
@@ -336,14 +312,11 @@ class Device(Protocol):
         not expect.
         """
 
-    def first_best(self, u: Array) -> tuple[Array, Array]:
-        """The first neuron whose value is the maximum, up to rounding, and its value; u (nodes, batch, neurons)."""
-
     def top_k(self, u: Array, count: int) -> tuple[Array, Array]:
-        """The first_best, then the first_best of the others, and so on: (nodes, batch, count)."""
+        """The best neurons and their values, (nodes, batch, count), from u (nodes, batch, neurons).
 
-    def pick(self, u: Array, support: Support) -> Array:
-        """The values of the neurons that a parent expects."""
+        The best one is the first whose value is the maximum, up to rounding; the next is that of the others, and so on.
+        """
 
     def asarray(self, array: Any) -> Array:
         """An array of this device that its kernels accept."""
@@ -353,6 +326,9 @@ class Device(Protocol):
 
     def to_user(self, array: Array, x: object) -> Any:
         """An answer in the form of the question x: NumPy for NumPy, a tensor on its device for a tensor."""
+
+    def nbytes(self, banks: Sequence[Bank]) -> int:
+        """The bytes of all arrays of the banks of a memory."""
 
     def stream(self) -> AbstractContextManager[None]:
         """The queue of the device: all work of one memory happens within."""

@@ -25,6 +25,8 @@ def check_growth(state: State, nodes: int, level: Level) -> NDArray[np.int64]:
             raise ValueError(f"{name} of shape {state[name].shape} and dtype {state[name].dtype} for {total} neurons")
     if state["c"].min(initial=0) < 0:
         raise ValueError("counts below 0")
+    if "prototypes" in state and len(state["prototypes"]) != total:
+        raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {total} neurons")
     return grown
 
 
@@ -83,5 +85,5 @@ def heard_of(rows: NDArray[np.int32], grown: NDArray[np.int64], family: int) -> 
     """How often each neuron heard each child, from saved counts."""
     n, j, q, _, count = rows.astype(np.int64).T
     place = (np.cumsum(grown)[n] - grown[n] + j) * family + q
-    heard = np.bincount(place, count, minlength=int(grown.sum()) * family)
+    heard = np.bincount(place.astype(np.intp), count, minlength=int(grown.sum()) * family)
     return heard.reshape(-1, family).astype(np.int64)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from sqhn.banks.compilation import at_once
 from sqhn.banks.cpu.threads import get_num_threads
 from sqhn.banks.devices import device_of
 from sqhn.bench.cpu import Result
@@ -44,7 +45,8 @@ def run(names: list[str], report: Callable[[str], None], device: str = "cpu") ->
     for name in names:
         about = (table[name].__doc__ or "").strip()
         report(f"{name}: {about}")
-        results[name] = {"case": about} | table[name]()
+        with at_once():
+            results[name] = {"case": about} | table[name]()
     machine = {
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),

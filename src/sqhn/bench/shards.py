@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.devices import device_of
-from sqhn.banks.ray.neighbours import NAME
 from sqhn.banks.ray.prototypes import PART
+from sqhn.banks.ray.search import NAME
 from sqhn.bench.cpu import COLOR, TREE, Result, described, images, noisy
 from sqhn.memory import SQHN
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -58,6 +58,8 @@ def _message(error: Exception) -> str:
     """The text of an error; of a missing package also the extra that installs it, unless the error names it."""
     if isinstance(error, MemoryError):
         return f"not enough memory: {error}".removesuffix(": ")
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
     cause = error
     while isinstance(cause, ImportError) and isinstance(cause.__cause__, ImportError):
         cause = cause.__cause__
@@ -67,6 +69,16 @@ def _message(error: Exception) -> str:
     if "pip install" in str(error) and module in str(error).lower():
         return f"{error}"
     return f"{PACKAGES.get(module, module)} is not installed: pip install 'sqhn[{EXTRAS.get(module, 'experiments')}]'"
+
+
+def counted(things: int | Sized, one: str, more: str | None = None) -> str:
+    """How many things there are.
+
+    >>> counted(1, "group"), counted(2000, "group"), counted([], "copy", "copies")
+    ('1 group', '2,000 groups', '0 copies')
+    """
+    count = things if isinstance(things, int) else len(things)
+    return f"{count:,} {one if count == 1 else more or f'{one}s'}"
 
 
 def as_json_text(value: Any, indent: int | None = None) -> str:

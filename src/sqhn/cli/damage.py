@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from sqhn.cli.common import as_json_text, failing, progress, show
-from sqhn.cli.own import Data, check_data, drop_earlier_versions, find_memories
-from sqhn.cli.reproduction import check_folder, show_problems
+from sqhn.cli.common import as_json_text, failing, show
+from sqhn.cli.own import Data, check_data, find_memories
+from sqhn.cli.reproduction import check_folder, run_jobs
 
 
 def damage(
@@ -43,7 +42,6 @@ def damage(
         from sqhn.paper.experiments import records
         from sqhn.paper.experiments.damage import KERNELS, benchmark_figure, benchmark_jobs, by_kind, shares
         from sqhn.paper.experiments.results import Results
-        from sqhn.paper.experiments.runner import run
 
         for name in sets or ():
             if name not in KERNELS:
@@ -56,12 +54,7 @@ def damage(
         if missing := set(sets or ()) - {job.case.set for job in todo}:
             raise typer.BadParameter(f"--quick has no form for {', '.join(sorted(missing))}")
         check_folder(out, {"seeds": seeds, "data": data, "quick": quick})
-        drop_earlier_versions(out, own)
-        out.mkdir(parents=True, exist_ok=True)
-        outcome = run(todo, out, jobs or os.cpu_count() or 1, "loky", progress, quick=quick)
-        show_problems(outcome, out)
-        if outcome.interrupted:
-            raise typer.Exit(130)
+        complete = run_jobs(todo, out, own, jobs, quick)
         wanted = {(job.case.set, job.case.model, job.seed) for job in todo}
         found = Results(one for one in records.read(out).values() if _name(one) in wanted)
         if len(found):
@@ -69,7 +62,7 @@ def damage(
             (out / "damage.json").write_text(as_json_text(_document(found), indent=2))
             _print(by_kind(shares(found)), found)
             show(f"{out / 'damage.json'}, {out / 'damage.png'}")
-    if outcome.failed or not len(found):
+    if not complete or not len(found):
         raise typer.Exit(1)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from sqhn.cli.common import print_results, progress, say
+from sqhn.cli.common import announcing_compilation, counted, print_results, progress, say
 from sqhn.cli.options import AsJson, Size
 
 if TYPE_CHECKING:
@@ -77,10 +77,12 @@ def duplicates(
     if sheet is not None and not sheet.parent.is_dir():  # before minutes are spent
         raise ValueError(f"{sheet} cannot be written: its folder does not exist")
     files, folder, unread = find(sources)
-    photos, bad = _read(files, thumbnails=sheet is not None)
+    each = {Path(file).resolve(): file for file in files}  # once: sources may overlap, and links lead to other files
+    photos, bad = _read([*each.values()], thumbnails=sheet is not None)
     if len(photos) < 2:
         raise ValueError(f"duplicates are found among at least 2 images; here {len(photos)} can be read")
-    found = find_duplicates(np.stack([photo.pixels for photo in photos]), error)
+    with announcing_compilation(), progress.status(f"comparing {len(photos):,} images"):
+        found = find_duplicates(np.stack([photo.pixels for photo in photos]), error)
     best: dict[int, float] = defaultdict(float)
     for first, second, score in found.pairs:
         best[first], best[second] = max(best[first], score), max(best[second], score)
@@ -108,10 +110,7 @@ def duplicates(
 
 def _count(groups: list[list[Member]], images: int) -> str:
     copies = sum(map(len, groups)) - len(groups)
-    return (
-        f"{images:,} images: {len(groups):,} group{'' if len(groups) == 1 else 's'} with {copies:,} "
-        f"{'copy' if copies == 1 else 'copies'}"
-    )
+    return f"{images:,} images: {counted(groups, 'group')} with {counted(copies, 'copy', 'copies')}"
 
 
 def _member(photo: Photo, name: str, score: float) -> Member:

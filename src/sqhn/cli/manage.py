@@ -8,7 +8,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from sqhn.cli.common import announcing_compilation, changing, check_memory, failing, load, of, print_results, say
+from sqhn.cli.common import (
+    announcing_compilation,
+    changing,
+    check_memory,
+    counted,
+    failing,
+    load,
+    of,
+    print_results,
+    say,
+)
 from sqhn.cli.options import AsJson, MemoryArgument, MemoryFile, SkipBad, Sources
 from sqhn.cli.samples import read
 from sqhn.cli.settings import spell_kernel
@@ -20,7 +30,7 @@ WARMING = 30
 def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
     """Describe a memory; of a file only the header is read."""
     from sqhn.model.calibration import Calibration
-    from sqhn.storage.files import describe, encode, outline
+    from sqhn.storage.files import describe, encode, header_of, outline
 
     if check_memory(memory).is_dir():  # with the changes in its journal
         header, tensors = load(memory).inspect(encode)
@@ -28,6 +38,8 @@ def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
         about = {"memory": str(memory), "bytes": size, **outline(header, tensors.__getitem__)}
     else:
         about = describe(memory)
+        if "journal" in header_of(memory):
+            say(f"{memory} is a checkpoint, without the latest changes: name its folder instead")
     lines = [
         f"{memory}: {about['bytes']:,} bytes, format {about['format']}",
         f"samples of shape {about['input_shape']}; {about['step']:,} learned",
@@ -43,7 +55,7 @@ def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
     made = [Calibration(**about[name]) for name in ("calibration", "evidence") if about[name]]
     lines += [f"{calibration} as it was then" for calibration in made]
     if about["forgotten"]:
-        lines.append(f"{about['forgotten']:,} neurons of the memory node were forgotten; their slots are free")
+        lines.append(f"forgotten: {counted(about['forgotten'], 'neuron')} of the memory node; their slots are free")
     if about["holes"]:
         lines.append("samples with missing values were learned")
     if about["values"]:
@@ -79,7 +91,7 @@ def show(
 
 def repair(
     folder: Annotated[Path, typer.Argument(help="The folder of a memory that is kept durably.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Keep what is whole, and the damaged files beside it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Repair; copies of the damaged files stay in the folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the damage of a memory in a folder; with --yes, keep every change that is whole.
@@ -88,9 +100,11 @@ def repair(
     """
     from sqhn.storage.repair import repair, salvage
 
-    check_memory(folder)
+    if not check_memory(folder).is_dir():
+        raise NotADirectoryError(f"{folder} is a file: `repair` is for a memory that is kept in a folder")
     found, original = repair(folder) if yes else (salvage(folder), None)
-    kept = f"{found.changes:,} changes since the last checkpoint, and {found.model.tree.step:,} samples in all"
+    changes, samples = counted(found.changes, "change"), counted(found.model.tree.step, "sample")
+    kept = f"{changes} since the last checkpoint, and {samples} in all"
     if not found.problems:
         lines = [f"{folder} is whole: {kept}"]
     elif original is None:
@@ -110,12 +124,10 @@ def repair(
 
 
 def warm(
-    memory: Annotated[
-        Path | None, typer.Option("--memory", help="A memory; all that memories like it can be asked is compiled.")
-    ] = None,
+    memory: Annotated[Path | None, typer.Option("--memory", help="Compile for memories like this one.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile ahead, so that no later command or program waits: once for a machine, for one level and a tree.
+    """Compile ahead of time, once for a machine, so that no later command or program waits.
 
     With --memory: for memories of the same shape, levels and options. The compiled code is cached.
     """
@@ -140,8 +152,7 @@ def forget(
     with failing(IndexError, tell=say), changing(memory) as network:
         network.forget(index)
     forgotten = sorted(set(index))
-    neurons = f"{len(forgotten):,} neuron{'' if len(forgotten) == 1 else 's'}"
-    line = f"forgot {neurons}; {memory} has {len(network):,} of {network.capacity:,}"
+    line = f"forgot {counted(forgotten, 'neuron')}; {memory} has {len(network):,} of {network.capacity:,}"
     print_results({"memory": str(memory), "forgotten": forgotten, "neurons": len(network)}, [line], as_json)
 
 

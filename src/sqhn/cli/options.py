@@ -49,8 +49,8 @@ Sources = Annotated[
         'of such files ("photos/**/*.jpg"), or - for a .npy file from standard input.',
     ),
 ]
-MemoryFile = Annotated[Path, typer.Option("--memory", help="The file of the memory.")]
-MemoryArgument = Annotated[Path, typer.Argument(help="The file of the memory.")]
+MemoryFile = Annotated[Path, typer.Option("--memory", help="The file of the memory, or the folder that keeps it.")]
+MemoryArgument = Annotated[Path, typer.Argument(help="The file of the memory, or the folder that keeps it.")]
 Resize = Annotated[
     Size | None,
     typer.Option(

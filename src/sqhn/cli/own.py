@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-from sqhn.cli.common import show
 
 if TYPE_CHECKING:
     from sqhn.paper.experiments.own import Own
@@ -42,11 +39,3 @@ def find_memories(sources: Sequence[str]) -> list[Own]:
         return [own_memory(source) for source in dict.fromkeys(sources)]
     except SourceError as error:
         raise typer.BadParameter(str(error)) from error
-
-
-def drop_earlier_versions(out: Path, memories: Sequence[Own]) -> None:
-    """Remove the records of memories that have changed since, and say so."""
-    from sqhn.paper.experiments import own
-
-    for source in own.drop_earlier_versions(out, memories):
-        show(f"{source} has changed: its earlier records in {out} are removed")

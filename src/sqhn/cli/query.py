@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sqhn.cli.common import load, map_chunks, of, print_results
+from sqhn.cli.common import load, map_chunks, of, print_results, say
 from sqhn.cli.options import AsJson, MemoryFile, SkipBad, Sources
 from sqhn.cli.samples import read, read_mask
 
@@ -46,26 +46,24 @@ def recall(
     Files keep their places below the folder that all sources share. The name of the stored sample is printed as its
     value. Images are scaled to the size of the memory.
     """
-    rows: list[tuple[Any, Any, Any]] = []
     network = load(memory)
     samples = read(sources, network.input_shape, skip_bad=skip_bad)
     rule = inference or samples.rule
     mask = None if observed is None else read_mask(observed, network.input_shape)
     if best is not None and 0 < len(network) < best:
         raise ValueError(f"-k {best}, but {memory} has only {len(network):,} neurons")
+    names = iter(samples.names)
+    rows: list[dict[str, Any]] = []
 
     def recall_chunk(x: Any) -> Any:
         found = network.recall(x, mask, k=best, inference=rule)
-        rows.extend(zip(found.index.tolist(), found.score.tolist(), found.value))
+        for index, score, value in zip(found.index.tolist(), found.score.tolist(), found.value):
+            rows.append({"name": next(names), "index": index, "score": score, "value": value})
         return found.x
 
     samples.write(out, map_chunks(samples, "recalling", recall_chunk))
-    results = [
-        {"name": name, "index": index, "score": score, "value": value}
-        for name, (index, score, value) in zip(samples.names, rows)
-    ]
-    document = {"memory": str(memory), "out": str(out), "inference": rule, "samples": results}
-    lines = [*(_recalled_line(**row) for row in results), f"recalled {len(rows):,} (rule: {rule})"]
+    document = {"memory": str(memory), "out": str(out), "inference": rule, "samples": rows}
+    lines = [*(_recalled_line(**row) for row in rows), f"recalled {len(rows):,} (rule: {rule})"]
     print_results({**document, "skipped": [*samples.skipped]}, lines, as_json)
 
 
@@ -93,40 +91,45 @@ def recognize(
     Of old samples the neuron and the name of the stored sample are printed. Images are scaled to the size of the
     memory.
     """
-    rows: list[tuple[bool, float, float, int | None, Any]] = []
     network = load(memory)
     samples = read(sources, network.input_shape, skip_bad=skip_bad)
     calibrated = network.inspect(lambda model: model.evidence_calibration is not None)
     rule = inference or ("evidence" if calibrated else "paper")
+    find = f"`sqhn calibrate NEW --as new --inference evidence --memory {memory}` finds one from new samples"
+    if rule == "evidence" and not calibrated:
+        raise ValueError(f"{memory} has no threshold for evidence: {find}")
+    if inference is None and samples.rule == "evidence" and not calibrated and network.options.rho is None:
+        say(f"changed copies count as new without a threshold for evidence: {find}")
+    names = iter(samples.names)
+    rows: list[dict[str, Any]] = []
 
     def recognize_chunk(x: Any) -> None:
         found = network.recognize(x, inference=rule)
-        index, value = [None] * len(x), [None] * len(x)
-        if found.old.any():
-            best = network.recall(x[found.old], inference=rule)
-            for i, j, label in zip(found.old.nonzero()[0], best.index.tolist(), best.value):
-                index[i], value[i] = j, label
-        rows.extend(zip(found.old.tolist(), found.score.tolist(), found.threshold.tolist(), index, value))
+        best = network.recall(x[found.old], inference=rule) if found.old.any() else None
+        known = iter([]) if best is None else zip(best.index.tolist(), best.value)
+        for old, score, threshold in zip(found.old.tolist(), found.score.tolist(), found.threshold.tolist()):
+            index, value = next(known) if old else (None, None)
+            rows.append(
+                {
+                    "name": next(names),
+                    "old": old,
+                    "score": score if math.isfinite(score) else None,
+                    "threshold": threshold,
+                    "index": index,
+                    "value": value,
+                }
+            )
 
     for _ in map_chunks(samples, "recognizing", recognize_chunk):
         pass
-    results = [
-        {
-            "name": name,
-            "old": old,
-            "score": score if math.isfinite(score) else None,
-            "threshold": threshold,
-            "index": index,
-            "value": value,
-        }
-        for name, (old, score, threshold, index, value) in zip(samples.names, rows)
-    ]
-    lines = [
-        f"{name}  {'old' if old else 'new'}  score {score:.6f}  threshold {threshold:.6f}"
-        f"{'' if index is None else f'  neuron {index}'}{of(value)}"
-        for name, (old, score, threshold, index, value) in zip(samples.names, rows)
-    ]
-    old = sum(row[0] for row in rows)
-    document = {"memory": str(memory), "inference": rule, "old": old, "new": len(rows) - old, "samples": results}
-    summary = f"{old:,} old, {len(rows) - old:,} new (rule: {rule})"
-    print_results({**document, "skipped": [*samples.skipped]}, [*lines, summary], as_json)
+    old = sum(row["old"] for row in rows)
+    document = {"memory": str(memory), "inference": rule, "old": old, "new": len(rows) - old, "samples": rows}
+    lines = [*(_recognized_line(**row) for row in rows), f"{old:,} old, {len(rows) - old:,} new (rule: {rule})"]
+    print_results({**document, "skipped": [*samples.skipped]}, lines, as_json)
+
+
+def _recognized_line(name: str, old: bool, score: float | None, threshold: float, index: int | None, value: Any) -> str:
+    verdict = "old" if old else "new"
+    score = -math.inf if score is None else score
+    found = f"  neuron {index}{of(value)}" if old else ""
+    return f"{name}  {verdict}  score {score:.6f}  threshold {threshold:.6f}{found}"

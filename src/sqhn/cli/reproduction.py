@@ -12,14 +12,13 @@ from rich.markup import escape
 from typer.core import TyperArgument, TyperCommand
 
 from sqhn.cli.common import failing, progress, show
-from sqhn.cli.own import Data, check_data, drop_earlier_versions, find_memories
+from sqhn.cli.own import Data, check_data, find_memories
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqhn.paper.experiments.case import Job
     from sqhn.paper.experiments.own import Own
-    from sqhn.paper.experiments.runner import Outcome
 
 
 Reading = Literal["both", "default", "code"]
@@ -74,7 +73,6 @@ def reproduce(
         from sqhn.paper.baselines.training import load_torch
         from sqhn.paper.experiments.case import READINGS, jobs_of
         from sqhn.paper.experiments.catalogue import EXPERIMENTS
-        from sqhn.paper.experiments.runner import run
 
         check_data(data)
         memories = find_memories(memory or [])
@@ -93,20 +91,16 @@ def reproduce(
         sized["memories"] = memories
         jobs = {name: list(jobs_of(EXPERIMENTS[name], readings, heavy=heavy, **sized)) for name in wanted}
         _say_limits(jobs, out, quick, data, memories)
-        drop_earlier_versions(out, memories)
         todo = [job for some in jobs.values() for job in some]
-        out.mkdir(parents=True, exist_ok=True)
-        outcome = run(todo, out, workers or os.cpu_count() or 1, backend, progress, device, quick)
-        show_problems(outcome, out)
-        if outcome.interrupted:
-            raise typer.Exit(130)
+        complete = run_jobs(todo, out, memories, workers, quick, backend, device)
         report(out)
-    if outcome.failed:
+    if not complete:
         raise typer.Exit(1)
 
 
 def _say_limits(jobs: dict[str, list[Job]], out: Path, quick: bool, data: str, memories: Sequence[Own]) -> None:
     """Say, before anything runs, what this run cannot do."""
+    from sqhn.data import load
     from sqhn.paper.experiments import records
     from sqhn.paper.experiments.case import jobs_of
     from sqhn.paper.experiments.catalogue import CLAIMS, EXPERIMENTS
@@ -131,7 +125,10 @@ def _say_limits(jobs: dict[str, list[Job]], out: Path, quick: bool, data: str, m
         if without:
             show(f"memories of your own have no place in {', '.join(without)}")
     if data.endswith(".npz"):
+        samples = len(load(data).splits["train"].x)
         for name, some in jobs.items():
+            if (length := max((getattr(job.case, "length", 0) for job in some), default=0)) > samples:
+                show(f"{name}: {data} has {samples:,} training samples, fewer than the {length:,} of this experiment")
             declared = {job.case.model for job in jobs_of(EXPERIMENTS[name], data="paper", quick=quick)}
             if unfit := sorted(declared - {job.case.model for job in some}):
                 show(f"{name}: left out, since their patches do not fit the samples of {data}: {', '.join(unfit)}")
@@ -152,16 +149,33 @@ def check_folder(out: Path, sized: dict[str, Any]) -> None:
         raise typer.Exit(1)
 
 
-def show_problems(outcome: Outcome, out: Path) -> None:
-    """Say which jobs failed or lack data or packages, and how to continue."""
+def run_jobs(
+    jobs: Sequence[Job],
+    out: Path,
+    memories: Sequence[Own],
+    workers: int | None,
+    quick: bool,
+    backend: Backend = "loky",
+    device: str = "cpu",
+) -> bool:
+    """Run jobs that have no record yet; say which failed or lack data or packages. Returns whether none failed."""
+    from sqhn.paper.experiments.own import drop_earlier_versions
+    from sqhn.paper.experiments.runner import run
+
+    for source in drop_earlier_versions(out, memories):
+        show(f"{source} has changed: its earlier records in {out} are removed")
+    out.mkdir(parents=True, exist_ok=True)
+    outcome = run(jobs, out, workers or os.cpu_count() or 1, backend, progress, device, quick)
     if outcome.failed:
         failures = out / "failures.txt"
         failures.write_text("\n".join(f"{label}\n{text}" for label, text in outcome.failed.items()))
-        show(f"{len(outcome.failed)} jobs failed; their errors are in {failures}")
+        show(f"failed jobs: {len(outcome.failed)}; their errors are in {failures}")
     for remedy, experiments in outcome.missing.items():
         show(f"{', '.join(experiments)}: {remedy}")
     if outcome.interrupted:
         show("stopped; finished jobs are kept, and the same command continues from here")
+        raise typer.Exit(130)
+    return not outcome.failed
 
 
 @failing(ImportError, OSError)
@@ -209,7 +223,8 @@ def report(
         print(f"{reading}: {counts(judged, reading)}")
     if compare:
         same, decided = agreement(judged, readings[0])
-        print(f"{same} of {decided} verdicts agree with the published ones (full size, the paper's data)")
+        if decided:
+            print(f"{same} of {decided} verdicts agree with the published ones (full size, the paper's data)")
     print(f"report: {page}")
 
 

@@ -59,12 +59,12 @@ def occlusion(
     fill: "black"; "color", one random color for each rectangle; "noise", uniform; "clipped_normal", N(0, 1) clipped
         to [0, 1].
     """
-    check_word("fill", fill, tuple(FILLS))
+    check_word("fill", fill, tuple(FILL_VALUES))
     corrupted = x.copy()
     for group in [corrupted] if shared else corrupted[:, None]:
         top, left, height, width = _rectangle(x.shape[1], x.shape[2], level, rng)
         covered = group[:, top : top + height, left : left + width]
-        covered[:] = FILLS[fill](covered.shape, rng)
+        covered[:] = FILL_VALUES[fill](covered.shape, rng)
     return corrupted, None
 
 
@@ -126,7 +126,7 @@ def _rectangle(height: int, width: int, share: float, rng: np.random.Generator) 
     return int(rng.integers(height - a)), int(rng.integers(max(1, width - b))), a, b
 
 
-FILLS: dict[str, Callable[[tuple[int, ...], np.random.Generator], Any]] = {
+FILL_VALUES: dict[str, Callable[[tuple[int, ...], np.random.Generator], Any]] = {
     "black": lambda shape, rng: 0,
     "color": lambda shape, rng: rng.random(shape[3:], np.float32),
     "noise": lambda shape, rng: rng.random(shape, np.float32),

@@ -365,7 +365,8 @@ def npz(path: Path, shape: tuple[int, ...] | None, splits: Iterable[str]) -> Spl
                 )
             shape = x.shape[1:]
         if x.dtype != np.uint8 or x.shape[1:] != shape or not len(x):
-            raise DataFileError(f"{path.name}: x_{split} is {x.dtype} {x.shape}, expected uint8 {('n', *shape)}")
+            expected = ", ".join(map(str, ("n", *shape)))
+            raise DataFileError(f"{path.name}: x_{split} is {x.dtype} {x.shape}, expected uint8 ({expected})")
         found[split] = Split(x, _integers(f"{path.name}: y_{split}", y, x.shape[:1]))
     return found
 

@@ -10,16 +10,13 @@ Stored samples are not rescaled when the scaler adapts, which it does less and l
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from sqhn.concurrency import deferred
-from sqhn.estimators.tables import Floats, RowMemory, Weights, WhenFull, check_neighbors, shown
-from sqhn.inputs import LARGEST
+from sqhn.estimators.tables import Floats, RowMemory, Weights, WhenFull, added, as_number, check_neighbors
 from sqhn.level import Level
 
 try:
@@ -29,33 +26,19 @@ except ImportError as error:
 
 
 Sample = Mapping[Hashable, Any]
+ENCODE = "encode it first, for instance with river.preprocessing.OneHotEncoder"
 
 
-def _numbers(x: Sample) -> Iterator[tuple[Hashable, float]]:
-    """The features of a sample that have a value."""
-    for name, value in x.items():
-        if value is None or type(value).__name__ == "NAType":  # the missing value of pandas
-            continue
-        number = _number(
-            f"the feature {name!r}", value, "; encode it first, for instance with river.preprocessing.OneHotEncoder"
-        )
-        if number == number:
-            yield name, number
+def _numbers(x: Sample) -> dict[Hashable, float]:
+    """The features of a sample that have a value; NAType is the type of missing values of pandas."""
+    given = {name: value for name, value in x.items() if type(value).__name__ != "NAType"}
+    numbers = {name: as_number(f"the feature {name!r}", value, ENCODE) for name, value in given.items()}
+    return {name: number for name, number in numbers.items() if number == number}
 
 
-def _number(name: str, value: Any, hint: str = "") -> float:
-    """A value as a float, perhaps NaN."""
-    try:
-        if isinstance(value, (str, bytes)):
-            raise TypeError("words are not read as numbers")
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} is {value!r}: only numbers can be compared{hint}") from error
-    if abs(number) > LARGEST:
-        raise ValueError(f"{name} is {shown(value)}: beyond +-{LARGEST:g}")
-    return number
+def _row(given: Mapping[Hashable, float], columns: Iterable[Hashable]) -> Floats:
+    """Numbers as one row, without those that have no column."""
+    return np.array([[given.get(name, np.nan) for name in columns]])
 
 
 class _Estimator:
@@ -68,48 +51,29 @@ class _Estimator:
         level = Level(capacity=capacity, when_full=when_full)  # checks them
         self.capacity, self.when_full = level.capacity, level.when_full
         self._holes = holes
-        self._columns: dict[Hashable, int] = {}
+        self._columns: tuple[Hashable, ...] = ()
         self._rows: RowMemory | None = None
+        self._total: Floats = np.zeros(0)  # of the votes of all samples
 
     @property
     def memory(self) -> Any:
         """The memory, an `sqhn.SQHN`; None before the first sample is learned."""
         return self._rows and self._rows.memory
 
-    @contextmanager
-    def _change(self) -> Iterator[None]:
-        """Learn a sample and all that belongs to it: signals wait."""
+    def _learn(self, x: Sample, votes: Floats | None = None, **new: Any) -> None:
+        """Learn a sample with its votes, and set attributes; signals wait. One without any value teaches only votes."""
+        given = _numbers(x)
+        columns = tuple(dict.fromkeys((*self._columns, *given)))
         with deferred():
-            yield
+            if columns:
+                rows = self._rows or RowMemory(len(columns), self.capacity, self.when_full, self._holes)
+                rows.learn(_row(given, columns), None if votes is None else votes[None])
+                self._rows, self._columns = rows, columns
+            if votes is not None:
+                self._total = added(votes, self._total)
+            vars(self).update(new)
         if self._rows:
-            self._rows.warn(stacklevel=5)
-
-    def _learn(self, x: Sample, value: int | None = None, target: float | None = None) -> None:
-        """Learn a sample; one without any value teaches nothing."""
-        given = dict(_numbers(x))
-        columns = {**self._columns}
-        for name in given:
-            columns.setdefault(name, len(columns))
-        if columns:
-            rows = self._rows or RowMemory(len(columns), self.capacity, self.when_full, self._holes)
-            rows.learn(
-                _row(given, columns),
-                None if value is None else [value],
-                None if target is None else np.array([target]),
-            )
-            self._rows, self._columns = rows, columns
-
-    def _row(self, x: Sample) -> Floats:
-        """A sample as one row, without features that were never learned."""
-        return _row(dict(_numbers(x)), self._columns)
-
-
-def _row(given: dict[Hashable, float], columns: dict[Hashable, int]) -> Floats:
-    row = np.full((1, len(columns)), np.nan)
-    for name, number in given.items():
-        if name in columns:
-            row[0, columns[name]] = number
-    return row
+            self._rows.warn(stacklevel=4)
 
 
 class SQHNDetector(_Estimator, base.AnomalyDetector):
@@ -146,12 +110,11 @@ class SQHNDetector(_Estimator, base.AnomalyDetector):
 
     def learn_one(self, x: Sample) -> None:
         """Learn a sample."""
-        with self._change():
-            self._learn(x)
+        self._learn(x)
 
     def score_one(self, x: Sample) -> float:
         """The anomaly score; 0 if there is nothing to compare."""
-        row = self._row(x)
+        row = _row(_numbers(x), self._columns)
         if self._rows is None or np.isnan(row).all():
             return 0.0
         match: float = self._rows.memory.recognize(self._rows.with_means(row)[0]).score
@@ -171,8 +134,14 @@ class _Neighbors(_Estimator):
         check_neighbors(n_neighbors, weights)
         super().__init__(capacity, when_full)
         self.n_neighbors, self.weights = n_neighbors, weights
-        self._counts: dict[Hashable, int] = {}  # of each class
-        self._targets = 0, 0.0  # their number and mean
+
+    def _votes(self, x: Sample) -> Floats:
+        """The votes of the nearest neurons; if there is nothing to compare, those of all samples."""
+        if self._rows is None:
+            return self._total
+        row = _row(_numbers(x), self._columns)
+        (votes,) = self._rows.votes(row, self.n_neighbors, self.weights, self._total)
+        return np.asarray(votes)
 
 
 class SQHNImputer(_Neighbors, base.Transformer):
@@ -199,17 +168,16 @@ class SQHNImputer(_Neighbors, base.Transformer):
 
     def learn_one(self, x: Sample) -> None:
         """Learn a sample, with its missing values."""
-        with self._change():
-            self._learn(x)
+        self._learn(x)
 
     def transform_one(self, x: Sample) -> dict[Hashable, Any]:
         """The sample with all features ever learned; a feature without any known value is 0."""
-        given = dict(_numbers(x))
-        missing = [name for name in {**x, **self._columns} if name not in given]
+        given = _numbers(x)
+        missing = [name for name in dict.fromkeys((*x, *self._columns)) if name not in given]
         filled = dict.fromkeys(missing, 0.0)
         if missing and self._rows is not None:
-            row = self._rows.impute(self._row(x), self.n_neighbors, self.weights)[0].tolist()
-            filled |= {name: row[self._columns[name]] for name in missing if name in self._columns}
+            row = self._rows.impute(_row(_numbers(x), self._columns), self.n_neighbors, self.weights)[0].tolist()
+            filled |= {name: number for name, number in zip(self._columns, row) if name in filled}
         return {**x, **filled}
 
 
@@ -233,23 +201,21 @@ class SQHNClassifier(_Neighbors, base.Classifier):
     'busy'
     """
 
+    _classes: tuple[Hashable, ...] = ()
+
     @property
     def _multiclass(self) -> bool:
         return True
 
     def learn_one(self, x: Sample, y: Hashable) -> None:
         """Learn a sample with its class."""
-        code = list(self._counts).index(y) if y in self._counts else len(self._counts)
-        with self._change():
-            self._learn(x, code)
-            self._counts[y] = self._counts.get(y, 0) + 1
+        classes = self._classes if y in self._classes else (*self._classes, y)
+        self._learn(x, np.eye(len(classes))[classes.index(y)], _classes=classes)
 
     def predict_proba_one(self, x: Sample, **kwargs: Any) -> dict[Any, float]:  # noqa: ARG002
         """The share of votes for each known class; if there is nothing to compare, the shares of all samples."""
-        votes = np.array(list(self._counts.values()), float)
-        if self._rows:
-            votes = self._rows.votes(self._row(x), self.n_neighbors, self.weights, votes)[0]
-        return dict(zip(self._counts, (votes / votes.sum()).tolist())) if len(votes) else {}
+        votes = self._votes(x)
+        return dict(zip(self._classes, (votes / votes.sum()).tolist()))
 
 
 class SQHNRegressor(_Neighbors, base.Regressor):
@@ -274,17 +240,12 @@ class SQHNRegressor(_Neighbors, base.Regressor):
 
     def learn_one(self, x: Sample, y: float) -> None:
         """Learn a sample with its target."""
-        target = _number("the target", y)
+        target = as_number("the target", y, "it must be a number")
         if target != target:
-            raise ValueError(f"the target is {y!r}: it must be a number")
-        with self._change():
-            self._learn(x, target=target)
-            count, mean = self._targets
-            self._targets = count + 1, mean + (target - mean) / (count + 1)
+            raise ValueError(f"the target has {y!r}: it must be a number")
+        self._learn(x, np.array([target, 1.0]))
 
     def predict_one(self, x: Sample) -> float:
         """The mean of the nearest neurons' targets; if there is nothing to compare, the mean of all, at first 0."""
-        _, mean = self._targets
-        if self._rows is None:
-            return mean
-        return float(self._rows.averages(self._row(x), self.n_neighbors, self.weights, mean)[0])
+        total, count = self._votes(x) if len(self._total) else (0.0, 1.0)
+        return float(total / count)

@@ -86,6 +86,14 @@ class _Estimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         return self.rows_
 
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn rows from scratch; y: their classes or targets."""
+        return self._change(True, X, y)
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn more rows; y: their classes or targets."""
+        return self._change(not hasattr(self, "rows_"), X, y)
+
     def _change(self, first: bool, *given: Any) -> Self:
         """Learn in a copy, whose attributes the estimator then takes all at once; after an error it takes none.
 
@@ -99,7 +107,7 @@ class _Estimator(BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     @abstractmethod
-    def _learn(self, first: bool, *given: Any, **more: Any) -> None:
+    def _learn(self, first: bool, X: Any, y: Any, *more: Any) -> None:
         """Learn rows; first: from scratch."""
 
     @property
@@ -109,17 +117,7 @@ class _Estimator(BaseEstimator, ABC):  # type: ignore[misc]
         return self.rows_.memory
 
 
-class _Unsupervised(_Estimator):
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn rows from scratch."""
-        return self._change(True, X)
-
-    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn more rows."""
-        return self._change(not hasattr(self, "rows_"), X)
-
-
-class SQHNDetector(OutlierMixin, _Unsupervised):  # type: ignore[misc]
+class SQHNDetector(OutlierMixin, _Estimator):  # type: ignore[misc]
     """Outliers and novelties: rows that differ from all learned rows.
 
     score_samples: the match of a row with its nearest neuron, 1 / (1 + root mean square of the differences): 1 for a
@@ -152,19 +150,19 @@ class SQHNDetector(OutlierMixin, _Unsupervised):  # type: ignore[misc]
         self.contamination = contamination
         self.when_full = when_full
 
-    def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:  # noqa: ARG002
+    def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
         """Learn rows from scratch and compare each with all others: -1 for the share that is least like any other.
 
         A row that was averaged with others is compared with the average.
         """
-        self._change(True, X)
+        self._change(True, X, y)
         found = self.memory_.recall(self.rows_.with_means(self._some(X)), k=min(2, len(self.memory_)))
         own = self.memory_.counts[found.index[:, 0]] == 1
         scores = np.where(own, found.score[:, -1], found.score[:, 0])
         outliers = round(self.contamination * len(scores))
         return np.where(scores < np.partition(scores, outliers)[outliers], -1, 1)
 
-    def _learn(self, first: bool, X: Any) -> None:
+    def _learn(self, first: bool, X: Any, y: Any) -> None:  # noqa: ARG002
         if not is_real(self.contamination) or not 0 < self.contamination <= 0.5:
             raise ValueError(f"contamination must be a number above 0, at most 0.5; got {self.contamination!r}")
         rows = self._some(X, first)
@@ -224,8 +222,15 @@ class _Neighbors(_Estimator):
         self.weights = weights
         self.when_full = when_full
 
+    def _query(self, X: Any) -> Floats:
+        """Checked rows to ask about."""
+        check_is_fitted(self, "rows_")
+        check_neighbors(self.n_neighbors, self.weights)
+        rows: Floats = self._rows(X)
+        return rows
 
-class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Unsupervised, _Neighbors):  # type: ignore[misc]
+
+class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Neighbors):  # type: ignore[misc]
     """Fills in missing values from the most similar rows that have them; other values stay unchanged.
 
     Learned rows may have missing values too. The distance of two rows is the mean over all columns of the squared
@@ -243,7 +248,7 @@ class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Unsupervised, _Neighb
            [9., 9., 2.]])
     """
 
-    def _learn(self, first: bool, X: Any) -> None:
+    def _learn(self, first: bool, X: Any, y: Any) -> None:  # noqa: ARG002
         check_neighbors(self.n_neighbors, self.weights)
         rows = self._rows(X, first=first)
         self.rows_ = self._memory(first)
@@ -251,10 +256,7 @@ class SQHNImputer(OneToOneFeatureMixin, TransformerMixin, _Unsupervised, _Neighb
 
     def transform(self, X: Any) -> Floats:
         """Fill in missing values."""
-        check_is_fitted(self, "rows_")
-        check_neighbors(self.n_neighbors, self.weights)
-        rows = self._rows(X)
-        filled = self.rows_.impute(rows, self.n_neighbors, self.weights)
+        filled = self.rows_.impute(self._query(X), self.n_neighbors, self.weights)
         if (left := np.isnan(filled).any(axis=0)).any():
             warnings.warn(f"columns {np.flatnonzero(left).tolist()} have no known value: NaN stays", stacklevel=2)
         return filled
@@ -268,7 +270,7 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
     classes_, class_count_: the classes, and how many rows of each were learned.
 
     In a full memory a row is averaged with the most similar ones, whatever their class, and the neuron has the votes of
-    all of them (of at most 16 classes).
+    all of them.
 
     >>> import numpy as np
     >>> rows = [[0, 0], [0, 1], [5, 5], [5, 6]]
@@ -280,11 +282,7 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
     classes_: NDArray[Any]
     class_count_: NDArray[np.int64]
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn rows with their classes from scratch."""
-        return self._change(True, X, y, None)
-
-    def partial_fit(self, X: Any, y: Any, classes: Sequence[Any] | NDArray[Any] | None = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, classes: Sequence[Any] | NDArray[Any] | None = None) -> Self:
         """Learn more rows with their classes.
 
         classes: all classes of the stream; required in the first call.
@@ -294,7 +292,7 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
             raise ValueError("the first call of partial_fit needs classes, a list of all classes of the stream")
         return self._change(first, X, y, classes)
 
-    def _learn(self, first: bool, X: Any, y: Any, classes: Sequence[Any] | NDArray[Any] | None) -> None:
+    def _learn(self, first: bool, X: Any, y: Any, classes: Sequence[Any] | NDArray[Any] | None = None) -> None:
         check_neighbors(self.n_neighbors, self.weights)
         rows, y = self._rows(X, first=first, y=y)
         check_classification_targets(y)
@@ -307,14 +305,13 @@ class SQHNClassifier(ClassifierMixin, _Neighbors):  # type: ignore[misc]
         code = np.searchsorted(known, y)
         count = np.bincount(code, minlength=len(known))
         self.rows_ = self._memory(first)
-        self.rows_.learn(rows, code.tolist())
+        self.rows_.learn(rows, np.eye(len(known))[code])
         self.classes_, self.class_count_ = known, count if first else self.class_count_ + count
 
     def predict_proba(self, X: Any) -> Floats:
         """The share of votes for each class, in the order of `classes_`; for an empty row, the shares of all rows."""
-        check_is_fitted(self, "rows_")
-        check_neighbors(self.n_neighbors, self.weights)
-        votes = self.rows_.votes(self._rows(X), self.n_neighbors, self.weights, self.class_count_)
+        rows = self._query(X)
+        votes = self.rows_.votes(rows, self.n_neighbors, self.weights, self.class_count_.astype(np.float64))
         return np.asarray(votes / votes.sum(axis=1, keepdims=True))
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -343,14 +340,6 @@ class SQHNRegressor(RegressorMixin, _Neighbors):  # type: ignore[misc]
     y_count_: int
     y_mean_: float
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn rows with their targets from scratch."""
-        return self._change(True, X, y)
-
-    def partial_fit(self, X: Any, y: Any) -> Self:
-        """Learn more rows with their targets."""
-        return self._change(not hasattr(self, "rows_"), X, y)
-
     def _learn(self, first: bool, X: Any, y: Any) -> None:
         check_neighbors(self.n_neighbors, self.weights)
         if y is not None:
@@ -361,12 +350,12 @@ class SQHNRegressor(RegressorMixin, _Neighbors):  # type: ignore[misc]
             raise ValueError(f"y has {float(y[bad][0])}: targets must be numbers within +-{LARGEST:g}")
         count, mean = (0, 0.0) if first else (self.y_count_, self.y_mean_)
         self.rows_ = self._memory(first)
-        self.rows_.learn(rows, target=y)
+        self.rows_.learn(rows, np.stack([y, np.ones(len(y))], axis=1))
         self.y_count_ = count + len(y)
         self.y_mean_ = mean + float((y - mean).sum()) / self.y_count_
 
     def predict(self, X: Any) -> Floats:
         """The mean target of the nearest neurons; for an empty row, the mean of all rows."""
-        check_is_fitted(self, "rows_")
-        check_neighbors(self.n_neighbors, self.weights)
-        return self.rows_.averages(self._rows(X), self.n_neighbors, self.weights, self.y_mean_)
+        rows = self._query(X)
+        total, count = self.rows_.votes(rows, self.n_neighbors, self.weights, np.array([self.y_mean_, 1.0])).T
+        return np.asarray(total / count)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, Literal, get_args
@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.checks import check_count, check_word, is_whole
+from sqhn.checks import check_count, check_word
 from sqhn.inputs import LARGEST, as_numpy, batches, join_batches
 from sqhn.level import Level
 from sqhn.memory import SQHN
@@ -80,35 +80,26 @@ def check_numbers(name: str, column: Any, advice: str = ENCODE) -> None:
     if kind in "mM" or str(column.dtype).startswith(("Date", "Time", "Duration", "date", "time", "duration")):
         raise TypeError(f"{name} has dates or times ({column.dtype}), {NO_SCALE}")
     values = np.asarray(column)
-    if values.dtype.kind in NUMBERS:
-        return
-    for value in values.tolist():
-        if isinstance(value, (str, bytes)):
-            raise ValueError(f"{name} has words ({value!r}): {advice}")
-        if isinstance(value, (date, timedelta, np.datetime64, np.timedelta64)):
-            raise TypeError(f"{name} has dates or times ({value!r}), {NO_SCALE}")
+    if values.dtype.kind not in NUMBERS:
+        for value in values.tolist():
+            as_number(name, value, advice)
+
+
+def as_number(name: str, value: Any, advice: str) -> float:
+    """A value as a float, NaN if it is None; advice: for words."""
+    if isinstance(value, (str, bytes)):
+        raise ValueError(f"{name} has words ({value!r}): {advice}")
+    if isinstance(value, (date, timedelta, np.datetime64, np.timedelta64)):
+        raise TypeError(f"{name} has dates or times ({value!r}), {NO_SCALE}")
     try:
-        values.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        _raise_first(name, values)
-
-
-def _raise_first(name: str, values: NDArray[Any]) -> None:
-    """Raise an error that names the first value that is not a number."""
-    for i, value in enumerate(values.tolist()):
-        try:
-            values[i : i + 1].astype(np.float64)
-        except OverflowError as error:
-            raise ValueError(f"{name} has {shown(value)}: beyond +-{LARGEST:g}") from error
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{name} has {value!r}: {error}") from error
-
-
-def shown(value: Any) -> str:
-    """A value in a message; an int beyond all floats as a power of ten."""
-    if is_whole(value) and abs(value) > LARGEST:
-        return f"{Decimal(int(value)):.3g}"
-    return repr(value)
+        number = math.nan if value is None else float(value)
+    except OverflowError as error:  # an int beyond all floats
+        raise ValueError(f"{name} has {Decimal(int(value)):.3g}: beyond +-{LARGEST:g}") from error
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} has {value!r}: {error}") from error
+    if abs(number) > LARGEST:
+        raise ValueError(f"{name} has {number}: beyond +-{LARGEST:g}")
+    return number
 
 
 def check_neighbors(n_neighbors: int, weights: str) -> None:
@@ -165,7 +156,7 @@ class RowMemory:
         self.mean: Floats = np.zeros(columns)
         self.squares: Floats = np.zeros(columns)
         self.holes, self.has_unknown = holes, False
-        self.targets: dict[int, tuple[float, int]] = {}  # of every neuron that has any: their sum, and how many
+        self.votes_of: dict[int, Floats] = {}  # of every neuron: the sums of the votes of its samples
         self.drift = Drift(max(capacity, SMALLEST_BLOCK)) if when_full == "average" else None
         self.notes: list[str] = []  # warnings to come
 
@@ -174,30 +165,28 @@ class RowMemory:
         """Of every column."""
         return self.squares / np.maximum(self.count, 1)
 
-    def learn(self, rows: Floats, value: Sequence[Any] | None = None, target: Floats | None = None) -> Written | None:
+    def learn(self, rows: Floats, votes: Floats | None = None) -> Written | None:
         """Learn rows one after another, except those without any value; None if all are.
 
-        Rows may have more columns than before. value: labels, for `votes`; target: numbers, for `averages`.
+        Rows may have more columns than before. votes (rows, votes): each row adds its votes to those of its neuron;
+        there may be more of them than before.
         """
-        rows = np.asarray(rows, np.float64)
         some = ~np.isnan(rows).all(axis=1)
-        if not some.all():
-            rows, value = rows[some], None if value is None else [value[i] for i in np.flatnonzero(some).tolist()]
-            target = None if target is None else target[some]
+        rows = np.asarray(rows[some], np.float64)
         if not len(rows):
             return None
         known = ~np.isnan(rows)
         if new := rows.shape[1] - len(self.count):
             first = known[:, -new:].argmax(axis=0)  # the first row that knows each new column
             self.add_columns(np.nan_to_num(rows[first, np.arange(-new, 0)]))
-        stored = 0 if target is None else int(np.count_nonzero(self.memory.counts))
+        stored = len(self.memory)
         if known.all() or not self.holes:
-            written = self.memory.learn(self.with_means(rows, learning=True), value=value)
+            written = self.memory.learn(self.with_means(rows, learning=True))
         else:
-            written = self.memory.learn(np.where(known, rows, 0.0), observed=known, value=value)
+            written = self.memory.learn(np.where(known, rows, 0.0), observed=known)
             self.has_unknown = True
-        if target is not None:
-            self._add_targets(written, target, stored)
+        if votes is not None:
+            self._add_votes(written, votes[some], stored)
         self._update_columns(rows, known)
         if (largest := np.nanmax(np.abs(rows))) > LARGE_VALUE:
             self.notes.append(
@@ -206,17 +195,14 @@ class RowMemory:
             )
         return written
 
-    def _add_targets(self, written: Written, target: Floats, stored: int) -> None:
-        """Add targets to the neurons that learned the rows; stored: how many neurons there were before."""
+    def _add_votes(self, written: Written, votes: Floats, stored: int) -> None:
+        """Add votes to those of the neurons that learned the rows; stored: how many neurons there were before."""
         (level,) = self.memory.levels
-        grew = np.asarray(written.grew)
-        full = stored + np.cumsum(grew) - grew >= level.capacity
-        learned = ~full if level.when_full == "freeze" else np.ones(len(grew), bool)
-        for j, new, number in zip(
-            np.asarray(written.index)[learned].tolist(), grew[learned].tolist(), target[learned].tolist()
-        ):
-            total, count = (0.0, 0) if new else self.targets.get(j, (0.0, 0))
-            self.targets[j] = total + number, count + 1
+        neurons = stored + np.cumsum(written.grew) - written.grew
+        none = np.zeros(0)
+        for j, new, used, one in zip(written.index.tolist(), written.grew.tolist(), neurons.tolist(), votes):
+            if level.when_full != "freeze" or used < level.capacity:
+                self.votes_of[j] = added(one, none if new else self.votes_of.get(j, none))
 
     def warn(self, stacklevel: int) -> None:
         """Raise the warnings about the rows that were learned, once these are complete."""
@@ -252,11 +238,11 @@ class RowMemory:
         known = ~np.isnan(rows)
         if known.all():
             return rows
-        mean, count = self.mean, self.count
+        mean = self.mean
         if learning:
-            before = np.cumsum(known, axis=0) - known
-            sums = np.cumsum(np.where(known, rows - mean, 0.0), axis=0) - np.where(known, rows - mean, 0.0)
-            mean = mean + sums / np.maximum(count + before, 1)
+            shifts = np.where(known, rows - mean, 0.0)
+            before, sums = (np.cumsum(each, axis=0) - each for each in (known, shifts))
+            mean = mean + sums / np.maximum(self.count + before, 1)
         return np.where(known, rows, mean)
 
     def neighbors(self, rows: Floats, count: int) -> tuple[NDArray[np.int64], Floats]:
@@ -321,39 +307,22 @@ class RowMemory:
             out[asking, j] = (weight * stored[knowing[nearest], j]).sum(axis=1) / weight.sum(axis=1)
         return out
 
-    def votes(self, rows: Floats, count: int, weights: Weights, otherwise: NDArray[Any]) -> Floats:
-        """(rows, values): how often the nearest neurons learned each value, times their weights.
+    def votes(self, rows: Floats, count: int, weights: Weights, otherwise: Floats) -> Floats:
+        """(rows, votes): the votes of all samples that the nearest neurons learned, times the weights of the neurons.
 
-        Values are integers. otherwise (values,): the votes for empty rows, or if nothing was learned.
+        otherwise (votes,): for empty rows, or if nothing was learned.
         """
         out = np.zeros((len(rows), len(otherwise)))
         some = np.flatnonzero(~np.isnan(rows).all(axis=1))
         if len(some) and len(self.memory):
             index, distance = self.neighbors(rows[some], count)
             weight = weighted(distance, np.isfinite(distance), weights)
-            used = np.unique(index).tolist()
-            labels = dict(zip(used, self.memory.values(used)))
-            for row, row_weights, neurons in zip(some, weight, index.tolist()):
-                for share, j in zip(row_weights, neurons):
-                    for value, times in labels[j]:
-                        out[row, value] += share * times
-        out[~out.any(axis=1)] = otherwise
-        return out
-
-    def averages(self, rows: Floats, count: int, weights: Weights, otherwise: float) -> Floats:
-        """(rows,): the mean target of all samples that the nearest neurons learned, by the neurons' weights.
-
-        otherwise: for empty rows, or if nothing was learned.
-        """
-        out = np.full(len(rows), otherwise)
-        some = np.flatnonzero(~np.isnan(rows).all(axis=1))
-        if len(some) and len(self.memory):
-            index, distance = self.neighbors(rows[some], count)
-            weight = weighted(distance, np.isfinite(distance), weights)
             used, place = np.unique(index, return_inverse=True)
-            learned = np.array([self.targets.get(j, (0.0, 0)) for j in used.tolist()])  # none: a forgotten neuron
-            total, times = (weight[..., None] * learned[place.reshape(index.shape)]).sum(axis=1).T
-            out[some] = total / times
+            none = np.zeros(len(otherwise))
+            votes = np.array([added(none, self.votes_of.get(j, none)) for j in used.tolist()])
+            for share, j in zip(weight.T, place.reshape(index.shape).T):
+                out[some] += share[:, None] * votes[j]
+        out[~out.any(axis=1)] = otherwise
         return out
 
     def add_columns(self, first: Floats) -> None:
@@ -372,6 +341,13 @@ class RowMemory:
         self.count, self.mean = np.pad(self.count, (0, more)), np.pad(self.mean, (0, more))
         self.squares = np.pad(self.squares, (0, more))
         self.has_unknown = self.holes
+
+
+def added(votes: Floats, earlier: Floats) -> Floats:
+    """The sum of votes and earlier ones, which may be fewer."""
+    out = votes.copy()
+    out[: len(earlier)] += earlier
+    return out
 
 
 def _blocks(rows: int, values: int) -> Iterator[slice]:

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.checks import is_real
-from sqhn.level import TIE
+from sqhn.checks import check_count, check_share, check_word, is_real
+from sqhn.level import TIE, Options
 
 Kind = Literal["new", "old"]
 """Whether the samples of a calibration were learned ("old") or not ("new")."""
@@ -49,18 +49,33 @@ class Calibration(NamedTuple):
             f"called {wrong}, for the memory"
         )
 
-    def p(self, ratio: Any, xp: Any) -> Any:
-        """The p-values of samples with these ratios, of being like the samples of the calibration; xp: their namespace.
+    def check(self, evidence: bool) -> None:
+        """Raise unless a memory can have made this calibration: of its threshold of evidence, or of rho."""
+        check_word("kind", self.kind, ("new", "old"))
+        check_share("error", self.error)
+        check_count("samples", self.samples)
+        check_count("step", self.step, 0)
+        Options(rho=self.before)  # checks it
+        ratios: Any = [] if self.ratios is None else self.ratios
+        numbers: list[Any] = [*ratios, self.threshold if evidence else 0.0]
+        if isinstance(ratios, str | dict) or not all(is_real(n) and math.isfinite(n) for n in numbers):
+            raise TypeError(f"ratios and a threshold of evidence must be numbers; got {numbers!r}")
+        if not evidence and self.threshold is not None:
+            raise ValueError(f"a threshold of evidence beside rho: {self.threshold!r}")
+
+    def p(self, score: Any, mean: Any, xp: Any) -> Any:
+        """The p-values of samples, of being like the samples of the calibration; xp: the namespace of the arrays.
 
         p is the share of ratios, with the sample's own, that are at least as extreme: as small among those of old
-        samples, as large among those of new ones.
+        samples, as large among those of new ones. Scores within `TIE` are equal.
         """
         assert self.ratios is not None
-        known = xp.asarray(self.ratios, dtype=xp.float64, device=ratio.device)
+        mean = mean.clip(min=TIE)
+        known = xp.asarray(self.ratios, dtype=xp.float64, device=mean.device)
         if self.kind == "old":
-            extreme = xp.searchsorted(known, ratio, side="right")
+            extreme = xp.searchsorted(known, (score + TIE) / mean, side="right")
         else:
-            extreme = len(known) - xp.searchsorted(known, ratio, side="left")
+            extreme = len(known) - xp.searchsorted(known, (score - TIE) / mean, side="left")
         return (extreme + 1.0) / (len(known) + 1)
 
 

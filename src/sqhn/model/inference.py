@@ -7,11 +7,24 @@ expectations. The sweeps themselves are in `sqhn.model.tree`, and are the same f
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
-from sqhn.banks.interface import Array, Bank, BlockEvidence, CodeBank, Codes, Patches, PatternBank, Support
+from sqhn.banks.interface import (
+    Array,
+    Bank,
+    BlockEvidence,
+    CodeBank,
+    Codes,
+    Device,
+    LowestLevel,
+    OnlyLevel,
+    Patches,
+    PatternBank,
+    Support,
+)
 from sqhn.checks import check_word, is_whole
 from sqhn.evidence import WHOLE, chance, pyramid
 from sqhn.level import TIE
@@ -28,9 +41,26 @@ def batch_size(neurons: int) -> int:
     return max(1, min(MOST_SAMPLES, MOST_SCORES // max(1, neurons)))
 
 
-def best_of(bank: Bank, u: Array, count: int | None) -> tuple[Array, Array]:
-    """The best neurons and their scores, from the scores of all: the winners (None), or the `count` best."""
-    return bank.device.first_best(u) if count is None else bank.device.top_k(u, count)
+def best_of(top_k: Callable[[Any, int], tuple[Array, Array]], asked: Any, count: int | None) -> tuple[Array, Array]:
+    """The `count` best neurons and their scores; None: the winners alone, without an axis for the count."""
+    k, v = top_k(asked, count or 1)
+    return (k[..., 0], v[..., 0]) if count is None else (k, v)
+
+
+def any_heard(bank: CodeBank, heard: Array) -> Array:
+    """Whether any value below each node of a bank was observed, from the same of its children; None: true of all."""
+    return None if heard is None else heard[bank.children].any(axis=1)
+
+
+def owners(support: Support, device: Device) -> Array:
+    """The node and sample that each entry belongs to, as node * batch + sample."""
+    entries = device.xp.arange(len(support.value), device=device.place)
+    return device.xp.searchsorted(support.start, entries, side="right") - 1
+
+
+def pick(u: Array, support: Support, device: Device) -> Array:
+    """The values u (nodes, batch, neurons) of the neurons that a parent expects."""
+    return u.reshape(-1, u.shape[2])[owners(support, device), support.value]
 
 
 class Message(NamedTuple):
@@ -45,7 +75,6 @@ class Message(NamedTuple):
     heard: Array = None
 
 
-@runtime_checkable
 class Inference(Protocol):
     """A rule of recall: the messages of the sweep up, and how the sweep down weighs them."""
 
@@ -91,14 +120,12 @@ class Paper:
         return MOST_SAMPLES
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
-        heard = patches.seen.any(axis=2) if self.aware and patches.seen is not None else None
-        return Message(*(bank.best(patches) if count is None else bank.top_k(patches, count)), patches, heard)
+        return Message(*best_of(bank.top_k, patches, count), patches, patches.heard if self.aware else None)
 
     def up(self, bank: CodeBank, below: Message, count: int | None = None) -> Message:
         strength = below.value if self.propagation == "max" else (abs(below.value) > TIE) + 0 * below.value
         codes = Codes(below.k, strength, below.heard)
-        found = bank.best(codes) if count is None else bank.top_k(codes, count)
-        return Message(*found, codes, bank.hears(codes))
+        return Message(*best_of(bank.top_k, codes, count), codes, any_heard(bank, below.heard))
 
     def score(self, root: Message, terms: int) -> Array:  # noqa: ARG002
         return root.value[0]
@@ -119,17 +146,17 @@ class Exact:
 
     def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
         u = bank.activity(patches)
-        return Message(*best_of(bank, u, count), u)
+        return Message(*best_of(bank.device.top_k, u, count), u)
 
     def up(self, bank: CodeBank, below: Message, count: int | None = None) -> Message:
         u = bank.max_sum(below.evidence)
-        return Message(*best_of(bank, u, count), u)
+        return Message(*best_of(bank.device.top_k, u, count), u)
 
     def score(self, root: Message, terms: int) -> Array:
         return root.value[0] / terms
 
     def at(self, bank: Any, message: Message, support: Support) -> Array:
-        return bank.device.pick(message.evidence, support)
+        return pick(message.evidence, support, bank.device)
 
     def blend(self, blend: float) -> float:  # noqa: ARG002
         return 0.5
@@ -166,18 +193,22 @@ class Evidence:
     def samples(self, neurons: int, channels: int) -> int:
         return batch_size(neurons * (1 + channels) // 2)
 
-    def look(self, bank: Any, patches: Patches, count: int | None = None) -> Message:  # LowestLevel or OnlyLevel
-        if not bank.top:
-            if self.blocks is not None:
-                raise ValueError(f"blocks={self.blocks} are for one level; in a tree the blocks are its nodes' patches")
-            return self.message(bank, bank.block_evidence(patches))
+    def look(self, bank: PatternBank, patches: Patches, count: int | None = None) -> Message:
+        if bank.top:
+            return self.pyramid_message(cast("OnlyLevel", bank), patches, count)
+        if self.blocks is not None:
+            raise ValueError(f"blocks={self.blocks} are for one level; in a tree the blocks are its nodes' patches")
+        return self.message(bank, cast("LowestLevel", bank).block_evidence(patches))
+
+    def pyramid_message(self, bank: OnlyLevel, patches: Patches, count: int | None) -> Message:
+        """The message of the only level."""
         scales, at = self.scales(bank.tiling.shape), bank.device
         t = at.xp.arange(patches.x.shape[1], device=at.place)
-        A, match = bank.pyramid_evidence(patches, scales), bank.best(patches)[0][0]
+        A, match = bank.pyramid_evidence(patches, scales), bank.top_k(patches, 1)[0][0, :, 0]
         looks = 2 * sum(WHOLE if one.nodes == 1 else one.nodes for one in scales)
         start = A + 0.0
         start[0, t, match] += (bank.neurons.c[0, match] > 1) * chance(looks)
-        k, _ = best_of(bank, start, count)
+        k, _ = best_of(at.top_k, start, count)
         return Message(k, A[0, t if count is None else t[:, None], k[0]][None], A)
 
     @staticmethod
@@ -187,7 +218,7 @@ class Evidence:
         Its winners have the score minus infinity, so a parent that expects any values decides among these alone.
         """
         at = bank.device
-        k, _ = at.first_best(found.A)
+        k, _ = best_of(at.top_k, found.A, None)
         return Message(k, at.xp.full(k.shape, -math.inf, dtype=at.xp.float64, device=at.place), found)
 
     def scales(self, shape: tuple[int, ...]) -> list[Tiling]:
@@ -208,13 +239,13 @@ class Evidence:
         found = bank.block_evidence(below.evidence, WHOLE if bank.nodes == 1 else 1.0)
         if bank.nodes > 1:
             return self.message(bank, found)
-        return Message(*best_of(bank, found.A, count), found)
+        return Message(*best_of(bank.device.top_k, found.A, count), found)
 
     def score(self, root: Message, terms: int) -> Array:  # noqa: ARG002
         return root.value[0]
 
     def at(self, bank: Any, message: Message, support: Support) -> Array:
-        return bank.device.pick(message.evidence.A, support) + bank.device.xp.log(support.probability)
+        return pick(message.evidence.A, support, bank.device) + bank.device.xp.log(support.probability)
 
     def blend(self, blend: float) -> float:  # noqa: ARG002
         return 1.0
@@ -235,13 +266,13 @@ def by_name(inference: str | Inference) -> Inference:
     """A rule by its name; an `Inference` object is returned as it is."""
     if isinstance(inference, type):
         raise TypeError(f"inference must be a name or an object, not a class; use {inference.__name__}()")
-    if not isinstance(inference, str) and isinstance(inference, Inference):  # the second test is slow
+    if not isinstance(inference, str):
+        methods = [name for name in vars(Inference) if not name.startswith("_")]
+        if missing := [name for name in methods if not hasattr(inference, name)]:
+            raise TypeError(
+                f"inference must be one of {', '.join(map(repr, INFERENCES))}, or an object with the methods "
+                f"{', '.join(methods)}; {type(inference).__name__} lacks {', '.join(missing)}"
+            )
         return inference
-    methods = [name for name in vars(Inference) if not name.startswith("_")]
-    if len(missing := [name for name in methods if not hasattr(inference, name)]) < len(methods):
-        raise TypeError(
-            f"an inference object has the methods {', '.join(methods)}; "
-            f"a {type(inference).__name__} lacks {', '.join(missing)}"
-        )
     check_word("inference", inference, tuple(INFERENCES))
     return INFERENCES[inference]

@@ -27,7 +27,7 @@ LONGEST = 1 << 16
 DEEPEST = 100
 """Nesting depth of lists and objects."""
 ARRAY = "\u0000array"
-KINDS = "biufc"  # of the numbers of an array
+NUMBER_KINDS = "biufc"  # of the numbers of an array
 
 
 class Labels(dict[int, dict[str, int]]):
@@ -56,8 +56,16 @@ class Labels(dict[int, dict[str, int]]):
         return [self.of_all(one) for one in index] if isinstance(index, list) else self.of(index)
 
     def where(self, test: Callable[[Any], bool]) -> list[int]:
-        """The neurons whose latest label passes a test."""
-        return [j for j, own in sorted(self.items()) if own and test(_decoded(next(reversed(own))))]
+        """The neurons whose latest label passes a test, which must return True or False."""
+        found = []
+        for j, own in sorted(self.items()):
+            label = _decoded(next(reversed(own)))
+            passed = test(label)
+            if not isinstance(passed, (bool, np.bool_)):
+                raise TypeError(f"where must return True or False; for the label {label!r} it returned {passed!r}")
+            if passed:
+                found.append(j)
+        return found
 
     def state(self) -> NDArray[np.uint8]:
         """All labels, as JSON in bytes."""
@@ -118,7 +126,7 @@ def _plain(value: Any) -> Any:
     if np.ma.is_masked(value):
         raise TypeError("some of its values are masked")
     array = as_numpy(value)
-    if array.dtype.kind not in KINDS or array.dtype.itemsize > 16 or array.dtype.char in "gG":
+    if array.dtype.kind not in NUMBER_KINDS or array.dtype.itemsize > 16 or array.dtype.char in "gG":
         raise TypeError(f"dtype {array.dtype} is not supported")
     if array.ndim == 0 and array.dtype.kind != "c":
         return array.item()
@@ -153,7 +161,7 @@ def _array(found: dict[str, Any]) -> Any:
     if found.keys() != {ARRAY}:
         return found
     dtype, shape, content = found[ARRAY]
-    if not isinstance(dtype, str) or np.dtype(dtype).kind not in KINDS:
+    if not isinstance(dtype, str) or np.dtype(dtype).kind not in NUMBER_KINDS:
         raise ValueError(f"an array of dtype {dtype!r}")
     return np.frombuffer(base64.b64decode(content), dtype).reshape(shape).copy()
 

@@ -1,14 +1,16 @@
-"""Everything that a memory knows, and that its file holds: the tree, labels, and thresholds of recognition."""
+"""The whole state of a memory, as its file holds it: the tree, labels, and thresholds of recognition."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from sqhn.banks.compilation import Pending, current
 from sqhn.banks.interface import Array, Device, Learned
 from sqhn.checks import is_whole
 from sqhn.level import TIE, Level, Options
@@ -26,11 +28,24 @@ class Model:
     """
 
     def __init__(self, input_shape: tuple[int, ...], levels: Sequence[Level], options: Options, device: Device) -> None:
-        self.tree = Tree(input_shape, levels, options, device)
+        self.tree = Tree(input_shape, levels, options, current(device, levels, options))
         self.labels = Labels()
         self.rho = options.rho
         self.calibration: Calibration | None = None
         self.evidence_calibration: Calibration | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether compiled kernels are to replace plain NumPy once they are ready."""
+        return isinstance(self.tree.device, Pending)
+
+    def upgrade(self) -> None:
+        """Move to compiled kernels if they are ready."""
+        tree = self.tree
+        device = current(tree.device, tree.levels, tree.options)
+        if device is not tree.device:
+            with suppress(MemoryError):  # for two copies; plain NumPy goes on, and the next change tries again
+                self.tree = tree.on(device)
 
     @property
     def options(self) -> Options:
@@ -64,7 +79,7 @@ class Model:
         return self.tree.step
 
     def reset(self) -> None:
-        """Forget everything; a calibrated rho returns to what it was before."""
+        """Forget everything; a calibrated rho returns to its earlier value."""
         if self.calibration:
             self.rho = self.calibration.before
         self.calibration = self.evidence_calibration = None
@@ -140,7 +155,7 @@ class Model:
         found = score >= threshold - TIE, score, threshold
         if made is None or made.ratios is None:
             return found
-        return *found, made.p(score / mean.clip(min=TIE), tree.device.xp)
+        return *found, made.p(score, mean, tree.device.xp)
 
     def calibrated(
         self, samples: Array, observed: Array, kind: Kind, error: float, by_evidence: bool

@@ -16,11 +16,11 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.interface import Array, Bank, Codes, Device, Learned, MemoryNode, Patches
+from sqhn.banks.interface import Array, Bank, Codes, Device, Learned, MemoryNode, Patches, Support
 from sqhn.banks.rule import AVERAGED, SKIPPED
 from sqhn.inputs import batches, join_batches
 from sqhn.level import Level, Options
-from sqhn.model.inference import INFERENCES, KNOWING, RECOGNITION, Inference, Message
+from sqhn.model.inference import INFERENCES, KNOWING, RECOGNITION, Inference, Message, any_heard, owners
 from sqhn.patches import plan
 from sqhn.protocol import EmptyMemoryError
 
@@ -52,6 +52,17 @@ class Tree:
             for tiling, level, below in zip(above, self.levels[1:], self.levels)
         ]
 
+    def on(self, device: Device) -> Tree:
+        """A copy on another device."""
+        copy = Tree(self.input_shape, self.levels, self.options, device)
+        values = 0
+        for old, new in zip(self.banks, copy.banks):
+            state = old.neurons.state() | old.state()
+            new.neurons.restore(state, old.neurons.step)
+            new.restore(state, values)
+            values = new.neurons.room
+        return copy
+
     @property
     def banks(self) -> tuple[Bank, ...]:
         """The banks, from level 1 up."""
@@ -76,6 +87,11 @@ class Tree:
         """Whether any learned sample had missing values."""
         return self.patterns.holes or any(bank.holes for bank in self.codes)
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays."""
+        return self.device.nbytes(self.banks)
+
     def neurons(self, name: str) -> NDArray[Any]:
         """A statistic of every neuron of the memory node (`Neurons`), as a copy."""
         grown = int(self.root.grown[0])
@@ -99,26 +115,27 @@ class Tree:
             for bank in below:
                 known = KNOWING.up(bank, known)
             root.reserve(len(samples), self.banks[-2].neurons.room)
-            learned = [root.learn(Codes(known.k, known.value, self._with_neurons(known.heard)))]
+            learned = [root.learn(Codes(known.k, known.value, self._with_neurons(known)))]
         else:
             self._reserve(len(samples))
             learned = [self.patterns.learn(patches)]
-            for bank in self.codes if part == "all" else self.codes[:-1]:
-                learned.append(bank.learn(_codes(learned[-1])))
+            for bank, heard in zip(self.codes if part == "all" else self.codes[:-1], self._heard(patches.heard)):
+                learned.append(bank.learn(Codes(learned[-1].k, learned[-1].v, heard)))
         if last:
             self.settle()
         return learned
 
     def hold(self, samples: Array, observed: Array) -> Learned:
-        """Learn the first sample, and average the others, which show the same thing, into what it wrote."""
-        others = self.split(samples[1:], None if observed is None else observed[1:])
-        first = self.learn(samples[:1], None if observed is None else observed[:1], last=False)
-        more = len(samples) - 1
+        """Learn the first sample, and average the others, which show the same thing, into the neurons that it wrote."""
+        mask, more = (None, None) if observed is None else (observed[:1], observed[1:])
+        one, others = self.split(samples[:1], mask), self.split(samples[1:], more)
+        first = self.learn(samples[:1], mask, last=False)
         self.patterns.hold(others, first[0].k[:, 0], first[0].kind[:, 0] != SKIPPED)
-        for below, bank, own in zip(first, self.codes, first[1:]):
-            bank.hold(_codes(below), more, own.k[:, 0], own.kind[:, 0] != SKIPPED)
+        for below, heard, bank, own in zip(first, self._heard(one.heard), self.codes, first[1:]):
+            codes = Codes(below.k, below.v, heard)
+            bank.hold(codes, len(samples) - 1, own.k[:, 0], own.kind[:, 0] != SKIPPED)
         self.settle()
-        held = Learned(*(field[:, [0] * len(samples)] for field in first[-1].fields))
+        held = Learned(*(field[:, [0] * len(samples)] for field in first[-1]))
         held.kind[:, 1:] = held.kind[:, 1:].clip(max=AVERAGED)  # none of the others grew another neuron
         return held
 
@@ -136,7 +153,7 @@ class Tree:
         for bank in banks:
             bank.store(evidence)
             if bank is not banks[-1]:
-                k, _ = bank.best(evidence)
+                k = bank.top_k(evidence, 1)[0][..., 0]
                 evidence = Codes(k, self.full(k.shape, 1.0))
         self.settle()
 
@@ -171,14 +188,22 @@ class Tree:
             bank.reserve(more, values)
             values = bank.neurons.room
 
-    def _with_neurons(self, heard: Array) -> Array:
-        """Restrict `heard` (nodes, batch) to nodes below the memory node that have neurons."""
-        grown = self.banks[-2].grown > 0
+    def _with_neurons(self, known: Message) -> Array:
+        """Restrict `heard` (nodes, batch) of a message to nodes below the memory node that have neurons."""
+        grown, at = self.banks[-2].grown > 0, self.device
         if grown.all():
-            return heard
-        return grown[:, None] if heard is None else heard & grown[:, None]
+            return known.heard
+        heard = at.xp.ones(known.k.shape, dtype=at.xp.bool, device=at.place) if known.heard is None else known.heard
+        return heard & grown[:, None]
 
     # -- sweeps --------------------------------------------------------------------------------------------------
+
+    def _heard(self, first: Array) -> list[Array]:
+        """Whether any value below each node was observed, level by level from the first; None: true of all."""
+        heard = [first]
+        for bank in self.codes:
+            heard.append(any_heard(bank, heard[-1]))
+        return heard
 
     def split(self, samples: Array, observed: Array = None) -> Patches:
         """Samples cut into patches, on the device."""
@@ -186,17 +211,21 @@ class Tree:
         mask = None if observed is None else at.asarray(split(at.asarray(observed)))
         return Patches(at.asarray(split(at.floats(samples))), mask)
 
-    def down(self, messages: list[Message], rule: Inference) -> list[Array]:
-        """Down from the memory node: the value of every node, level by level."""
+    def down(self, messages: list[Message], rule: Inference) -> tuple[list[Array], list[Support]]:
+        """Down from the memory node: the values of all nodes, level by level, and those that their parents expect.
+
+        The latter are of all levels but the last; of none, if the rule has no sweep down.
+        """
         blend = rule.blend(self.options.blend)
         if blend is None:
-            return [message.k for message in messages]
-        k = [messages[-1].k]
+            return [message.k for message in messages], []
+        k, expected = [messages[-1].k], list[Support]()
         for parent, bank, message in zip(reversed(self.codes), self.banks[-2::-1], messages[-2::-1]):
             support = parent.support(k[0])
             value = rule.at(bank, message, support)
             k.insert(0, self.device.choose(message.k, message.value, support, value, blend))
-        return k
+            expected.insert(0, support)
+        return k, expected
 
     def _batches(self, count: int, rule: Inference, masked: bool) -> Iterator[slice]:
         """Batches of samples that a rule can handle at once; masked: not all values were observed."""
@@ -239,11 +268,11 @@ class Tree:
 
     def _decode(self, patches: Patches, messages: list[Message], rule: Inference) -> tuple[Array, ...]:
         """From messages to samples, the memory node's values, scores, and which values are known."""
-        k = self.down(messages, rule)
+        k, expected = self.down(messages, rule)
         join, score = self.tilings[0].join, rule.score(messages[-1], self.terms)
         if not self.holes:
             return join(self.patterns.vectors(k[0])), k[-1][0], score
-        vectors, known = self._known(k, patches.seen)
+        vectors, known = self._known(k, expected, patches)
         return join(vectors), k[-1][0], score, join(known)
 
     def _decode_each(self, patches: Patches, messages: list[Message], rule: Inference) -> tuple[Array, ...]:
@@ -260,19 +289,19 @@ class Tree:
         ]
         return tuple(self.device.xp.stack(field, 1) for field in zip(*each))
 
-    def _known(self, k: list[Array], observed: Array) -> tuple[Array, Array]:
+    def _known(self, k: list[Array], expected: list[Support], question: Patches) -> tuple[Array, Array]:
         """The patches of the values of all nodes, and which of their values are known.
 
         A node without observed values that its parent expects nothing of is unknown, and so is everything below it.
         """
-        heard: list[Array] = [None if observed is None else observed.any(axis=2)]
-        for bank in self.codes:
-            heard.append(bank.hears(Codes(None, None, heard[-1])))
-        known = (self.root.grown > 0)[:, None]
-        for parent, lower, own, below in zip(reversed(self.codes), self.banks[-2::-1], k[:0:-1], heard[-2::-1]):
-            there = lower.grown[:, None] > 0
+        heard, known, xp = self._heard(question.heard), (self.root.grown > 0)[:, None], self.device.xp
+        for level in reversed(range(len(self.codes))):
+            there, parent, below = self.banks[level].grown[:, None] > 0, self.codes[level], heard[level]
             if below is not None:
-                there = there & (below | parent.expects(own, known))
+                support = expected[level] if expected else parent.support(k[level + 1])
+                any_expected = (xp.diff(support.start) > 0).reshape(below.shape)
+                any_expected[parent.children] &= known[:, None]
+                there = there & (below | any_expected)
             known = there
         vectors, values = self.patterns.vectors(k[0]), self.patterns.known_values(k[0]) & known[:, :, None]
         vectors[~values] = self.options.centre
@@ -292,7 +321,7 @@ class Tree:
                 k.insert(0, at.choose(winner, self.full(shape, 0.0), support, 0 * support.probability, 0.0))
             if partly:
                 nothing = xp.zeros((*k[0].shape, self.tilings[0].size), dtype=xp.bool, device=at.place)
-                patches, there = self._known(k, nothing)
+                patches, there = self._known(k, [], Patches(None, nothing))
                 known[part] = at.to_user(self.tilings[0].join(there), None)
             else:
                 patches = self.patterns.vectors(k[0])
@@ -305,19 +334,31 @@ class Tree:
         """The mean term of all nodes that have neurons and observed values."""
         done = []
         for patches, messages in self._ask(samples, observed, rule):
-            k = self.down(messages, rule)
-            part = None if patches.seen is None else patches.seen.any(axis=2)
-            if self.holes or part is not None:
+            (k, expected), heard = self.down(messages, rule), patches.heard
+            if self.holes or heard is not None:
                 grown = (self.patterns.grown > 0)[:, None]
-                part = grown & (True if part is None else part)
-            terms = [(self.patterns.similarity(patches, k[0]), part)]
-            for bank, own, below in zip(self.codes, k[1:], k):
-                terms.append((bank.probability(own, below), part))
-                part = bank.hears(Codes(None, None, part))
+                heard = grown if heard is None else grown & heard
+            terms = [(self._matches(patches, k[0]), heard)]
+            expected = expected or [parent.support(own) for parent, own in zip(self.codes, k[1:])]
+            for support, own, there in zip(expected, k, self._heard(heard)):
+                terms.append((self._probability(support, own), there))
             total = sum((term if there is None else term * there).sum(axis=0) for term, there in terms)
             many = sum(len(term) if there is None else there.sum(axis=0) for term, there in terms)
             done.append((total / many,))
         return join_batches(done, self.device.xp.concat)[0]
+
+    def _matches(self, patches: Patches, k: Array) -> Array:
+        """The similarity of every patch and one neuron k (nodes, batch) of its node."""
+        nodes, batch = k.shape
+        start = self.device.xp.arange(nodes * batch + 1, device=self.device.place)
+        return self.patterns.at(patches, Support(start, k.reshape(-1), None)).reshape(nodes, batch)
+
+    def _probability(self, support: Support, k: Array) -> Array:
+        """The probability of the values k (nodes, batch) by what is expected of the nodes."""
+        which, p = owners(support, self.device), self.full((k.shape[0] * k.shape[1],), 0.0)
+        same = support.value == k.reshape(-1)[which]
+        p[which[same]] = support.probability[same]
+        return p.reshape(k.shape)
 
     def familiarity(self, samples: Array, observed: Array, by_evidence: bool) -> tuple[Array, ...]:
         """The scores that tell old samples from new ones, and the means that a threshold is a multiple of.
@@ -336,8 +377,3 @@ class Tree:
         """The same score everywhere."""
         xp = self.device.xp
         return xp.full(shape, value, dtype=xp.float64, device=self.device.place)
-
-
-def _codes(learned: Learned) -> Codes:
-    """The winners of a level that has learned, with their strengths after the update, for the level above."""
-    return Codes(learned.k, learned.v, learned.heard)

@@ -1,6 +1,6 @@
 """The model in plain NumPy, one sample at a time, which every fast path is tested against.
 
-`model` is the paper, `variants` what its experiments vary, `evidence` our own rule of recall.
+`model` is the paper's network, `variants` its readings and ablations, `evidence` our own rule of recall.
 """
 
 from sqhn.reference.model import Network, Node, winner

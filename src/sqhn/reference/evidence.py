@@ -1,7 +1,7 @@
 """Recall by evidence in plain NumPy: which stored sample each block of values shows, if it shows any.
 
-A block is the input of a node, or a part of a sample. It is compared with what each of N neurons has stored there, both
-as it is and less its own means (one for each channel), so that neither contrast nor brightness matters.
+A block is the input of a node, or a part of a sample. It is compared with the stored block of each of N neurons,
+both as it is and less its own means (one for each channel), so neither contrast nor brightness matters.
 
 1. The likelihood of a neuron, with any gain and any noise, is that of a regression: L_j = (1 - r_j^2 + e)^(-d/2), where
    r_j is the cosine, or 0 if that is negative, and d is the number of free values.
@@ -71,7 +71,7 @@ def _posterior(likelihood: Vector, flat: float) -> Vector:
 
 
 def up(network: Network, x: ArrayLike, observed: ArrayLike | None = None) -> Messages:
-    """A of every node: the evidence, in nats, that its block shows what each of its neurons has stored.
+    """A of every node: the evidence, in nats, that its block shows the stored block of each of its neurons.
 
     One level: summed over the blocks of a pyramid. A tree: its nodes are the blocks, and a neuron has stored the
     likeliest block of each child. A node adds to the evidence of its own block that of its children, averaged over the
@@ -124,7 +124,7 @@ def down(network: Network, A: Messages, root: int) -> Codes:
 def preferred(network: Network, x: ArrayLike, observed: ArrayLike | None, A: Vector) -> Vector:
     """The scores by which the memory node's neurons are chosen: the evidence for them.
 
-    In one level, an average that matches the whole sample best gets in addition what blocks give by chance.
+    In one level, an average that matches the whole sample best also gets the evidence that blocks give by chance.
     """
     j = winner(network.up(x, observed)[-1][0])
     if len(network.levels) > 1 or network.root.c[j] <= 1:

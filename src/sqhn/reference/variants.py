@@ -1,6 +1,6 @@
 """Variants of the paper's network: other readings, ablations, other ways to learn and to recall.
 
-`ReferenceSQHN` is what tests and experiments use: the network of `model` with all of these.
+Tests and experiments use `ReferenceSQHN`, the network of `model` with all of these.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Reading:
 
     hidden_similarity: how a node compares its children's values with a column: by the cosine, or by the mean of the
         column's probabilities weighted with the children's strengths.
-    update_order: what a node sends up while learning: its match after the update ("layerwise"), or before it and 1
-        when it grew ("after").
+    update_order: the strength that a node sends up while learning: its match after the update ("layerwise"), or its
+        match before it, and 1 if it grew ("after").
     """
 
     hidden_similarity: Literal["cosine", "weighted_mean"] = "cosine"
@@ -109,7 +109,7 @@ class VariedNode(Node):
 class ReferenceSQHN(Network):
     """The network with all variants, for samples of shape `input_shape`.
 
-    ablation: what is left out of the learning rule; random weights are drawn with `seed`.
+    ablation: the parts left out of the learning rule; random weights are drawn with `seed`.
     reading: of the paper, where there are several.
     """
 

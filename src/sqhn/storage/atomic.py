@@ -38,8 +38,8 @@ def regular(path: str | os.PathLike[str]) -> Path:
     place = Path(os.path.realpath(path))
     if place.is_dir():
         raise IsADirectoryError(f"{path} is a folder, not a file")
-    if place.exists() and not place.is_file():
-        raise OSError(f"{path} is not a file, but a pipe or a device")
+    if os.path.lexists(place) and not place.is_file():
+        raise OSError(f"{path} is not a file, but a pipe, a device or a link to itself")
     return place
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from sqhn.banks.interface import Array, Learned
-from sqhn.checks import check_count, is_real, is_whole
+from sqhn.checks import check_count, is_whole
 from sqhn.inputs import as_numpy, as_samples
 from sqhn.level import Options
 from sqhn.model.calibration import Calibration
@@ -79,7 +79,7 @@ def chunks(model: Model, samples: Array, observed: Array, part: Part, texts: Tex
 
 @dataclass(frozen=True)
 class Hold(Change):
-    """Learn samples of one thing: the first, and the others averaged into what it wrote."""
+    """Learn samples of one thing: the first, and the others averaged into the neurons that it wrote."""
 
     name = "hold"
     samples: Array
@@ -177,13 +177,10 @@ class Calibrate(Change):
         return model.calibrate(self.calibration, self.rho)
 
     def check(self, model: Model) -> None:  # noqa: ARG002
-        made = self.calibration
-        if not isinstance(made, Calibration) or made.kind not in ("new", "old"):
-            raise TypeError(f"calibration must be that of new or old samples; got {made!r}")
-        if made.ratios is not None and not all(map(is_real, made.ratios)):
-            raise TypeError(f"ratios must be numbers; got {made.ratios!r}")
-        if is_real(self.rho) == is_real(made.threshold):
-            raise ValueError(f"either rho or a threshold of evidence; got {self.rho!r} and {made.threshold!r}")
+        if not isinstance(self.calibration, Calibration):
+            raise TypeError(f"calibration must be that of new or old samples; got {self.calibration!r}")
+        self.calibration.check(evidence=self.rho is None)
+        Options(rho=self.rho)  # checks it
 
 
 CHANGES: dict[str, type[Change]] = {

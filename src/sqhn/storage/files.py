@@ -167,7 +167,9 @@ def decode(header: Header, tensors: Tensors, device: str, shards: int | None = N
         _fill(model.tree.banks, header, tensors)
         if (labels := tensors.get("values")) is not None:
             model.labels.restore(labels, model.tree.neurons("c"))
-    made = {name: Calibration(**header[name]) for name in ("calibration", "evidence") if header.get(name)}
+    made = {name: Calibration(**header[name]) for name in ("calibration", "evidence") if header.get(name) is not None}
+    for name, one in made.items():
+        one.check(evidence=name == "evidence")
     model.calibration, model.evidence_calibration = made.get("calibration"), made.get("evidence")
     return model
 

@@ -94,7 +94,8 @@ class Journal:
             if log is None:
                 journal.begin(model)
             else:
-                journal._keep(log)
+                journal.log = log
+                journal.open_files.callback(log.close)
                 journal.saved = journal._identity()
                 journal._plan()
         except BaseException:
@@ -102,16 +103,13 @@ class Journal:
             raise
         return model, journal
 
-    def _keep(self, log: Log) -> None:
-        self.log = log
-        self.open_files.callback(log.close)
-
     def close(self) -> None:
         """Let others use the folder."""
         self.open_files.close()
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "open_files"):  # else a signal came before
+            self.close()
 
     # -- changes -------------------------------------------------------------------------------------------------
 
@@ -154,7 +152,8 @@ class Journal:
         with deferred():
             for name in FILES:
                 (self.folder / name).unlink(missing_ok=True)
-            self._keep(Log(self.folder / JOURNAL, 0, secrets.token_hex(32), new=True))
+            self.log = Log(self.folder / JOURNAL, 0, secrets.token_hex(32), new=True)
+            self.open_files.callback(self.log.close)
         with model.tree.device.stream():
             self._checkpoint(model)
 
@@ -237,10 +236,13 @@ def restored(path: Path, folder: Path, device: str, shards: int | None) -> tuple
                     log = open_log(path, header, folder)
                 for problem in replay(log, model) if log else ():
                     if problem:
-                        raise MemoryFileError(f"{folder / JOURNAL}: {problem}")
+                        repair = f"`sqhn repair {path.parent}` lists all damage"
+                        raise MemoryFileError(f"{path.parent / JOURNAL}: {problem}; {repair}")
             except BaseException:
                 if log:
-                    log.leave()  # a refused folder is not changed
+                    (
+                        log.leave if folder == path.parent else log.close
+                    )()  # a refused folder is not changed; a copy may be
                 raise
         model.tree.settle()
     return model, log

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 PATIENCE = 0.1  # seconds before others are told: a new holder may not have signed yet
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of file systems without locks."""
@@ -28,8 +30,6 @@ def held(path: Path, waiting: Callable[[str], None] | None = None) -> Iterator[N
     waiting: called with a text that says which other process holds the lock, before this one waits for it; None: if
         another process holds it, that is a BlockingIOError.
     """
-    from filelock import FileLock, Timeout  # here: this import takes half as long as that of the whole package
-
     real = Path(os.path.realpath(path))
     place = real.with_name(f".{real.name}.lock")
     if not place.parent.is_dir():

@@ -65,7 +65,11 @@ class Log:
         OPEN.add(self)
         try:
             with self._errors():
-                self._set_up(new)
+                self.connection.text_factory = bytes  # damaged text cannot be decoded
+                self.connection.executescript(SETUP)
+                if new:
+                    self.connection.executescript(f"CREATE TABLE IF NOT EXISTS record ({COLUMNS}); DELETE FROM record")
+                self.connection.execute("SELECT max(number) FROM record").fetchall()  # opens SQLite's log
             self.files = self._files()
             mode = "r+b" if confirmed.exists() and not new else "w+b"
             self.confirmed = self.opened.enter_context(confirmed.open(mode, buffering=0))
@@ -88,14 +92,6 @@ class Log:
             except OSError as error:
                 if error.errno not in NO_LOCKS:
                     raise
-
-    def _set_up(self, new: bool) -> None:
-        self.connection.text_factory = bytes  # damaged text cannot be decoded
-        self.connection.executescript(SETUP)
-        if new:
-            self.connection.execute(f"CREATE TABLE IF NOT EXISTS record ({COLUMNS})")
-            self.connection.execute("DELETE FROM record")
-        self.connection.execute("SELECT max(number) FROM record").fetchall()  # opens SQLite's log
 
     def records(self) -> Iterator[tuple[int, bytes | str]]:
         """All records in order: the number of the last row of each, and its content, or a sentence about its damage."""

@@ -23,7 +23,7 @@ BIG_ENDIAN, VERSION = 0x377F0683, 3007000  # the first numbers of such a log
 
 
 class Salvaged(NamedTuple):
-    """What can be kept of a memory, with so many changes since its checkpoint, and the problems that were found."""
+    """The part of a memory that can be kept, with so many changes since its checkpoint, and the problems found."""
 
     model: Model
     changes: int
@@ -76,6 +76,8 @@ def renew_checksums(wal: Path) -> None:
     in each head belong to this use of the log. Frames of an earlier use may follow: they are older, and are left out.
     """
     content = bytearray(wal.read_bytes())
+    if len(content) < HEADER:
+        return  # nothing was written since SQLite emptied it
     starts = range(HEADER, len(content) - HEAD - PAGE + 1, HEAD + PAGE)
     salts = [bytes(content[start + 8 : start + 16]) for start in starts]
     salt, _ = Counter([bytes(content[16:24]), *salts[:2]]).most_common(1)[0]
@@ -100,10 +102,10 @@ def _checksum(content: bytearray, a: int = 0, b: int = 0) -> tuple[int, int]:
 
 
 def repair(folder: Path, device: str = "cpu", shards: int | None = None) -> tuple[Salvaged, Path | None]:
-    """Replace a damaged memory by what can be kept of it; the damaged files are copied to a folder within, first.
+    """Replace a damaged memory by the part that can be kept; the damaged files are copied to a folder within, first.
 
     The checkpoint is replaced in one step, by one that has all that is kept and no journal. Before that step nothing is
-    changed. After it, whoever opens the folder removes the damaged journal and begins another one.
+    changed. After it, the next program that opens the folder removes the damaged journal and begins another one.
     """
     with closing(Journal(folder)) as journal:
         found = salvage(journal.folder, device, shards)

@@ -23,7 +23,7 @@ FIELDS: dict[str, dict[str, type]] = {
     "recognize": {"old": bool, "score": float, "threshold": float},
 }
 """The first fields of the answer to each verb, and their types for a single sample."""
-NAMES = {"learn": "Written", "recall": "Recalled", "recognize": "Recognized"}
+RESULTS = {"learn": "Written", "recall": "Recalled", "recognize": "Recognized"}
 
 Array = NDArray[Any]
 
@@ -41,7 +41,7 @@ def answer_fields(verb: str, x: Any, observed: Any, answer: Any) -> Answer:
     fields = tuple(FIELDS[verb])
     if getattr(answer, "_fields", ())[: len(fields)] != fields:
         call, got = call_text(verb, x, observed), f"a {type(answer).__name__}: {shortened(answer)}"
-        raise AssertionError(f"{call}: expected {NAMES[verb]}({', '.join(fields)}); got {got}")
+        raise AssertionError(f"{call}: expected {RESULTS[verb]}({', '.join(fields)}); got {got}")
     return {name: getattr(answer, name) for name in fields}
 
 

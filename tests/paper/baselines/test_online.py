@@ -253,7 +253,7 @@ def test_learning_a_batch_equals_the_loop(
     for i, one in enumerate(x):
         np.testing.assert_allclose(alone.recall(one).x, recalled.x[i], rtol=1e-5, atol=1e-6)
     if kind is OnlineMHN:
-        for a, b in zip(together.recognize(x), zip(*map(alone.recognize, x))):
+        for a, b in zip(together.recognize(x)[:3], zip(*map(alone.recognize, x))):
             np.testing.assert_allclose(a, b, rtol=1e-5)
 
 

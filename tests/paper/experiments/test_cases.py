@@ -18,11 +18,12 @@ from sqhn.paper.experiments.case import decode_images, encode_images, generator,
 from sqhn.paper.experiments.depth import Examples, Occlusions
 from sqhn.paper.experiments.encoding import Encoding
 from sqhn.paper.experiments.energy import Energies, Joint
-from sqhn.paper.experiments.models import Nearest, OnlineMHN, OnlineMHNTree, Tree, resident_bytes
+from sqhn.paper.experiments.models import Nearest, OnlineMHN, OnlineMHNTree, Tree
 from sqhn.paper.experiments.recognition import TOLERANCES, Recognition
 from sqhn.paper.experiments.streams import Stream
 from sqhn.paper.experiments.table_1 import Loaded
 from sqhn.paper.experiments.theory import Capacity, Cost, Growth, Urn
+from sqhn.sizes import array_bytes
 
 
 def random_set(name: str) -> Dataset:
@@ -154,8 +155,8 @@ def test_resident_bytes() -> None:
     store = Nearest(20).build((16, 16, 3), 0, "cpu")
     store.learn(iid(x_of(), 20, generator(0, "data")))
     images = 20 * 16 * 16 * 3 * 4
-    assert images <= resident_bytes(store) < 1.5 * images
-    assert resident_bytes([np.zeros((4, 4))[:2], np.zeros(3, np.float32)]) == 16 * 8 + 12
+    assert images <= array_bytes(store) < 1.5 * images
+    assert array_bytes([np.zeros((4, 4))[:2], np.zeros(3, np.float32)]) == 16 * 8 + 12
     assert run(STREAM)["bytes"] > images
 
 

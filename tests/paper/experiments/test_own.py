@@ -22,11 +22,11 @@ from sqhn.paper.experiments import records
 from sqhn.paper.experiments.case import DEFAULT, jobs_of
 from sqhn.paper.experiments.catalogue import EXPERIMENTS
 from sqhn.paper.experiments.damage import by_kind, is_nearest, shares
-from sqhn.paper.experiments.models import resident_bytes
 from sqhn.paper.experiments.own import SourceError, own_memory
 from sqhn.paper.experiments.results import Results
 from sqhn.paper.report.tables import comparison
 from sqhn.paper.report.verdicts import judge
+from sqhn.sizes import array_bytes
 from sqhn.testing import check_memory
 
 PAGE = (Path(__file__).parents[3] / "docs" / "compare.md").read_text()
@@ -182,6 +182,10 @@ def test_trees_that_do_not_fit_are_left_out(use: Use) -> None:
     assert "AC-B: left out, since their patches do not fit the samples of my.npz: SQHN L2, SQHN L3" in " ".join(
         result.output.split()
     )
+    assert "AC-B: my.npz has 20 training samples, fewer than the 100 of this experiment" in " ".join(
+        result.output.split()
+    )
+    assert "verdicts agree" not in result.output  # none is judged without the trees
     assert {one["settings"]["model"] for one in records.read(Path("out")).values()} == {"SQHN L1", "NN"}
     assert "on other data than the paper's" in Path("out/README.md").read_text()
 
@@ -332,7 +336,7 @@ def test_modules_and_functions_of_a_memory_are_not_counted() -> None:
         def __init__(self) -> None:
             self.x, self.np, self.f = np.zeros(10), np, np.dot
 
-    assert resident_bytes(Holds()) == 80
+    assert array_bytes(Holds()) == 80
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
@@ -408,7 +412,7 @@ def test_too_few_samples_and_unknown_sets_are_named(use: Use) -> None:
 # -- said before a run -------------------------------------------------------------------------------------------------
 
 
-def test_undecidable_claims_are_said_before_the_run(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecidable_claims_are_named_before_the_run(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     use("")
 
     def run(*_: object) -> Any:

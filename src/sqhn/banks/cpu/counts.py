@@ -84,10 +84,7 @@ class Counts:
         )  # fmt: skip
         if evidence.heard is not None:
             self.holes = self.holes or not evidence.heard.all()
-        return Learned(*found, self.hears(evidence))
-
-    def hears(self, evidence: Codes) -> NDArray[np.bool_] | None:
-        return None if evidence.heard is None else np.asarray(evidence.heard[self.children].any(axis=1))
+        return Learned(*found)
 
     def forget(self, j: NDArray[np.int64]) -> None:
         self.neurons.forget(j)
@@ -106,7 +103,16 @@ class Counts:
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def best(self, evidence: Codes) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    def top_k(self, evidence: Codes, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        if count == 1:
+            k, v = self._best(evidence)
+            return k[:, :, None], v[:, :, None]
+        pairs, most = self.nodes * evidence.k.shape[1], self.neurons.most
+        every = Support(np.arange(pairs + 1) * most, np.tile(np.arange(most, dtype=np.int32), pairs), None)
+        h = self.at(evidence, every).reshape(self.nodes, -1, most)
+        return self.device.top_k(np.where(self.neurons.c[:, None, :most] > 0, h, -np.inf), count)
+
+    def _best(self, evidence: Codes) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         shape = (self.nodes, evidence.k.shape[1])
         k, v = np.empty(shape, np.int32), np.empty(shape)
         split_range(
@@ -114,12 +120,6 @@ class Counts:
             self.neurons.statistics, self.heard_only, k, v, scratch=self.scratch,
         )  # fmt: skip
         return k, v
-
-    def top_k(self, evidence: Codes, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        pairs, most = self.nodes * evidence.k.shape[1], self.neurons.most
-        every = Support(np.arange(pairs + 1) * most, np.tile(np.arange(most, dtype=np.int32), pairs), None)
-        h = self.at(evidence, every).reshape(self.nodes, -1, most)
-        return self.device.top_k(np.where(self.neurons.c[:, None, :most] > 0, h, -np.inf), count)
 
     def at(self, evidence: Codes, support: Support) -> NDArray[np.float64]:
         h = np.empty(len(support.value))
@@ -151,19 +151,6 @@ class Counts:
             value, probability,
         )  # fmt: skip
         return Support(start, value, probability)
-
-    def expects(self, j: NDArray[np.int32], known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        found = np.empty((self.children.size, j.shape[1]), bool)
-        heard = self.by_neuron[np.arange(self.nodes)[:, None], j] != kernels.NONE  # (nodes, batch, children)
-        found[self.children] = (heard & known[:, :, None]).swapaxes(1, 2)
-        return found
-
-    def probability(self, j: NDArray[np.int32], k: NDArray[np.int32]) -> NDArray[np.float64]:
-        support, p = self.support(j), np.zeros(k.shape)
-        which = np.repeat(np.arange(k.size), np.diff(support.start))
-        same = support.value == k.ravel()[which]
-        p.ravel()[which[same]] = support.probability[same]
-        return p
 
     # -- persistence ---------------------------------------------------------------------------------------------
 

@@ -116,7 +116,7 @@ class Prototypes:
         )  # fmt: skip
         if self.large is not None:
             self.large.learned(self, first_look)
-        return Learned(*found, None if evidence.seen is None else evidence.seen.any(axis=2))
+        return Learned(*found)
 
     def masked(self, evidence: Patches) -> Patches:
         """Samples to learn, with a mask once any learned sample had missing values."""
@@ -179,10 +179,6 @@ class Prototypes:
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def best(self, evidence: Patches) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k, v = self.top_k(evidence, 1)
-        return k[:, :, 0], v[:, :, 0]
-
     def top_k(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         x, seen = evidence
         shape = (*x.shape[:2], count)
@@ -217,10 +213,6 @@ class Prototypes:
             support.value, self.of_nodes(), self.grown, self.measure, s,
         )  # fmt: skip
         return s
-
-    def similarity(self, evidence: Patches, k: NDArray[np.int32]) -> NDArray[np.float64]:
-        each = Support(np.arange(k.size + 1), k.ravel(), None)
-        return self.at(evidence, each).reshape(k.shape)
 
     def vectors(self, k: NDArray[np.int32]) -> NDArray[np.float32]:
         return self.m.reshape(-1, self.size).take(self.node * self.neurons.room + k, 0)

@@ -70,7 +70,7 @@ def split_range(
         run(0, count)
         return
     edges = [count * i // parts for i in range(parts + 1)]
-    with deferred():  # whoever stopped here would leave the others at it
+    with deferred():  # an exception here would leave the other threads running
         others = [future for lo, hi in pairwise(edges[1:]) if (future := _submit(run, lo, hi))]
         try:
             run(edges[0], edges[1])
@@ -81,7 +81,7 @@ def split_range(
 
 
 def _submit(run: Callable[[int, int], None], lo: int, hi: int) -> Future[None] | None:
-    """Let another thread do it; where there can be none (at the end of a process, say), do it here."""
+    """Work on a range on another thread, or here if no thread can be started, as at the end of a process."""
     try:
         return _workers().submit(run, lo, hi)
     except RuntimeError:

@@ -52,6 +52,7 @@ class Counts:
     ) -> None:
         self.device, self.place, self.level = device, device.place, level
         self.children = torch.from_numpy(children).to(self.place).long()
+        self.order = self.children.reshape(-1).argsort()  # from the children of each node to the level below
         self.nodes, self.family = (int(side) for side in children.shape)
         self.neurons = Neurons(self.nodes, level, self.place)
         self.heard_only = options.norm == "heard"
@@ -127,10 +128,7 @@ class Counts:
             part = slice(begin, end)
             some = heard[..., part].contiguous() if heard is not None and single[begin] else None
             done.append(self.learn_chunk(k[..., part].contiguous(), v[..., part].contiguous(), some))
-        return Learned(*together(done))._replace(heard=self.hears(evidence))
-
-    def hears(self, evidence: Codes) -> Tensor | None:
-        return None if evidence.heard is None else evidence.heard[self.children].any(1)
+        return Learned(*together(done))
 
     def forget(self, j: NDArray[np.int64]) -> None:
         which = torch.from_numpy(j).to(self.place)
@@ -277,10 +275,13 @@ class Counts:
         both = length * squares.double().sqrt()
         return torch.where(both > 0, overlap / torch.where(both > 0, both, 1.0), 0.0)
 
-    def best(self, evidence: Codes) -> tuple[Tensor, Tensor]:
+    def top_k(self, evidence: Codes, count: int) -> tuple[Tensor, Tensor]:
         width = self.neurons.most
+        if count > 1:
+            return self.device.top_k_of(self.activity, evidence, count, self.nodes * width)
         rows = OVERLAPS_AT_ONCE // (self.nodes * width)
-        return together([self.best_of(part, width) for part in split(evidence, rows)])
+        k, h = together([self.best_of(part, width) for part in split(evidence, rows)])
+        return k[..., None], h[..., None]
 
     def best_of(self, evidence: Codes, width: int) -> tuple[Tensor, Tensor]:
         k, v, heard = self.family_of(evidence)
@@ -295,9 +296,6 @@ class Counts:
             J=power_of_two(width, 16, 1024),
         )  # fmt: skip
         return winner, h
-
-    def top_k(self, evidence: Codes, count: int) -> tuple[Tensor, Tensor]:
-        return self.device.top_k_of(self.activity, evidence, count, self.nodes * self.neurons.most)
 
     def activity(self, evidence: Codes) -> Tensor:
         """The activity of every neuron: (nodes, batch, most grown), minus infinity where there is none."""
@@ -340,33 +338,18 @@ class Counts:
         n, q, _, j = self.entries.fields
         return torch.zeros_like(c).index_put_((n, j, q), self.entries.count.long(), accumulate=True)
 
-    def often_of(self, j: Tensor) -> Tensor:
-        """How often the neurons j (nodes, batch) heard each child, (nodes, children, batch)."""
-        return self.often()[self.node[:, 0], j.long()].mT
-
-    def to_children(self, values: Tensor) -> Tensor:
-        """Values (nodes, children, batch) in the order of the level below, (child nodes, batch)."""
-        found = torch.empty_like(values).reshape(-1, values.shape[2])
-        found[self.children.reshape(-1)] = values.reshape(found.shape)
-        return found
-
-    def expects(self, j: Tensor, known: Tensor) -> Tensor:
-        return self.to_children((self.often_of(j) > 0) & known[:, None, :])
-
     def support(self, j: Tensor) -> Support:
         entries = self.entries
         key, count = entries.by_neuron
         begin, end = entries.of_child(self.node, self.child, j.long()[:, None, :])
-        begin, sizes, often = (self.to_children(part).reshape(-1) for part in (begin, end - begin, self.often_of(j)))
+        often = self.often()[self.node[:, 0], j.long()].mT  # (nodes, children, batch)
+        parts = (part.reshape(-1, j.shape[1])[self.order] for part in (begin, end - begin, often))
+        begin, sizes, often = (part.reshape(-1) for part in parts)
         start = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
         which = torch.repeat_interleave(sizes)
         entry = torch.arange(len(which), device=self.place) - start[which] + begin[which]
         value = (key[entry] % entries.limits[2]).to(torch.int32)
         return Support(start, value, count[entry] / often[which].double())
-
-    def probability(self, j: Tensor, k: Tensor) -> Tensor:
-        counts = self.entries.lookup(self.node, self.child, k[self.children].long(), j.long()[:, None, :])
-        return self.to_children(counts / self.often_of(j).clamp(min=1).double())
 
     # -- persistence ---------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from sqhn.banks.interface import Limits, Support
 from sqhn.inputs import is_tensor
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
+from sqhn.sizes import array_bytes
 
 SAMPLES_PER_CHUNK = 512
 ACTIVITIES_AT_ONCE = 1 << 24
@@ -60,6 +61,8 @@ class Cuda:
         finally:
             caller.wait_stream(self.queue)
 
+    nbytes = staticmethod(array_bytes)
+
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> Prototypes:
         return Prototypes(self, tiling, level, options, top)
 
@@ -78,19 +81,15 @@ class Cuda:
         return chosen.scatter_reduce(0, which, candidates, "amin").reshape(k.shape)
 
     @staticmethod
-    def first_best(u: Tensor) -> tuple[Tensor, Tensor]:
-        k = torch.empty(u.shape[:2], dtype=torch.int32, device=u.device)
-        value = torch.empty(u.shape[:2], dtype=u.dtype, device=u.device)
-        kernels.first_best[(k.numel(),)](u.contiguous(), k, value, u.shape[2], J=256, num_warps=1)
-        return k, value
-
-    def top_k(self, u: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        left, done = u.clone(), []
-        for _ in range(count):
-            done.append(self.first_best(left))
-            left.scatter_(2, done[-1][0][..., None].long(), -torch.inf)
-        k, v = (torch.stack(field, 2) for field in zip(*done))
-        return k, v
+    def top_k(u: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        left = u.contiguous() if count == 1 else u.clone(memory_format=torch.contiguous_format)
+        k = torch.empty((count, *u.shape[:2]), dtype=torch.int32, device=u.device)
+        v = torch.empty(k.shape, dtype=u.dtype, device=u.device)
+        for i in range(count):
+            kernels.first_best[(k[i].numel(),)](left, k[i], v[i], u.shape[2], J=256, num_warps=1)
+            if count > 1:
+                left.scatter_(2, k[i, ..., None].long(), -torch.inf)
+        return k.movedim(0, 2).contiguous(), v.movedim(0, 2).contiguous()
 
     def top_k_of(
         self, activity: Callable[[Evidence], Tensor], evidence: Evidence, count: int, width: int
@@ -100,11 +99,6 @@ class Cuda:
             return together(
                 [self.top_k(activity(part), count) for part in split(evidence, ACTIVITIES_AT_ONCE // width)]
             )
-
-    @staticmethod
-    def pick(u: Tensor, support: Support) -> Tensor:
-        values: Tensor = u.reshape(-1, u.shape[2])[owners(support), support.value.long()]
-        return values
 
     def floats(self, samples: Any) -> Tensor:
         x = self.asarray(samples)

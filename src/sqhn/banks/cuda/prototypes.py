@@ -176,7 +176,7 @@ class Prototypes:
         k, v, a, kind = together([self.learn_few(*part) for part in split(evidence, DIRECT_CHUNK)])
         n, t = torch.nonzero(kind != SKIPPED, as_tuple=True)
         self.derive(*torch.unique(torch.stack([n, k[n, t].long()]), dim=1))
-        return Learned(k, v, a, kind, None if evidence.seen is None else evidence.seen.any(2))
+        return Learned(k, v, a, kind)
 
     def learn_few(self, x: Tensor, seen: Tensor | None) -> tuple[Tensor, ...]:
         """The first fields of `Learned`."""
@@ -283,13 +283,14 @@ class Prototypes:
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def best(self, evidence: Patches) -> tuple[Tensor, Tensor]:
-        if self.euclidean:
-            k, v = self.top_k(evidence, 1)
-            return k[..., 0], v[..., 0]
-        rows = PRODUCTS_PER_CHUNK // (self.nodes * self.neurons.most)
+    def top_k(self, evidence: Patches, count: int) -> tuple[Tensor, Tensor]:
+        most = self.neurons.most
+        if self.euclidean or count > 1:
+            return self.device.top_k_of(self.activity, evidence, count, self.nodes * max(most, self.size))
         with reserve_memory(self.place):
-            return together([self.best_of(*part, self.neurons.most) for part in split(evidence, rows)])
+            parts = split(evidence, PRODUCTS_PER_CHUNK // (self.nodes * most))
+            k, v = together([self.best_of(*part, most) for part in parts])
+        return k[..., None], v[..., None]
 
     def best_of(self, x: Tensor, seen: Tensor | None, width: int) -> tuple[Tensor, Tensor]:
         batch, c = x.shape[1], self.neurons.c if self.neurons.any_free else None
@@ -306,9 +307,6 @@ class Prototypes:
             num_warps=max(4, self.warps), **self.constants,
         )  # fmt: skip
         return k, v
-
-    def top_k(self, evidence: Patches, count: int) -> tuple[Tensor, Tensor]:
-        return self.device.top_k_of(self.activity, evidence, count, self.nodes * max(self.neurons.most, self.size))
 
     def activity(self, evidence: Patches) -> Tensor:
         most = int(self.grown.max())
@@ -350,10 +348,6 @@ class Prototypes:
             (batch, self.neurons.room, self.size), num_warps=max(1, constants["D"] // 32), **constants,
         )  # fmt: skip
         return s
-
-    def similarity(self, evidence: Patches, k: Tensor) -> Tensor:
-        one = torch.arange(k.numel() + 1, device=self.place)
-        return self.at(evidence, Support(one, k.reshape(-1), one)).reshape(k.shape)
 
     def vectors(self, k: Tensor) -> Tensor:
         return self.m[self.node, k.long()]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.device import Cpu
-from sqhn.banks.interface import CodeBank, Limits, ShardedBank
+from sqhn.banks.interface import Bank, CodeBank, Limits, ShardedBank
 from sqhn.banks.ray.actors import Actors
 from sqhn.banks.ray.nodes import LONGEST_CHUNK, SplitCodes, SplitPatterns
 from sqhn.banks.ray.prototypes import SplitPrototypes
 from sqhn.banks.ray.shards import Shards
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
+from sqhn.sizes import array_bytes
 
 
 class Sharded(Cpu):
@@ -30,11 +31,13 @@ class Sharded(Cpu):
     def __init__(self, name: str, shard_device: str, count: int) -> None:
         self.name, self.shard_device, self.shards = name, shard_device, count
         self.transport = Actors(shard_device, count)
+        self.group: Shards | None = None
 
-    @cached_property
-    def group(self) -> Shards:
-        """The shards, which are started when they are needed, and used again after a reset."""
-        return Shards(self.shards, self.transport)
+    def start(self) -> Shards:
+        """The shards; the first call starts them, and they are used again after a reset."""
+        if self.group is None:
+            self.group = Shards(self.shards, self.transport)
+        return self.group
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> ShardedBank:  # type: ignore[override]
         if top and self.shard_device != "cpu":
@@ -50,3 +53,6 @@ class Sharded(Cpu):
             return super().codes(children, level, options, top, values)
         self.split_levels += 1
         return SplitCodes(self, f"codes {self.split_levels}", children, level, options, values)
+
+    def nbytes(self, banks: Sequence[Bank]) -> int:  # type: ignore[override]
+        return array_bytes(banks) + self.start().nbytes()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks import devices
+from sqhn.banks.compilation import at_once
 from sqhn.banks.interface import BlockEvidence, Codes, State, Support
 from sqhn.banks.ray.shards import BUILD, Call, each_array
 from sqhn.banks.saved import KINDS, check_counts, check_growth, joined, known_of
@@ -35,7 +36,8 @@ class Nodes:
     """
 
     def __init__(self, device: str, kind: str, *args: Any) -> None:
-        self.device = devices.device_of(device)
+        with at_once():
+            self.device = devices.device_of(device)
         self.bank = getattr(self.device, kind)(*map(_writable, args))
         self.reserved: tuple[int, ...] = ()
 
@@ -93,7 +95,7 @@ class SplitNeurons:
         return int(self.grown.max())
 
     def state(self) -> State:
-        found = self.bank.queryeach_array("neurons.state")
+        found = self.bank.query_shards("neurons.state")
         return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
 
     def restore(self, state: State, step: int) -> None:
@@ -101,20 +103,14 @@ class SplitNeurons:
         self.grown, self.step = check_growth(state, self.bank.nodes, self.bank.level), step
 
 
-class Below(NamedTuple):
-    """An array with a row for each node of the level below, not of this one."""
-
-    array: NDArray[Any]
-
-
 def asked(method: str, fill: float = 0.0) -> Any:
     """A method that asks all shards; fill: the value that pads arrays where a shard has fewer neurons."""
-    return lambda bank, *args: _joined(bank.queryeach_array(method, *args), fill)
+    return lambda bank, *args: _joined(bank.query_shards(method, *args), fill)
 
 
 def written(method: str) -> Any:
     """A method that changes the banks of all shards."""
-    return lambda bank, *args: bank.writeeach_array(method, *args)
+    return lambda bank, *args: bank.write_shards(method, *args)
 
 
 class SplitNodes:
@@ -125,7 +121,7 @@ class SplitNodes:
 
     def __init__(self, device: Sharded, name: str, nodes: int, level: Level, made: Callable[[slice], Call]) -> None:
         """Build the banks of all shards; made: the kind of a bank of some nodes and its arguments, as in `Nodes`."""
-        self.device, self.shards, self.name, self.nodes, self.level = device, device.group, name, nodes, level
+        self.device, self.shards, self.name, self.nodes, self.level = device, device.start(), name, nodes, level
         self.neurons = SplitNeurons(self)
         self.holes, self.chunk = False, LONGEST_CHUNK
         bounds = np.linspace(0, nodes, min(len(self.shards), nodes) + 1).astype(int)
@@ -145,11 +141,11 @@ class SplitNodes:
             s: (self.name, how, method, *(self._part(arg, nodes) for arg in args)) for s, nodes in enumerate(self.parts)
         }
 
-    def queryeach_array(self, method: str, *args: Any) -> list[Any]:
+    def query_shards(self, method: str, *args: Any) -> list[Any]:
         """The results of all shards."""
         return list(self.shards.query(self._calls("query", method, args)).values())
 
-    def writeeach_array(self, method: str, *args: Any) -> Any:
+    def write_shards(self, method: str, *args: Any) -> Any:
         """The joined result of a method that changes the banks."""
         found, statuses = zip(*self.shards.write(self._calls("write", method, args)).values())
         self._update(statuses)
@@ -170,10 +166,10 @@ class SplitNodes:
         return Support(start - start[0], value.value[start[0] : start[-1]], None)  # banks do not need the probabilities
 
     reserve, learn, hold, store, settle = map(written, ("reserve", "learn", "hold", "store", "settle"))
-    best, top_k, at = map(asked, ("best", "top_k", "at"))
+    top_k, at = map(asked, ("top_k", "at"))
 
     def block_evidence(self, *args: Any) -> BlockEvidence:
-        found = self.queryeach_array("block_evidence", *args)
+        found = self.query_shards("block_evidence", *args)
         rest: BlockEvidence = _joined([one._replace(A=None) for one in found])
         return rest._replace(A=_joined([one.A for one in found], -np.inf))
 
@@ -217,7 +213,7 @@ class SplitPatterns(SplitNodes):
         super().__init__(device, "patterns", tiling.nodes, level, made)
 
     activity = asked("activity", -np.inf)
-    similarity, vectors, known_values = map(asked, ("similarity", "vectors", "known_values"))
+    vectors, known_values = map(asked, ("vectors", "known_values"))
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
@@ -232,8 +228,6 @@ class SplitPatterns(SplitNodes):
         return joined(self.shard_states(), int(self.grown.sum()), self.tiling.size, self.holes)
 
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
-        if len(state["prototypes"]) != len(state["c"]):
-            raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {len(state['c'])} neurons")
         self.divide(state, lambda _: {"reserved": np.zeros(1, np.int64)})
 
 
@@ -252,39 +246,23 @@ class SplitCodes(SplitNodes):
         super().__init__(device, name, len(children), level, made)
 
     def _part(self, value: Any, nodes: slice) -> Any:
-        if isinstance(value, Below):
-            return value.array[self.children[nodes].ravel()]
         if isinstance(value, Codes | BlockEvidence):  # of the level below
             return each_array(value, itemgetter(self.children[nodes].ravel()))
         return super()._part(value, nodes)
 
-    def hears(self, evidence: Codes) -> NDArray[np.bool_] | None:
-        return None if evidence.heard is None else np.asarray(evidence.heard[self.children].any(axis=1))
-
     def max_sum(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(_joined(self.queryeach_array("max_sum", Below(u)), -np.inf))
+        below = [u[self.children[nodes].ravel()] for nodes in self.parts]
+        found = self.shards.query({s: (self.name, "query", "max_sum", its) for s, its in enumerate(below)})
+        return np.asarray(_joined(list(found.values()), -np.inf))
 
     def support(self, j: NDArray[np.int32]) -> Support:
-        found: list[Support] = self.queryeach_array("support", j)  # with children in the order of their parents
+        found: list[Support] = self.query_shards("support", j)  # with children in the order of their parents
         many = np.concatenate([np.diff(one.start) for one in found]).reshape(self.children.size, -1)
         order = np.argsort(self.children.ravel())
         sizes, first = many.sum(axis=1)[order], (np.cumsum(many.sum(axis=1)) - many.sum(axis=1))[order]
         at = np.repeat(first - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
         _, value, probability = (np.concatenate(part) for part in zip(*found))
         return Support(np.concatenate([[0], np.cumsum(many[order].ravel())]), value[at], probability[at])
-
-    def expects(self, j: NDArray[np.int32], known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return self._by_children(self.queryeach_array("expects", j, known))
-
-    def probability(self, j: NDArray[np.int32], k: NDArray[np.int32]) -> NDArray[np.float64]:
-        return self._by_children(self.queryeach_array("probability", j, Below(k)))
-
-    def _by_children(self, found: list[NDArray[Any]]) -> NDArray[Any]:
-        """From the order of the parents to that of the children themselves."""
-        joined = np.concatenate(found)
-        every = np.empty_like(joined)
-        every[self.children.ravel()] = joined
-        return every
 
     # -- persistence ---------------------------------------------------------------------------------------------
 

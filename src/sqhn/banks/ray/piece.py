@@ -58,7 +58,8 @@ class Vectors(NamedTuple):
 class Candidates(NamedTuple):
     """The best neurons of a shard and their similarities, (batch, count), and an upper bound for all others.
 
-    The winner is first; where no more are named, k is NONE and v minus infinity.
+    The winner is first; where no more are named, k is NONE and v minus infinity. A sample without observed values has
+    no others.
     """
 
     k: Indices
@@ -103,7 +104,8 @@ class Piece:
         if not named:
             return Candidates(np.zeros((x.shape[1], 0), np.int64), np.zeros((x.shape[1], 0)), nothing_else)
         k, v = (part[0] for part in self.bank.top_k(evidence, named))
-        return Candidates(self.number[k], v, v[:, -1] + TIE if named < living else nothing_else)
+        rest = v[:, -1] + TIE if named < living else nothing_else
+        return Candidates(self.number[k], v, rest if seen is None else np.where(evidence.heard[0], rest, -np.inf))
 
     def _nearest(
         self,
@@ -139,28 +141,22 @@ class Piece:
 
     def activity(self, evidence: Patches) -> tuple[Indices, NDArray[np.float64]]:
         """The indices of all neurons, and their similarities (batch, neurons)."""
-        if not len(self.number):
-            return self.number, np.zeros((evidence.x.shape[1], 0))
         return self.number, self.bank.activity(own(evidence))[0]
 
     def weights(self, evidence: Patches, scales: Sequence[Tiling], many: int) -> NDArray[np.float64]:
         """The weights of this shard's neurons (`of_pyramid`); many: the number of neurons on all shards."""
-        if not self.living:
-            return np.full((evidence.x.shape[1], sum(one.nodes for one in scales), 2), -np.inf)
         return of_pyramid(self.bank, own(evidence), scales, many)[1]
 
     def block_evidence(
         self, evidence: Patches, scales: Sequence[Tiling], many: int, others: NDArray[np.float64]
     ) -> tuple[Indices, NDArray[np.float64]]:
         """The indices of all neurons, and the evidence for them (batch, neurons); others: weights of other shards."""
-        if not self.living:
-            return self.number, np.full((evidence.x.shape[1], len(self.number)), -np.inf)
         return self.number, of_pyramid(self.bank, own(evidence), scales, many, own(others))[0][0, :, : len(self.number)]
 
-    def fetch(self, j: Indices) -> Vectors:
-        at = self._places(j)
-        known = self.bank.known
-        return Vectors(j, self.bank.neurons.c[0, at], self.bank.m[0, at], None if known is None else known[0, at])
+    def fetch(self, j: Indices) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
+        """The prototypes of neurons, and how often each value of them was seen (as in `Vectors`)."""
+        at, known = self._places(j), self.bank.known
+        return self.bank.m[0, at], None if known is None else known[0, at]
 
     # -- writes --------------------------------------------------------------------------------------------------
 

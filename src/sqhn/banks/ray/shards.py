@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sqhn.sizes import array_bytes
+
 if TYPE_CHECKING:
     from sqhn.banks.ray.actors import Actors
 
@@ -43,6 +45,10 @@ class Shard:
     def applied(self) -> int:
         """How many writes were applied."""
         return self.writes
+
+    def nbytes(self) -> int:
+        """The bytes of all arrays."""
+        return array_bytes(self.parts)
 
     def query(self, writes: int, name: str, method: str, *args: Any) -> Any:
         """Answer a query once this number of writes is applied; a shard that was restarted empty cannot."""
@@ -138,9 +144,14 @@ class Shards:
         """The answers to queries."""
         return self.submit(queries, bypass)()
 
-    def query_all(self, *query: Any) -> list[Any]:
-        """The answers of all shards to one query."""
-        return list(self.query(self.each(*query)).values())
+    def nbytes(self) -> int:
+        """The bytes of the arrays of all shards."""
+
+        def ask(s: int) -> Any:
+            return self.transport.call(self.shards[s], "nbytes")
+
+        calls = [ask(s) for s in range(len(self))]
+        return sum(self._result(s, call, ask) for s, call in enumerate(calls))
 
     # -- writes ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.cli.common import say
+from sqhn.cli.common import counted, say
 from sqhn.cli.options import Size
 from sqhn.cli.samples.arrays import Arrays, check_array, open_array
 from sqhn.cli.samples.files import IMAGE_SUFFIXES, STDIN, Required, Unusable, check_file, find, name_below, summary
@@ -47,12 +47,8 @@ class Samples:
         """
         if len(self.parts) == 1 and isinstance(self.parts[0], Arrays):
             return [str(n) for n in range(len(self))]
-        return [
-            f"{name_below(self.folder, file)}{place}"
-            for part in self.parts
-            for file in part.files
-            for place in part.places
-        ]
+        places = [place for part in self.parts for _ in part.files for place in part.places]
+        return [f"{label}{place}" for label, place in zip(self.labels, places)]
 
     @property
     def labels(self) -> list[str]:
@@ -167,12 +163,11 @@ def read(
         unusable |= images.damaged()
     good = [file for file in files if file not in unusable]
     if unusable and not (skip_bad and good):
-        raise ValueError(summary(unusable))
+        raise ValueError(summary(unusable, bool(good)))
     for reason in dict.fromkeys(unusable.values()):
         say(f"skipped: {reason}")
-    if images and shape is not None and (count := len([file for file in scaled if file not in unusable])):
-        images_are = "1 image is" if count == 1 else f"{count:,} images are"
-        say(f"{images_are} scaled to {images.resize}, the size of the memory")
+    if images and shape is not None and (fitted := [file for file in scaled if file not in unusable]):
+        say(f"{counted(fitted, 'image is', 'images are')} scaled to {images.resize}, the size of the memory")
     parts: list[Images | Arrays] = []
     for array, group in groupby(good, lambda file: file in arrays):
         if array or images is None:

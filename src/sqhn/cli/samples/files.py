@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sqhn.cli.common import say
+from sqhn.cli.common import counted, say
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
 UNREAD_SUFFIXES = (
@@ -60,8 +60,7 @@ def find(sources: Sequence[str]) -> Found:
     if files.count(STDIN) > 1:
         raise ValueError(f"{STDIN} is standard input, which can be read only once: give it once")
     if unread:
-        count = "1 file is" if len(unread) == 1 else f"{len(unread):,} files are"
-        say(f"{count} in a format that is not read: {_listed(unread)}")
+        say(f"{counted(unread, 'file is', 'files are')} in a format that is not read: {_listed(unread)}")
     return Found(files, os.path.commonpath(folders) if folders else "", unread)
 
 
@@ -114,11 +113,11 @@ def _matching(pattern: str, unread: list[str]) -> list[str]:
     return _readable(files, unread, f"no image and no .npy file matches {pattern}")
 
 
-def summary(unusable: Unusable) -> str:
-    """Why files cannot be used, on one line; files may share a reason."""
+def summary(unusable: Unusable, others: bool = True) -> str:
+    """Why files cannot be used, on one line; files may share a reason. others: whether some can be used."""
     reasons = dict.fromkeys(unusable.values())
-    listed = _listed(reasons, "; ")
-    return listed if len(reasons) == 1 else f"{len(unusable):,} files cannot be used: {listed}"
+    count = f"{len(unusable):,} files cannot be used: " if len(reasons) > 1 else ""
+    return f"{count}{_listed(reasons, '; ')}{' (--skip-bad leaves such files out)' if others else ''}"
 
 
 def _listed(words: Iterable[str], separator: str = ", ") -> str:

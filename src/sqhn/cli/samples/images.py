@@ -222,11 +222,13 @@ def _orientation(image: Image) -> int:
 
 @contextmanager
 def _image(path: Path) -> Iterator[Image]:
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:  # by name, Pillow garbles turned .tif
             yield image
+    except UnidentifiedImageError as error:
+        raise ValueError(f"{path} cannot be read as an image: it is none of {', '.join(FORMATS)}") from error
     except Exception as error:  # damaged files make decoders raise errors of any kind
         if isinstance(error, OSError) and error.filename is not None:  # it cannot be opened
             raise

@@ -6,7 +6,6 @@ The names of the classes and of their fields are in the records, so renaming one
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -37,7 +36,6 @@ __all__ = [
     "OnlineMHNTree",
     "Spec",
     "Tree",
-    "resident_bytes",
 ]
 
 Shape = tuple[int, ...]
@@ -331,38 +329,3 @@ class Nearest(Baseline):
     capacity: int
     keep: Literal["first_in_first_out", "reservoir"] = "first_in_first_out"
     tolerance: float = 1e-6
-
-
-def resident_bytes(model: Any) -> int:
-    """The bytes of all arrays and tensors that an object holds."""
-    found: dict[int, int] = {}
-    visited: dict[int, Any] = {}
-
-    def walk(thing: Any) -> None:
-        if id(thing) in visited or isinstance(thing, (type, ModuleType, FunctionType)):
-            return
-        visited[id(thing)] = thing
-        if isinstance(thing, np.ndarray):
-            whole = thing if thing.base is None else thing.base
-            found[id(whole)] = getattr(whole, "nbytes", thing.nbytes)
-        elif hasattr(thing, "data_ptr"):
-            found[thing.data_ptr()] = thing.numel() * thing.element_size()
-        elif isinstance(thing, (list, tuple)):
-            for one in thing:
-                walk(one)
-        elif isinstance(thing, dict):
-            for one in thing.values():
-                walk(one)
-        else:
-            for name in attributes(thing):
-                walk(getattr(thing, name, None))
-
-    walk(model)
-    return sum(found.values())
-
-
-def attributes(thing: Any) -> set[str]:
-    """The names of all attributes of an object, in its `__dict__` and in slots."""
-    slots = (getattr(kind, "__slots__", ()) for kind in type(thing).__mro__)
-    names = {name for some in slots for name in ([some] if isinstance(some, str) else some)}
-    return (names | set(getattr(thing, "__dict__", ()))) - {"__dict__", "__weakref__"}

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, get_args
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from sqhn.banks.compilation import at_once
 from sqhn.banks.cpu.threads import set_num_threads
 from sqhn.checks import check_word
 from sqhn.data import MissingDataError, load
@@ -135,7 +136,7 @@ def work(key: str, job: Job, sources: Sources, device: str) -> tuple[str, Record
     set_num_threads(1)  # jobs run in parallel, and the order of sums must not depend on their number
     start = time.perf_counter()
     try:
-        with threadpool_limits(1):
+        with threadpool_limits(1), at_once():  # records do not depend on when kernels are ready
             results = job.case.run(job.seed, device)
     except Exception:
         return key, traceback.format_exc()

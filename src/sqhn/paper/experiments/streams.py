@@ -12,9 +12,10 @@ from sqhn.data.corruptions import white_noise
 from sqhn.data.streams import Domains, class_incremental, domain_incremental, iid, mixed_domains, unit
 from sqhn.paper.experiments.case import Case, Images, encode_images, generator, learn_in_steps, load_split
 from sqhn.paper.experiments.claims import Measured
-from sqhn.paper.experiments.models import Spec, resident_bytes
+from sqhn.paper.experiments.models import Spec
 from sqhn.paper.experiments.results import Results
 from sqhn.paper.metrics import forgetting_bound, recall_accuracy, recall_error
+from sqhn.sizes import array_bytes
 
 Order = Literal["class", "domain", "iid", "mixed"]
 
@@ -68,7 +69,7 @@ class Stream(Case):
             if tests is not None:
                 record("test_", memory.recall(tests).x, tests)
         results: dict[str, Any] = {"length": len(seen), "curves": curves}
-        results["bytes"] = resident_bytes(memory)
+        results["bytes"] = array_bytes(memory)
         if self.show and seed == 0:
             some = seen[np.linspace(0, done - 1, self.show).astype(int)]
             noisy = white_noise(some, self.sigma, generator(seed, "show"))[0]

@@ -14,11 +14,12 @@ from sqhn.paper.experiments.case import Case, Experiment, Reading, generator, le
 from sqhn.paper.experiments.claims import Measured, above, at_most
 from sqhn.paper.experiments.family import Family
 from sqhn.paper.experiments.hyperparameters import MHNS, TREE_KERNELS, online_mhns
-from sqhn.paper.experiments.models import MapTree, Spec, Tree, resident_bytes
+from sqhn.paper.experiments.models import MapTree, Spec, Tree
 from sqhn.paper.experiments.plots import LEARNED, line, panels
 from sqhn.paper.experiments.results import Results
 from sqhn.paper.experiments.streams import Stream
 from sqhn.paper.metrics import recall_error, singletons
+from sqhn.sizes import array_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -281,7 +282,7 @@ def extra_bytes(memory: Any) -> int:
         neurons = memory.banks[0].neurons
         return int(sum(array[:, : len(memory)].nbytes for array in (neurons.c, neurons.mu, neurons.written)))
     weights = sum(parameter.numel() * parameter.element_size() for parameter in memory.network.parameters)
-    return resident_bytes(memory) - int(weights)
+    return array_bytes(memory) - int(weights)
 
 
 def s_cost(reading: Reading) -> Iterator[Case]:  # noqa: ARG001

@@ -2,11 +2,11 @@
 
 A column of the paper says how often each child had each value when neuron j won. It is kept as integer counts, sparse:
 an entry (j, k, n) of child q stands in two linked lists, one over the neurons that know value k of child q (walked
-upward, from what the children say to the neurons that agree) and one over the values of child q that neuron j knows
+upward, from the children's values to the neurons that agree) and one over the values of child q that neuron j knows
 (walked downward, from a neuron to what it expects). Memory is bounded by what was stored.
 
 `children` (nodes, children) are rows of `k` and `v` (child nodes, batch), the children's values and strengths, and of
-`heard`, whether anything of them was seen, which is empty where all of them were.
+`heard`: whether any of their values was observed; an empty array if all children were heard.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def squares_of(n, j, heard, lists):
 def normalize(overlap, squares, length):
     """h of a neuron from the strengths times counts that agree, its squared counts, and the length of the strengths.
 
-    One that has counted nothing of what is heard agrees with nothing.
+    h is 0 for a neuron that has counted no value of the children that are heard.
     """
     return overlap / (length * np.sqrt(np.float64(squares))) if length > 0 and squares > 0 else 0.0
 

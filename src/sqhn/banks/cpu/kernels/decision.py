@@ -255,7 +255,7 @@ def highest(bits, G):
 
 @compiled
 def reaching(upper, bar):
-    """How many upper bounds reach the bar; what is not a number is no bound, so it does."""
+    """How many upper bounds reach the bar; NaN counts as reaching it."""
     many = np.int32(0)
     for j in range(upper.shape[0]):
         many += np.int32(not (upper[j] < bar))

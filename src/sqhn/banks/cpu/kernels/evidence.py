@@ -357,7 +357,7 @@ def pyramid_room(batch: int, scales: int, channels: int, size: int, room: int, m
 def pyramid(lo, hi, x, seen, values, centre, whole, order, weight, neurons, weights, out, room):
     """The evidence of one level: out (batch, neurons), over a pyramid of blocks; range(lo, hi) runs over samples.
 
-    x, seen (finest blocks, batch, size), x less the centre; values (finest blocks, size, neurons): what is stored.
+    x, seen (finest blocks, batch, size), x less the centre; values (finest blocks, size, neurons): the stored ones.
     whole: m (blocks, channels, neurons) and lengths (blocks, 2, neurons) of all blocks, for where nothing is masked.
     order (blocks, 2): which block, and of which scale; each comes after those that it is made of, the whole sample
     last. weight: of that. neurons, weights (batch, blocks, 2, 2), in that order: `compare`. room: `pyramid_room`.
@@ -439,7 +439,7 @@ def tree_room(channels: int, size: int, room: int) -> tuple[Any, ...]:
 def patches(lo, hi, x, seen, values, centre, question, stored, all_long, statistics, A, room):
     """The evidence of the nodes of level 1: A (nodes, batch, room), and their sums; range(lo, hi) runs over nodes.
 
-    values (nodes, size, room): what is stored; x is less the centre. all_long (nodes, 2, room): lengths, if nothing is
+    values (nodes, size, room): the stored ones; x is less the centre. all_long (nodes, 2, room): lengths, if nothing is
     masked.
     """
     (n, sums, xx), (m, mm, xm), statistics = question, stored, Statistics(*statistics)

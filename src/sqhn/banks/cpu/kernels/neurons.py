@@ -58,7 +58,7 @@ def first_free(c, G):
 
 @inlined
 def written_to(j, a, eps, n, G, statistics, rules):
-    """Which neuron of node n a sample goes to that matches j best, and what becomes of it there."""
+    """The neuron of node n that a sample is written to, which matches j best with a, and the outcome."""
     what = outcome(a < eps - TIE, rules.capacity <= G and statistics.free[n] == 0, rules.when_full)
     if what == GREW:
         return (first_free(statistics.c[n], G) if statistics.free[n] else G), what

@@ -1,4 +1,4 @@
-"""The candidates for winning, from the best neurons of all shards."""
+"""A search for the best neurons on all shards."""
 
 from __future__ import annotations
 
@@ -22,44 +22,41 @@ Flags = NDArray[np.bool_]
 Scores = NDArray[np.float64]
 
 
-class Neighbours:
+class Search:
     """The best neurons of all shards for some samples, in the order in which the shards named them.
 
-    k, v (batch, named): the named neurons and their similarities. left (shards, batch): an upper bound on the others of
-    each shard. first (shards, batch): the winner of a shard if known; no neuron with a lower index reaches its best.
-    fresh: neurons that have changed since, so that the answers do not count for them. count: how many neurons the last
-    query asked for; 0: for one that is likely to be the best. blank: the samples without observed values,
-    which only recall gets.
+    k, v (batch, named): the named neurons and their similarities. rest (shards, batch): an upper bound for the other
+    neurons of each shard. first (shards, batch): the winner of a shard if known; no neuron with a lower index reaches
+    its best. outdated: neurons that have changed since, so that the answers do not count for them. count: how many
+    neurons the last query asked for; 0: for one that is likely to be the best.
     """
 
     def __init__(self, shards: Shards, evidence: Patches, count: int) -> None:
         """Send the samples to all shards, without waiting for their answers."""
         self.shards, self.count, self.question = shards, count, next(QUESTIONS)
         batch, self.samples = evidence.x.shape[1], shards.share(evidence)
-        self.blank = np.zeros(0, np.int64) if evidence.seen is None else np.flatnonzero(~evidence.seen[0].any(axis=1))
         self.k, self.v = np.full((batch, 1), NONE), np.full((batch, 1), -np.inf)
-        self.left = np.empty((len(shards), batch))
-        self.first, self.best = np.full(self.left.shape, NONE), np.empty(self.left.shape)
-        self.fresh = np.zeros(0, np.int64)
+        self.rest = np.empty((len(shards), batch))
+        self.first, self.best = np.full(self.rest.shape, NONE), np.empty(self.rest.shape)
+        self.outdated = np.zeros(0, np.int64)
         self.answers = shards.submit(shards.each(NAME, "near", self.samples, count, self.question))
 
-    def gather(self, fresh: Indices) -> None:
+    def wait(self, outdated: Indices) -> None:
         """Wait for the answers."""
-        self.fresh = fresh
+        self.outdated = outdated
         for s, near in self.answers().items():
-            self._take(s, np.arange(len(self.k)), near)
-        self.left[:, self.blank] = -np.inf
+            self._add(s, np.arange(len(self.k)), near)
 
-    def _take(self, s: int, rows: Indices, near: Candidates) -> None:
-        """Add the answer of shard s for some samples, without fresh neurons."""
+    def _add(self, s: int, rows: Indices, near: Candidates) -> None:
+        """Add the answer of shard s for some samples, without outdated neurons."""
         k, v = np.full((len(self.k), near.k.shape[1]), NONE), np.full((len(self.k), near.k.shape[1]), -np.inf)
-        there = ~np.isin(near.k, self.fresh)
-        k[rows], v[rows] = np.where(there, near.k, NONE), np.where(there, near.v, -np.inf)
+        valid = ~np.isin(near.k, self.outdated)
+        k[rows], v[rows] = np.where(valid, near.k, NONE), np.where(valid, near.v, -np.inf)
         self.k, self.v = np.concatenate([self.k, k], 1), np.concatenate([self.v, v], 1)
-        self.left[s, rows], self.first[s, rows] = near.rest, NONE
+        self.rest[s, rows], self.first[s, rows] = near.rest, NONE
         self.best[s, rows] = np.maximum(v[rows].max(axis=1, initial=-np.inf), near.rest)
-        if self.count == 1 and k.shape[1]:  # k[:, 0] is its winner, unless a named neuron is fresh
-            self.first[s, rows] = np.where(there.all(axis=1), k[rows, 0], NONE)
+        if self.count == 1 and k.shape[1]:  # k[:, 0] is its winner, unless a named neuron is outdated
+            self.first[s, rows] = np.where(valid.all(axis=1), k[rows, 0], NONE)
 
     @property
     def top(self) -> Scores:
@@ -76,10 +73,10 @@ class Neighbours:
 
         A neuron with a higher index than the winner must exceed its score to win.
         """
-        spared = (winner <= self.first) & (self.best <= score)
-        return np.asarray((self.left >= score - TIE) & (self.left > -np.inf) & ~spared)
+        ruled_out = (winner <= self.first) & (self.best <= score)
+        return np.asarray((self.rest >= score - TIE) & (self.rest > -np.inf) & ~ruled_out)
 
-    def query_further(self, score: Scores, winner: Indices, samples: Flags) -> bool:
+    def extend(self, score: Scores, winner: Indices, samples: Flags) -> bool:
         """Query the shards where a neuron that is not named could win for more; whether there are such shards."""
         beyond = self.open(score, winner) & samples
         if not beyond.any():
@@ -88,7 +85,7 @@ class Neighbours:
         rows = {s: np.flatnonzero(own) for s, own in enumerate(beyond) if own.any()}
         asked = {s: (NAME, "near", self.samples, self.count, self.question, own, score[own]) for s, own in rows.items()}
         for s, near in self.shards.query(asked, bypass=True).items():
-            self._take(s, rows[s], near)
+            self._add(s, rows[s], near)
         return True
 
     def top_k(self, count: int) -> tuple[Indices, Scores]:

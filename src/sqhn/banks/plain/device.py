@@ -1,0 +1,90 @@
+"""Memories in main memory: NumPy arrays, and banks in plain NumPy."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqhn.banks.interface import CodeBank, Limits, PatternBank, Support
+from sqhn.banks.plain.counts import Counts
+from sqhn.banks.plain.prototypes import Prototypes
+from sqhn.inputs import as_floats, as_numpy, is_tensor
+from sqhn.level import LARGEST_CAPACITY, TIE, Level, Options
+from sqhn.patches import Tiling
+from sqhn.sizes import array_bytes
+
+
+class Plain:
+    """Arrays in main memory.
+
+    A loop over the samples of a chunk can be interrupted by a signal, so a bank does not learn in one step (`atomic`).
+    """
+
+    name = "plain"
+    xp = np
+    place = None
+    limits = Limits()
+    shards: int | None = None
+    keeps_tensors = False
+    atomic = False
+
+    def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> PatternBank:
+        return Prototypes(self, tiling, level, options, top)
+
+    def codes(
+        self,
+        children: NDArray[np.int32],
+        level: Level,
+        options: Options,
+        top: bool,
+        values: int,  # noqa: ARG002
+    ) -> CodeBank:
+        return Counts(self, children, level, options, top)
+
+    @staticmethod
+    def choose(
+        k: NDArray[np.int32], h: NDArray[np.float64], support: Support, value: NDArray[np.float64], blend: float
+    ) -> NDArray[np.int32]:
+        own, score = blend * h.ravel(), blend * value + (1 - blend) * support.probability
+        which = np.repeat(np.arange(k.size), np.diff(support.start))
+        top = own.copy()
+        np.maximum.at(top, which, score)
+        chosen = np.where(own >= top - TIE, k.ravel(), LARGEST_CAPACITY)
+        good = score >= top[which] - TIE
+        np.minimum.at(chosen, which[good], support.value[good])
+        return chosen.reshape(k.shape)
+
+    @staticmethod
+    def top_k(u: NDArray[np.float64], count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        k, v = np.empty((*u.shape[:2], count), np.int32), np.empty((*u.shape[:2], count))
+        left = u if count == 1 else u.copy()
+        for i in range(count):
+            first = (left >= left.max(axis=2, keepdims=True) - TIE).argmax(axis=2, keepdims=True)
+            k[:, :, i : i + 1], v[:, :, i : i + 1] = first, np.take_along_axis(left, first, 2)
+            if count > 1:
+                np.put_along_axis(left, first, -np.inf, 2)
+        return k, v
+
+    floats = staticmethod(as_floats)
+
+    @staticmethod
+    def asarray(array: NDArray[Any]) -> NDArray[Any]:
+        """The array, or a copy if it is read-only or not contiguous: kernels are compiled once, for plain arrays."""
+        return array if array.flags.carray else np.array(array, order="C")
+
+    nbytes = staticmethod(array_bytes)
+
+    @staticmethod
+    def stream() -> nullcontext[None]:
+        return nullcontext()
+
+    @staticmethod
+    def to_user(array: NDArray[Any], x: object) -> Any:
+        if not is_tensor(x):
+            return array
+        import torch
+
+        return torch.from_numpy(as_numpy(array)).to(x.device)  # type: ignore[attr-defined]
