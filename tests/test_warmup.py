@@ -6,6 +6,7 @@ import copy
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ def machine_code() -> set[Any]:
     modules = [module for name, module in [*sys.modules.items()] if name.startswith("sqhn.banks.")]
     functions = {one for module in modules for one in vars(module).values() if isinstance(one, Dispatcher)}
     return {(one.py_func, types) for one in functions for types in one.overloads}
+
+
+def check_types() -> None:
+    """In a new process: all kinds of memories use the same machine code, whatever they know and are asked."""
+    for shape, settings in MEMORIES.values():
+        warm(SQHN(shape, **settings))
+    functions = Counter(function for function, _ in machine_code())
+    assert len(functions) > 20
+    assert set(functions.values()) == {1}, functions
 
 
 def use(memory: SQHN, folder: Path) -> None:
@@ -107,6 +117,10 @@ def in_a_new_process(call: str, **environment: str) -> None:
 @pytest.mark.parametrize("name", MEMORIES)
 def test_nothing_is_compiled_afterwards(name: str, tmp_path: Path) -> None:
     in_a_new_process(f"check({name!r}, {str(tmp_path)!r})")
+
+
+def test_a_kernel_is_compiled_once() -> None:
+    in_a_new_process("check_types()")
 
 
 @pytest.mark.parametrize("name", MEMORIES)

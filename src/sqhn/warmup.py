@@ -39,8 +39,8 @@ def warm(memory: SQHN | None = None) -> int:
     memory: it uses the compiled functions from now on; its answers do not change. Without it: memories of one level,
         and trees, with the default similarity.
 
-    Compiled code is cached on disk, so this is done once for a machine. Cost with an empty cache: 40 to 60 s of a
-    core for a memory, 80 s without one.
+    Compiled code is cached on disk, so this is done once for a machine. Cost with an empty cache: 17 to 23 s of a
+    core for a memory, 30 s without one.
 
     >>> compiled = warm(SQHN((6,), capacity=10))
     >>> warm(SQHN((6,), capacity=20))  # all is compiled by now

@@ -21,6 +21,7 @@ from sqhn.banks.cpu.projection import Projection
 
 Use = Callable[[Any, Any], float]
 SIZES = [3, 48, 784, 3072]
+ALL_SEEN, ALL_KNOWN = np.empty(0, bool), np.empty(0, np.int32)
 SHAPES = [(32, 32, 3), (28, 28), (784,), (64, 2), (100,), (30, 50), (16, 16, 16), (67, 3), (8, 4, 6, 2), (9,)]
 
 
@@ -173,7 +174,7 @@ def test_drift(d: int, kind: str, used: Use) -> None:
     P = gram[:, 0].copy()
     mean = float(np.linalg.norm(shifted[0]))
     for number, step in enumerate(steps, start=1):
-        average_into(m, x[number], None, None, number + 1)
+        average_into(m, x[number], ALL_SEEN, ALL_KNOWN, number + 1)
         move(features, shifted[number], np.float32(step))
         move(P, gram[:, number], np.float32(step))
         mean = (1 - step) * mean + step * float(np.linalg.norm(shifted[number]))
@@ -207,7 +208,7 @@ def test_cosines_that_are_followed(kind: str, error: float, used: Use) -> None:
         unit = f(1) / np.sqrt(square)
         A = keep * unit * A + add * unit * gram[t]
         norm = square * unit
-        average_into(m, x[t], None, None, t + 1)
+        average_into(m, x[t], ALL_SEEN, ALL_KNOWN, t + 1)
         spread = max(spread, float(wide * unit))
     u, own = exact(m[None], 0.5)
     worn = bounds.lost(moves, spread, 1 / float(own[0]), np.sqrt(d), 0.5, bounds.U)

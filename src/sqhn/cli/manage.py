@@ -23,7 +23,7 @@ from sqhn.cli.options import AsJson, MemoryArgument, MemoryFile, SkipBad, Source
 from sqhn.cli.samples import read
 from sqhn.cli.settings import spell_kernel
 
-WARMING = 80
+WARMING = 30
 """How long `warm` compiles on one core, in seconds."""
 
 

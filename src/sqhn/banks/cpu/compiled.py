@@ -1,6 +1,10 @@
 """Compiles kernels once, into a cache folder that is named by a digest of all their source files.
 
 Numba's own cache checks only the file of a function, not the files of the functions that it calls.
+
+Kernels create no arrays: the caller gives them all that they need, as scratch too. So nothing in them counts
+references, which would be most of their code and of the time to compile it. For the same reason each kernel is compiled
+for one set of types: an array that is not there has no values, and is never None.
 """
 
 from __future__ import annotations
@@ -11,17 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from numba import njit, typeof
-from numba.core import cgutils as numba_code
+from numba import njit as numba_njit
 from numba.core import config as numba_config
-from numba.core import types as numba_types
-from numba.extending import intrinsic, overload
-from numba.np import arrayobj
 
-config: Any = numba_config  # none of this is typed
-code: Any = numba_code
-types: Any = numba_types
-make_array: Any = arrayobj.make_array
+njit: Any = numba_njit  # neither is typed in full
+config: Any = numba_config
 
 
 def folder_of(package: Path) -> str:
@@ -35,74 +33,50 @@ def folder_of(package: Path) -> str:
     return str(Path(config.CACHE_DIR or base) / hashlib.sha256(sources).hexdigest()[:16])
 
 
-NUMBERS = {"reassoc", "contract", "nsz", "arcp", "nnan"}
 FOLDER = folder_of(Path(__file__).parents[2])
+PLAIN = {"_nrt": False, "no_cfunc_wrapper": True, "error_model": "numpy"}
+SUMS, NUMBERS = {"reassoc", "contract", "nsz", "arcp"}, {"reassoc", "contract", "nsz", "arcp", "nnan"}
 
 
-def compiled(function: Callable[..., Any], **how: Any) -> Any:
-    """The function, compiled to machine code that releases the interpreter's lock."""
+def kernel(function: Callable[..., Any]) -> Any:
+    """A function for Python to call, compiled to machine code that releases the interpreter's lock."""
     before = config.CACHE_DIR
     config.CACHE_DIR = FOLDER  # read when a function is decorated
     try:
-        return njit(function, cache=True, nogil=True, **how)
+        return njit(function, cache=True, nogil=True, **PLAIN)
     finally:
         config.CACHE_DIR = before
 
 
+def compiled(function: Callable[..., Any], **how: Any) -> Any:
+    """A part of kernels, compiled into those that call it; Python may call it too, and then interprets it."""
+    part: Any = function
+    if not config.DISABLE_JIT:
+        part.compiled = njit(function, no_cpython_wrapper=True, **PLAIN, **how)
+        part._numba_type_ = part.compiled._numba_type_  # in kernels it means the compiled one
+    return part
+
+
 def summing(function: Callable[..., Any]) -> Any:
     """As `compiled`; sums may be reordered, where their rounding never decides."""
-    return compiled(function, fastmath={"reassoc", "contract", "nsz", "arcp"})
+    return compiled(function, fastmath=SUMS)
 
 
 def fused(function: Callable[..., Any]) -> Any:
     """As `compiled`; a product and a sum may be rounded once, where a bound covers both."""
-    return compiled(function, fastmath={"contract", "nsz"}, error_model="numpy")
+    return compiled(function, fastmath={"contract", "nsz"})
 
 
 def numbers(function: Callable[..., Any]) -> Any:
     """As `summing`, for values that are never NaN, so that minima and divisions can be vectorized."""
-    return compiled(function, fastmath=NUMBERS, error_model="numpy")
+    return compiled(function, fastmath=NUMBERS)
 
 
 def loop(function: Callable[..., Any]) -> Any:
     """As `numbers`, for a loop of such a function."""
-    return compiled(function, fastmath=NUMBERS, error_model="numpy", forceinline=True)
+    return compiled(function, fastmath=NUMBERS, forceinline=True)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """As `compiled`, for a part of a loop: it is inlined into its caller."""
-    return compiled(function, forceinline=True)
-
-
-def by_type(choose: Callable[..., Any]) -> Callable[..., Any]:
-    """A part of a loop, compiled as the function that `choose` returns for the types of the arguments."""
-
-    def chosen(*args: Any) -> Any:
-        return choose(*map(typeof, args))(*args)  # without a compiler
-
-    overload(chosen, jit_options={"forceinline": True}, strict=False)(choose)
-    return chosen
-
-
-def _borrowed(typing: Any, value: Any) -> Any:  # noqa: ARG001
-    """An argument, an array or a tuple of any kind, whose arrays are no longer reference-counted.
-
-    Counting takes longer than most work on a view of an array. The caller holds the arrays, so this is safe for the
-    arguments of a function, and only for them: never for arrays that the function creates itself.
-    """
-
-    def lend(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-        if isinstance(kind, types.Array):
-            array = make_array(kind)(context, builder, value)
-            array.meminfo, array.parent = (code.get_null_value(one.type) for one in (array.meminfo, array.parent))
-            return array._getvalue()  # noqa: SLF001
-        if isinstance(kind, types.BaseTuple):
-            for i, part in enumerate(kind):
-                lent = lend(context, builder, part, builder.extract_value(value, i))
-                value = builder.insert_value(value, lent, i)
-        return value
-
-    return value(value), lambda context, builder, _, args: lend(context, builder, value, args[0])
-
-
-borrowed: Any = (lambda value: value) if config.DISABLE_JIT else intrinsic(_borrowed)
+    """A part of a kernel that is read as if it stood in the functions that call it, and never compiled by itself."""
+    return njit(function, inline="always", **PLAIN)

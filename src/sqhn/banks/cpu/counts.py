@@ -48,6 +48,10 @@ class Counts:
         """The lists as the kernels expect them."""
         return self.pool, self.used, self.free, self.by_value, self.by_neuron, self.S
 
+    def scratch(self) -> tuple[NDArray[Any], ...]:
+        """Room for the intermediate results of a thread."""
+        return kernels.scratch(self.neurons.room)
+
     @staticmethod
     def chunk_size(limit: int) -> int:
         return limit
@@ -76,6 +80,7 @@ class Counts:
         split_range(
             kernels.learn, self.nodes, 64.0 * self.nodes * batch * self.family, self.children, codes(evidence),
             self.lists, self.neurons.statistics, self.rules, self.neurons.times(batch), self.heard_only, found,
+            scratch=self.scratch,
         )  # fmt: skip
         if evidence.heard is not None:
             self.holes = self.holes or not evidence.heard.all()
@@ -83,8 +88,7 @@ class Counts:
 
     def forget(self, j: NDArray[np.int64]) -> None:
         self.neurons.forget(j)
-        for one in j:
-            kernels.erase(0, one, self.lists)
+        kernels.erase(j, self.lists)
 
     def hold(self, evidence: Codes, times: int, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
         last = self.neurons.step + times
@@ -113,7 +117,7 @@ class Counts:
         k, v = np.empty(shape, np.int32), np.empty(shape)
         split_range(
             kernels.best, k.size, 64.0 * k.size * self.family, self.children, codes(evidence), self.lists,
-            self.neurons.statistics, self.heard_only, k, v,
+            self.neurons.statistics, self.heard_only, k, v, scratch=self.scratch,
         )  # fmt: skip
         return k, v
 

@@ -47,5 +47,6 @@ class Cpu(Plain):
     def top_k(u: NDArray[np.float64], count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         shape = (*u.shape[:2], count)
         k, v = np.empty(shape, np.int32), np.empty(shape)
-        split_range(neurons.top_k, u.shape[0] * u.shape[1], float(count) * u.size, u, k, v)
+        values = u if count == 1 else u.copy()
+        split_range(neurons.top_k, u.shape[0] * u.shape[1], float(count) * u.size, values, k, v)
         return k, v

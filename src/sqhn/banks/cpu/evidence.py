@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.kernels import evidence as kernels
+from sqhn.banks.cpu.kernels.decision import as_mask
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import BlockEvidence, Patches
 from sqhn.evidence import WHOLE
@@ -49,7 +51,8 @@ def cached(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
     index = finest.children() if bank.top else own
     values = np.empty((*index.shape, count), np.float32)
     first = np.empty((len(index), finest.channels, count)), np.empty((len(index), count))
-    split_range(kernels.beside, len(index), 2.0 * values.size, bank.m, index, bank.centre, values, *first)
+    each = np.arange(index.shape[1])
+    split_range(kernels.beside, len(index), 2.0 * values.size, bank.m, index, bank.centre, values, *first, each)
     m, mm = ([part] for part in first)
     order = [np.stack([np.arange(finest.nodes), np.zeros(finest.nodes, np.int64)], 1)[:, None]]
     for scale, (finer, coarser) in enumerate(pairwise(scales), start=1):
@@ -79,15 +82,17 @@ def of_pyramid(
     """
     finest, cache = scales[0], cached(bank, scales)
     x = finest.split(patches.x[0].reshape(-1, *finest.shape)).astype(np.float64) - bank.centre
-    seen = None if patches.seen is None else finest.split(patches.seen[0].reshape(-1, *finest.shape))
+    seen = as_mask(x, None if patches.seen is None else finest.split(patches.seen[0].reshape(-1, *finest.shape)))
     living, blocks = bank.neurons.c[0] > 0, len(cache.order)
     out = np.empty((x.shape[1], len(living)))
     weights = np.full((len(out), blocks, 2, 2), -np.inf)
     if others is not None:
         weights[..., 0] = others
+    scratch = partial(kernels.pyramid_room, len(out), len(scales), finest.channels, finest.size, len(living), seen.size)
     split_range(
         kernels.pyramid, len(out), 16.0 * out.size * blocks, x, seen, cache.values, bank.centre,
         (cache.m, cache.lengths), cache.order, WHOLE, (living, many or int(living.sum())), weights, out,
+        scratch=scratch,
     )  # fmt: skip
     return np.ascontiguousarray(out[None, :, : bank.neurons.most]), weights[..., 1]
 
@@ -103,8 +108,9 @@ def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     else:
         stored = np.empty((*shape, channels, room)), np.empty((*shape, room)), xm
     split_range(
-        kernels.patches, nodes, 16.0 * A.size, x, patches.seen, cache.values, bank.centre, question,
+        kernels.patches, nodes, 16.0 * A.size, x, as_mask(x, patches.seen), cache.values, bank.centre, question,
         stored, cache.lengths, bank.neurons.statistics, A,
+        scratch=partial(kernels.tree_room, channels, bank.size, room),
     )  # fmt: skip
     return BlockEvidence(A, question, stored)
 
@@ -119,5 +125,6 @@ def above(bank: Counts, below: BlockEvidence, weight: float) -> BlockEvidence:
     split_range(
         kernels.above, nodes, 16.0 * A.size * bank.family, children, below.A, question, below.stored, bank.lists,
         bank.neurons.statistics, bank.holes, stored, weight, A,
+        scratch=partial(kernels.tree_room, channels, bank.family, room),
     )  # fmt: skip
     return BlockEvidence(A, question, stored)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from sqhn.banks import bounds
 from sqhn.banks.cpu.kernels import steps
-from sqhn.banks.cpu.kernels.decision import NONE
-from sqhn.banks.cpu.kernels.large import STALE, Products, multiply_one
+from sqhn.banks.cpu.kernels.decision import NONE, as_mask
+from sqhn.banks.cpu.kernels.large import NO_OBSERVED, NO_PRODUCTS, STALE, Products, multiply_one
 from sqhn.banks.cpu.projection import Projection
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import Patches
@@ -84,7 +84,7 @@ class LargeNodes:
                 self.square[n, rows] = np.einsum("ij,ij->i", features, features, dtype=np.float64)
                 self.moves[n, rows], self.scale[n, rows] = 0, np.sqrt(bank.square[n, rows])
 
-    def first_look(self, bank: Prototypes, nodes: slice, products: Products, observed: Any = None) -> FirstLook:
+    def first_look(self, bank: Prototypes, nodes: slice, products: Products, observed: Any = NO_OBSERVED) -> FirstLook:
         """The first look at some nodes: products of whole samples and, if values are missing, over observed values."""
         moves, scale = self.moves[nodes], self.scale[nodes]
         if products.whole:
@@ -107,14 +107,14 @@ class LargeNodes:
                 error = max(error, whole_products(bank, n, z[own], P[own, :, :G]))
             else:
                 multiply(z[own], self.features[n, :G], P[own, :, :G])
-        return Products(P, z, error, whole, np.matmul(z, z.swapaxes(1, 2)) if learning else None)
+        return Products(P, z, error, whole, np.matmul(z, z.swapaxes(1, 2)) if learning else NO_PRODUCTS)
 
     # -- learning ------------------------------------------------------------------------------------------------
 
     def first_look_of_chunk(self, bank: Prototypes, x: Floats, seen: NDArray[np.bool_] | None) -> FirstLook:
         """The first look at samples to learn, at all nodes."""
         every = slice(None)
-        observed = None if seen is None else observed_products(bank, every, x, seen, ~seen.all(axis=2))
+        observed = NO_OBSERVED if seen is None else observed_products(bank, every, x, seen, ~seen.all(axis=2))
         return self.first_look(bank, every, self.products(bank, every, x, bool(self.blind), True), observed)
 
     def learned(self, bank: Prototypes, first_look: FirstLook) -> None:
@@ -143,8 +143,9 @@ class LargeNodes:
         def ask(rows: slice, first_look: FirstLook) -> None:
             some = x[:, rows]
             split_range(
-                steps.best, some.shape[1], float(some.size) + some.shape[1] * bank.neurons.most, some, seen, first_look,
-                bank.of_nodes(node), bank.grown[node], bank.measure, k[:, rows], v[:, rows],
+                steps.best, some.shape[1], float(some.size) + some.shape[1] * bank.neurons.most, some,
+                as_mask(some, seen), first_look, bank.of_nodes(node), bank.grown[node], bank.measure, k[:, rows],
+                v[:, rows], scratch=bank.scratch,
             )  # fmt: skip
 
         if seen is None:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from sqhn.banks.cpu.evidence import EvidenceCache, of_patches, of_pyramid
 from sqhn.banks.cpu.kernels import prototypes as kernels
 from sqhn.banks.cpu.kernels import steps
+from sqhn.banks.cpu.kernels.decision import as_mask
+from sqhn.banks.cpu.kernels.large import NOTHING
 from sqhn.banks.cpu.large import LargeNodes
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import BlockEvidence, Device, Learned, Patches, State, Support
@@ -43,7 +45,7 @@ class Prototypes:
         self.tiling, self.top = tiling, top
         self.node = np.arange(nodes)[:, None]  # to index arrays of neurons
         self.centre, self.rules = options.centre, tuple(rules(level, options, top))
-        self.measure = options.centre, True if options.euclidean else None
+        self.measure = options.centre, options.euclidean
         self.neurons = Neurons(nodes, level)
         self.m = np.zeros((nodes, 0, self.size), np.float32)
         self.square = np.zeros((nodes, 0))
@@ -57,14 +59,19 @@ class Prototypes:
         return self.neurons.grown
 
     @property
-    def prototypes(self) -> tuple[NDArray[Any] | None, ...]:
+    def prototypes(self) -> tuple[NDArray[Any], ...]:
         """The prototypes as the kernels that write expect them."""
-        return self.m, self.square, self.inverse, self.candidate, self.known
+        known = np.empty((*self.square.shape, 0), np.int32) if self.known is None else self.known
+        return self.m, self.square, self.inverse, self.candidate, known
 
-    def of_nodes(self, nodes: slice = slice(None)) -> tuple[NDArray[Any] | None, ...]:
+    def of_nodes(self, nodes: slice = slice(None)) -> tuple[NDArray[Any], ...]:
         """The prototypes as the kernels that read expect them; only "euclidean" needs the known values."""
-        known = self.known[nodes] if self.known is not None and self.measure[1] else None
-        return self.m[nodes], self.square[nodes], self.inverse[nodes], self.candidate[nodes], known
+        *parts, known = self.prototypes
+        return *(part[nodes] for part in parts), known[nodes] if self.measure[1] else known[nodes, :, :0]
+
+    def scratch(self) -> tuple[Any, ...]:
+        """Room for the intermediate results of a thread."""
+        return steps.room_for(self.size, self.neurons.room, self.large is not None)
 
     @property
     def holes(self) -> bool:
@@ -101,10 +108,11 @@ class Prototypes:
     def learn(self, evidence: Patches) -> Learned:
         found, self.evidence_cache = outcomes(self.nodes, evidence.x.shape[1]), None
         (x, seen), neurons = self.masked(evidence), self.neurons
-        first_look = None if self.large is None else self.large.first_look_of_chunk(self, x, seen)
+        first_look = NOTHING if self.large is None else self.large.first_look_of_chunk(self, x, seen)
         split_range(
-            steps.learn, self.nodes, float(x.size) * max(1, neurons.most), x, seen, first_look, self.prototypes,
-            neurons.statistics, self.rules, neurons.times(x.shape[1]), self.measure, found,
+            steps.learn, self.nodes, float(x.size) * max(1, neurons.most), x, as_mask(x, seen), first_look,
+            self.prototypes, neurons.statistics, self.rules, neurons.times(x.shape[1]), self.measure, found,
+            scratch=self.scratch,
         )  # fmt: skip
         if self.large is not None:
             self.large.learned(self, first_look)
@@ -135,8 +143,8 @@ class Prototypes:
         x, seen = self.masked(evidence)
         last = self.neurons.step + x.shape[1]
         split_range(
-            kernels.hold, self.nodes, x.size, x, seen, k, wrote, self.prototypes, self.neurons.statistics, last,
-            self.measure,
+            kernels.hold, self.nodes, x.size, x, as_mask(x, seen), k, wrote, self.prototypes, self.neurons.statistics,
+            last, self.measure,
         )  # fmt: skip
         if self.large is not None:
             self.large.rewritten(self, np.arange(self.nodes), k)
@@ -162,8 +170,9 @@ class Prototypes:
     def rewritten(self, n: NDArray[np.intp], j: NDArray[np.int64]) -> None:
         """Compute the derived values (lengths, features) of the prototypes j, each at its node n."""
         self.evidence_cache = None
+        at = np.ascontiguousarray(n), np.ascontiguousarray(j)
         split_range(
-            kernels.derive_at, len(j), float(len(j)) * self.size, n, j, self.prototypes, self.neurons.c, self.measure
+            kernels.derive_at, len(j), float(len(j)) * self.size, *at, self.prototypes, self.neurons.c, self.measure
         )
         if self.large is not None:
             self.large.rewritten(self, n, j)
@@ -178,16 +187,16 @@ class Prototypes:
             self.large.best(self, evidence, k, v)
         else:
             split_range(
-                steps.best, shape[0] * shape[1], float(x.size) * self.neurons.most, x, seen, None, self.of_nodes(),
-                self.grown, self.measure, k, v,
+                steps.best, shape[0] * shape[1], float(x.size) * self.neurons.most, x, as_mask(x, seen), NOTHING,
+                self.of_nodes(), self.grown, self.measure, k, v, scratch=self.scratch,
             )  # fmt: skip
         return k, v
 
     def activity(self, evidence: Patches) -> NDArray[np.float64]:
         s = np.empty((*evidence.x.shape[:2], self.neurons.most))
         split_range(
-            kernels.activity, self.nodes, float(s.size) * self.size, *evidence, self.of_nodes(), self.grown,
-            self.measure, s,
+            kernels.activity, self.nodes, float(s.size) * self.size, evidence.x, as_mask(*evidence), self.of_nodes(),
+            self.grown, self.measure, s,
         )  # fmt: skip
         return s
 
@@ -200,8 +209,8 @@ class Prototypes:
     def at(self, evidence: Patches, support: Support) -> NDArray[np.float64]:
         s = np.empty(len(support.value))
         split_range(
-            kernels.at, self.nodes, float(len(s)) * self.size, *evidence, support.start, support.value,
-            self.of_nodes(), self.grown, self.measure, s,
+            kernels.at, self.nodes, float(len(s)) * self.size, evidence.x, as_mask(*evidence), support.start,
+            support.value, self.of_nodes(), self.grown, self.measure, s,
         )  # fmt: skip
         return s
 

@@ -53,30 +53,37 @@ def _workers() -> ThreadPoolExecutor:
     return pool
 
 
-def split_range(kernel: Callable[..., None], count: int, work: float, *args: Any) -> None:
+def split_range(
+    kernel: Callable[..., None], count: int, work: float, *args: Any, scratch: Callable[[], Any] | None = None
+) -> None:
     """Run `kernel(lo, hi, *args)` over a partition of range(count); on return no thread works on it any more.
 
-    work: rough number of elementary operations in all; little work stays on the calling thread.
+    work: rough number of elementary operations in all; little work stays on the calling thread. scratch: makes the last
+    argument of each thread.
     """
+
+    def run(lo: int, hi: int) -> None:
+        kernel(lo, hi, *args, *(() if scratch is None else (scratch(),)))
+
     parts = min(_threads, count) if work > LITTLE else 1
     if parts <= 1:
-        kernel(0, count, *args)
+        run(0, count)
         return
     edges = [count * i // parts for i in range(parts + 1)]
     with deferred():  # an exception here would leave the other threads running
-        others = [future for lo, hi in pairwise(edges[1:]) if (future := _submit(kernel, lo, hi, *args))]
+        others = [future for lo, hi in pairwise(edges[1:]) if (future := _submit(run, lo, hi))]
         try:
-            kernel(edges[0], edges[1], *args)
+            run(edges[0], edges[1])
         finally:
             wait(others)
         for future in others:
             future.result()
 
 
-def _submit(kernel: Callable[..., None], *args: Any) -> Future[None] | None:
-    """Call a kernel on another thread, or here if no thread can be started, as at the end of a process."""
+def _submit(run: Callable[[int, int], None], lo: int, hi: int) -> Future[None] | None:
+    """Work on a range on another thread, or here if no thread can be started, as at the end of a process."""
     try:
-        return _workers().submit(kernel, *args)
+        return _workers().submit(run, lo, hi)
     except RuntimeError:
-        kernel(*args)
+        run(lo, hi)
         return None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks.cpu.device import Cpu
 from sqhn.banks.cpu.evidence import of_pyramid
-from sqhn.banks.cpu.kernels.decision import NONE
+from sqhn.banks.cpu.kernels.decision import NONE, as_mask
 from sqhn.banks.cpu.kernels.large import Products
 from sqhn.banks.cpu.large import FirstLook, LargeNodes, samples_at_once
 from sqhn.banks.cpu.prototypes import Prototypes
@@ -96,7 +96,7 @@ class Piece:
         matter to them.
         """
         x, seen = evidence = own(evidence if rows is None else each_array(evidence, itemgetter((slice(None), rows))))
-        large, cosines, living = self.bank.large, self.bank.measure[1] is None, self.living
+        large, cosines, living = self.bank.large, not self.bank.measure[1], self.living
         if large is not None and seen is None and cosines and count <= FEW and count < living:
             return self._nearest(large, x[0], count, question, rows, bar)
         named = min(max(count, 1) + 1, living)
@@ -125,8 +125,9 @@ class Piece:
             def ask(rows: slice, first_look: FirstLook, now: slice = part) -> None:
                 own, *found = (array[now][rows] for array in (x, bar, k, v, rest))
                 split_range(
-                    nearest, len(own), float(len(own)) * (len(self.number) + self.bank.size), own, first_look,
-                    self.bank.of_nodes(), self.bank.measure, *found,
+                    nearest, len(own), float(len(own)) * (len(self.number) + self.bank.size), own[None],
+                    as_mask(own[None], None), first_look,
+                    self.bank.of_nodes(), self.bank.measure, *found, scratch=self.bank.scratch,
                 )  # fmt: skip
 
             if kept is None or asked is None:

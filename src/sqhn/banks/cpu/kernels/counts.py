@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sqhn.banks.cpu.compiled import compiled, inlined
+from sqhn.banks.cpu.compiled import compiled, inlined, kernel
 from sqhn.banks.cpu.kernels.neurons import Statistics, Times, count, written_to
 from sqhn.banks.rule import GREW, SKIPPED, Rules
 from sqhn.level import TIE
@@ -55,8 +55,7 @@ class Heard(NamedTuple):
     many: Any
 
 
-@compiled
-def scratch(room):
+def scratch(room: int) -> tuple[Any, ...]:
     """For decisions, one entry per neuron: overlaps, which were touched, and for which decision."""
     return np.empty(room), np.empty(room, np.int64), np.full(room, -1)
 
@@ -80,7 +79,7 @@ def times(pool, head, value):
     return pool[e, COUNT] if e != NONE else 0
 
 
-@inlined
+@compiled
 def add(n, j, q, value, more, lists):
     """Count a value of child q for neuron j."""
     pool, used, free, by_value, by_neuron, S = lists
@@ -100,9 +99,17 @@ def add(n, j, q, value, more, lists):
     S[n, j] += more * (2 * before + more)
 
 
+@kernel
+def erase(neurons, lists):
+    """Forget everything that these neurons of the only node know."""
+    lists = Lists(*lists)
+    for i in range(neurons.shape[0]):
+        clear(np.int64(0), neurons[i], lists)
+
+
 @compiled
-def erase(n, j, lists):
-    """Forget everything neuron j knows."""
+def clear(n, j, lists):
+    """Forget everything that neuron j knows."""
     pool, _, free, by_value, by_neuron, S = lists
     for q in range(by_neuron.shape[2]):
         e = by_neuron[n, j, q]
@@ -131,7 +138,7 @@ def loud(s):
     return s if abs(s) > TIE else 0.0
 
 
-@inlined
+@compiled
 def there(heard, child, t):
     """Whether anything of a child was seen."""
     return heard.shape[0] == 0 or heard[child, t]
@@ -152,7 +159,7 @@ def hear(children, codes, t, heard_only):
     return Heard(children, k, v, t, np.sqrt(square), partly, many)
 
 
-@inlined
+@compiled
 def squares_of(n, j, heard, lists):
     """The sum of squared counts of neuron j; if the norm asks for it, over the children that are not silent."""
     if not heard.partly:
@@ -176,7 +183,7 @@ def normalize(overlap, squares, length):
     return overlap / (length * np.sqrt(np.float64(squares))) if length > 0 and squares > 0 else 0.0
 
 
-@inlined
+@compiled
 def activity_at(n, j, heard, lists):
     """h of one neuron."""
     overlap = 0.0
@@ -229,18 +236,17 @@ def decide(n, G, heard, lists, c, scratch, stamp):
     return winner, overlap[winner]
 
 
-@compiled
-def best(lo, hi, children, codes, lists, statistics, heard_only, k, v):
+@kernel
+def best(lo, hi, children, codes, lists, statistics, heard_only, k, v, scratch):
     """The winner and its activity; range(lo, hi) runs over (node, sample) pairs."""
     lists, statistics = Lists(*lists), Statistics(*statistics)
-    work = scratch(lists.S.shape[1])
     for i in range(lo, hi):
         n, t = i // k.shape[1], i % k.shape[1]
         heard = hear(children[n], codes, t, heard_only)
-        k[n, t], v[n, t] = decide(n, statistics.grown[n], heard, lists, statistics.c[n], work, i)
+        k[n, t], v[n, t] = decide(n, statistics.grown[n], heard, lists, statistics.c[n], scratch, i)
 
 
-@compiled
+@kernel
 def at(lo, hi, children, codes, start, candidate, lists, heard_only, h):
     """h of the candidates start[i] .. start[i + 1] of (node, sample) pairs, over which range(lo, hi) runs."""
     lists, batch = Lists(*lists), codes[0].shape[1]
@@ -248,18 +254,18 @@ def at(lo, hi, children, codes, start, candidate, lists, heard_only, h):
         n, t = i // batch, i % batch
         heard = hear(children[n], codes, t, heard_only)
         for e in range(start[i], start[i + 1]):
-            h[e] = activity_at(n, candidate[e], heard, lists)
+            h[e] = activity_at(n, np.int64(candidate[e]), heard, lists)
 
 
 # -- learning --------------------------------------------------------------------------------------------------------
 
 
-@compiled
-def learn(lo, hi, children, codes, lists, statistics, rules, steps, heard_only, sent):
+@kernel
+def learn(lo, hi, children, codes, lists, statistics, rules, steps, heard_only, sent, scratch):
     """A chunk of online steps at nodes lo..hi."""
     lists, statistics, rules, steps = Lists(*lists), Statistics(*statistics), Rules(*rules), Times(*steps)
     (below, _, seen), (k, v, a, kind) = codes, sent
-    work, batch = scratch(lists.S.shape[1]), k.shape[1]
+    batch = k.shape[1]
     for n in range(lo, hi):
         for t in range(batch):
             heard = hear(children[n], codes, t, heard_only)
@@ -269,16 +275,16 @@ def learn(lo, hi, children, codes, lists, statistics, rules, steps, heard_only, 
             G = statistics.grown[n]
             j, h = -1, -np.inf
             if statistics.free[n] < G:
-                j, h = decide(n, G, heard, lists, statistics.c[n], work, n * batch + t)
+                j, h = decide(n, G, heard, lists, statistics.c[n], scratch, n * batch + t)
             j, what = written_to(j, h, steps.eps[t], n, G, statistics, rules)
             new = what >= GREW
             if what != SKIPPED:
                 if new and j < G:
-                    erase(n, j, lists)
+                    clear(n, j, lists)
                 count(n, j, new, h, steps.first + t, statistics, rules)
                 for q in range(children.shape[1]):
                     if there(seen, children[n, q], t):
-                        add(n, j, q, below[children[n, q], t], 1, lists)
+                        add(n, j, q, below[children[n, q], t], np.int64(1), lists)
                 if new and rules.strengths:
                     statistics.mu[n, j] = activity_at(n, j, heard, lists)
             k[n, t], a[n, t], kind[n, t] = j, h, what
@@ -290,7 +296,7 @@ def learn(lo, hi, children, codes, lists, statistics, rules, steps, heard_only, 
         statistics.steps[0] += batch
 
 
-@compiled
+@kernel
 def hold(children, codes, more, winner, wrote, lists, statistics, step):
     """Count a sample `more` times again for the neurons that it wrote."""
     (k, _, heard), lists, statistics = codes, Lists(*lists), Statistics(*statistics)
@@ -300,7 +306,7 @@ def hold(children, codes, more, winner, wrote, lists, statistics, step):
             statistics.written[n, winner[n]] = step
             for q in range(children.shape[1]):
                 if there(heard, children[n, q], 0):
-                    add(n, winner[n], q, k[children[n, q], 0], more, lists)
+                    add(n, np.int64(winner[n]), q, k[children[n, q], 0], more, lists)
 
 
 # -- top-down --------------------------------------------------------------------------------------------------------
@@ -318,7 +324,7 @@ def counted(pool, head, c, holes):
     return max(total, 1)
 
 
-@compiled
+@kernel
 def support_sizes(lo, hi, children, j, lists, start):
     """start[child * batch + t + 1] = how many values of the child the neuron j[n, t] knows."""
     lists = Lists(*lists)
@@ -334,7 +340,7 @@ def support_sizes(lo, hi, children, j, lists, start):
                 start[children[n, q] * batch + t + 1] = size
 
 
-@compiled
+@kernel
 def support_entries(lo, hi, children, j, lists, c, holes, start, value, probability):
     """Those values and the probabilities that the neuron gives them."""
     lists = Lists(*lists)
@@ -352,7 +358,7 @@ def support_entries(lo, hi, children, j, lists, c, holes, start, value, probabil
                     e = pool[e, NEXT_BY_NEURON]
 
 
-@compiled
+@kernel
 def max_sum(lo, hi, children, u, top, lists, statistics, holes, out):
     """out[n, t, j] = sum over children of max over values of (probability under j + u of the value).
 
@@ -381,7 +387,7 @@ def max_sum(lo, hi, children, u, top, lists, statistics, holes, out):
 # -- persistence -----------------------------------------------------------------------------------------------------
 
 
-@compiled
+@kernel
 def dump(lists, grown, rows):
     """All entries as rows (node, neuron, child, value, count); returns how many."""
     lists = Lists(*lists)
@@ -399,10 +405,10 @@ def dump(lists, grown, rows):
     return many
 
 
-@compiled
+@kernel
 def fill(rows, lists):
     """The inverse of `dump`, into empty lists."""
     lists = Lists(*lists)
     for i in range(rows.shape[0]):
-        n, j, q, value, more = rows[i]
-        add(n, j, q, value, more, lists)
+        n, j, q, more = np.int64(rows[i, 0]), np.int64(rows[i, 1]), np.int64(rows[i, 2]), np.int64(rows[i, 4])
+        add(n, j, q, rows[i, 3], more, lists)

@@ -11,11 +11,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.core.types import NoneType
 
 from sqhn.banks import bounds
 from sqhn.banks.bounds import SHORT
-from sqhn.banks.cpu.compiled import by_type, compiled, inlined, summing
+from sqhn.banks.cpu.compiled import compiled, inlined, summing
 from sqhn.level import TIE
 
 NONE = -1
@@ -31,10 +30,7 @@ product, half_square, rounded = compiled(bounds.product), compiled(bounds.half_s
 
 
 class Measure(NamedTuple):
-    """How a sample and a prototype are compared: by the cosine of both less the centre, or by their difference.
-
-    euclidean: True, or None for cosines: of another type, so that kernels are compiled for the one or the other.
-    """
+    """How a sample and a prototype are compared: by the cosine of both less the centre, or by their difference."""
 
     centre: Any
     euclidean: Any
@@ -46,7 +42,7 @@ class Prototypes(NamedTuple):
     square: of their lengths, less the centre, in float64. inverse: of their lengths, in float32; 0 where a vector has
     none or is short; 1 by differences. candidate: what is added to upper bounds: nothing, or ALWAYS, where float32
     products cannot be trusted (short vectors; by differences, values that are not known), or NEVER (free slots).
-    known: how often each value was seen, if samples with missing values were learned; else None.
+    known: how often each value was seen, if samples with missing values were learned; else it has no values.
     """
 
     m: Any
@@ -59,7 +55,7 @@ class Prototypes(NamedTuple):
 class Sample(NamedTuple):
     """A sample at a node, its squared length less the centre, which of its values were seen, and how many.
 
-    seen: None where all values of all samples were, so that kernels are compiled without masks.
+    seen: has no values where all values of all samples were.
     """
 
     x: Any
@@ -69,60 +65,68 @@ class Sample(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """For decisions, one entry per neuron: upper bounds; the neurons that were evaluated, and their similarities."""
+    """For decisions: the sample less the centre, and 0 up to a multiple of 4; and one entry per neuron.
 
+    upper, bits: upper bounds, and the same memory as integers. index, value: the neurons that were evaluated, and their
+    similarities.
+    """
+
+    y: Any
     upper: Any
+    bits: Any
     index: Any
     value: Any
 
 
+def scratch(size: int, room: int) -> tuple[Any, ...]:
+    """For samples of this size and `room` neurons."""
+    upper = np.empty(room, np.float32)
+    y = np.zeros(size + -size % 4, np.float32)
+    return y, upper, upper.view(np.int32), np.empty(room, np.int64), np.empty(room)
+
+
+def as_mask(x: Any, seen: Any) -> Any:
+    """Which values of samples (nodes, batch, size) were seen; no values where all were."""
+    return np.empty((*x.shape[:2], 0), bool) if seen is None else seen
+
+
 @compiled
-def scratch(room):
-    """For `room` neurons."""
-    return Scratch(np.empty(room, np.float32), np.empty(room, np.int64), np.empty(room, np.float64))
-
-
-@by_type
-def part(array, n):
-    """Of a node, a sample or a neuron, if there is any array."""
-    return (lambda array, n: None) if isinstance(array, NoneType) else (lambda array, n: array[n])
-
-
-@inlined
-def is_seen(seen, i):
-    """Whether a value was seen; all were, where there is no mask."""
-    return True if seen is None else seen[i]
-
-
-@inlined
 def of_node(prototypes, n):
     """The neurons of one node."""
     m, square, inverse, candidate, known = prototypes
-    return Prototypes(m[n], square[n], inverse[n], candidate[n], part(known, n))
+    return Prototypes(m[n], square[n], inverse[n], candidate[n], known[n])
 
 
-@inlined
+@compiled
+def is_seen(seen, i):
+    """Whether a value was seen; all were, where there is no mask."""
+    return seen.shape[0] == 0 or seen[i]
+
+
+@compiled
 def has_holes(sample):
     """Whether values of a sample were not seen."""
-    return sample.seen is not None and sample.many < sample.x.shape[0]
+    return sample.many < sample.x.shape[0]
 
 
-@inlined
+@compiled
 def regard(x, seen, centre):
     """A sample as it was seen."""
-    if seen is None:
-        return Sample(x, squared(x, centre), seen, x.shape[0])
-    many = seen.sum()
+    many = x.shape[0]
+    for i in range(seen.shape[0]):
+        many -= not seen[i]
     square = squared(x, centre) if many == x.shape[0] else observed(x, x, seen, centre)[1]
     return Sample(x, square, seen, many)
 
 
-@inlined
+@compiled
 def shift(sample, centre, y):
     """y = x - centre in float32, for products; 0 where nothing was seen."""
-    x, seen = sample.x, sample.seen
-    for i in range(x.shape[0]):
-        y[i] = x[i] - np.float32(centre) if is_seen(seen, i) else np.float32(0)
+    for i in range(sample.x.shape[0]):
+        y[i] = sample.x[i] - np.float32(centre)
+    if has_holes(sample):
+        for i in range(sample.x.shape[0]):
+            y[i] = y[i] if sample.seen[i] else np.float32(0)
 
 
 # -- float64 from the stored vectors ---------------------------------------------------------------------------------
@@ -152,7 +156,7 @@ def observed(x, m, seen, centre):
     """<x - centre, m - centre> and |m - centre|^2 over the observed values."""
     xm = mm = 0.0
     for i in range(x.shape[0]):
-        u = (np.float64(m[i]) - centre) * np.float64(is_seen(seen, i))
+        u = (np.float64(m[i]) - centre) * np.float64(seen[i])
         xm += (np.float64(x[i]) - centre) * u
         mm += u * u
     return xm, mm
@@ -182,9 +186,7 @@ def observed_difference(x, m, seen, known):
     """|x - m|^2 over the values that were observed and are known, and how many these are."""
     total, many = 0.0, 0
     for i in range(x.shape[0]):
-        there = is_seen(seen, i)
-        if known is not None:
-            there = there and known[i] > 0
+        there = is_seen(seen, i) and (known.shape[0] == 0 or known[i] > 0)
         d = (np.float64(x[i]) - np.float64(m[i])) * np.float64(there)
         total += d * d
         many += np.int64(there)
@@ -205,15 +207,15 @@ def cosine(xm, xx, mm):
     return 1.0 if xx == mm else 0.0
 
 
-@inlined
+@compiled
 def similarity(sample, own, j, measure):
     """The similarity of a sample and neuron j of a node; minus infinity of a free slot."""
     x, m, centre = sample.x, own.m[j], measure.centre
     if own.candidate[j] == NEVER:
         return -np.inf
-    if measure.euclidean is not None:
-        if own.known is not None or has_holes(sample):
-            square, many = observed_difference(x, m, sample.seen, part(own.known, j))
+    if measure.euclidean:
+        if own.known.shape[1] or has_holes(sample):
+            square, many = observed_difference(x, m, sample.seen, own.known[j])
         else:
             square, many = difference(x, m), x.shape[0]
         return nearness(square, many)
@@ -234,18 +236,17 @@ def ordered(bits):
 
 
 @compiled
-def highest(upper, G):
+def highest(bits, G):
     """The neuron with the highest upper bound. Compilers know how to vectorize a maximum of integers."""
-    bits = upper[:G].view(np.int32)
     top, at = np.int32(-(2**31)), 0
     for b in range(0, G, SCANNED):
-        block = bits[b : b + SCANNED]
+        block = bits[b : min(b + SCANNED, G)]
         local = np.int32(-(2**31))
         for j in range(block.shape[0]):
             local = max(local, ordered(block[j]))
         if local > top:
             top, at = local, b
-    block = bits[at : at + SCANNED]
+    block = bits[at : min(at + SCANNED, G)]
     for j in range(block.shape[0]):
         if ordered(block[j]) == top:
             return at + j
@@ -293,14 +294,14 @@ def next_best(upper, index, start, done, n, reached):
     return (index[done] if done < n else NONE), n
 
 
-@inlined
+@compiled
 def reach(best, sample, measure):
     """The upper bound that a neuron must have to be as good as the best so far; any will do for short samples.
 
     By differences, the square of one that is as good is less than that of 1 / (1 + rms) = best - TIE, and the error of
     rounding the result to float32 is taken off.
     """
-    if measure.euclidean is not None:
+    if measure.euclidean:
         if best <= 2 * TIE:
             return -np.inf
         most = (1 / (best - TIE) - 1) ** 2 * sample.many
@@ -312,22 +313,22 @@ def reach(best, sample, measure):
 
 
 @inlined
-def tighten(sample, y, own, G, measure, scratch, done):
+def tighten(sample, own, G, measure, scratch, done):
     """Tight upper bounds, by whole products in float32, for the neurons that may be best; returns how many.
 
-    y is the sample less the centre; `done` neurons were evaluated before. Float32 reads half the bytes of float64, and
+    `done` neurons were evaluated before. Float32 reads half the bytes of float64, and
     most neurons that a projection could not tell apart need no more than this.
     """
     upper, index, start, reached = scratch.upper, scratch.index, done, -np.inf
     length, error = np.sqrt(sample.square), product(own.m.shape[1])
-    if length < SHORT and measure.euclidean is None:
+    if length < SHORT and not measure.euclidean:
         return G  # all of them may be
-    j, n = highest(upper, G), done + 1
+    j, n = highest(scratch.bits, G), done + 1
     while done < n:
         if own.candidate[j] == 0 and upper[j] != NEVER:
-            near = np.float64(inner_single(y, own.m[j], measure.centre)) * own.inverse[j]
+            near = np.float64(inner_single(scratch.y, own.m[j], measure.centre)) * own.inverse[j]
             off = error * length
-            if measure.euclidean is not None:
+            if measure.euclidean:
                 near -= own.square[j] / 2
                 off = half_square(error, length, own.square[j])
             upper[j] = near + off
@@ -346,17 +347,17 @@ def evaluate(sample, own, G, measure, scratch, done):
     They are index[:done] of the scratch with their similarities in value[:done], and never candidates any more. `done`
     of them were evaluated before.
     """
-    upper, index, value = scratch
+    upper, index, value = scratch.upper, scratch.index, scratch.value
     best = -np.inf
     for i in range(done):
         best = max(best, value[i])
     if best == -np.inf:
-        j = highest(upper, G)
+        j = highest(scratch.bits, G)
         best = similarity(sample, own, j, measure)
         index[done], value[done], upper[j] = j, best, NEVER
         done += 1
     reached, start = reach(best, sample, measure), done
-    n = candidates(upper, G, reached, NONE, index, done)
+    n = candidates(upper, G, reached, np.int64(NONE), index, done)
     while True:
         j, n = next_best(upper, index, start, done, n, reached)
         if done == n:
@@ -383,10 +384,16 @@ def winner(index, value, done):
 @inlined
 def decide(sample, own, G, measure, scratch):
     """The winner of a node and its similarity, from the upper bounds that a first look left in the scratch."""
-    if sample.square == 0 and not has_holes(sample) and measure.euclidean is None:
+    if has_no_length(sample, measure):
         return featureless(own.square, own.candidate, G, measure.centre)
-    i = winner(scratch.index, scratch.value, evaluate(sample, own, G, measure, scratch, 0))
+    i = winner(scratch.index, scratch.value, evaluate(sample, own, G, measure, scratch, np.int64(0)))
     return scratch.index[i], scratch.value[i]
+
+
+@compiled
+def has_no_length(sample, measure):
+    """Whether a sample has no length, where lengths matter."""
+    return sample.square == 0 and not has_holes(sample) and not measure.euclidean
 
 
 @compiled

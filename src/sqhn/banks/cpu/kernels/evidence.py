@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sqhn.banks.cpu.compiled import compiled, fused, inlined, loop, numbers
+from sqhn.banks.cpu.compiled import compiled, fused, kernel, loop, numbers
 from sqhn.banks.cpu.kernels.counts import COUNT, NEXT_BY_NEURON, NONE, VALUE, Lists, counted
-from sqhn.banks.cpu.kernels.decision import is_seen, part
+from sqhn.banks.cpu.kernels.decision import is_seen
 from sqhn.banks.cpu.kernels.neurons import Statistics
 from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE
 
@@ -39,18 +39,36 @@ SEVERAL = -2
 
 
 class Work(NamedTuple):
-    """Scratch: likelihoods in float32 and in float64 (2, neurons), lengths (2, neurons), logarithms (neurons,)."""
+    """Scratch: likelihoods in float32 and in float64 (2, neurons), lengths (2, neurons), logarithms (neurons,).
+
+    bits: the memory of the logarithms as integers. means (channels,). which (values,): indices. living: for each
+    neuron. products: with each neuron.
+    """
 
     rough: Any
     fine: Any
     long: Any
     logs: Any
+    bits: Any
+    means: Any
+    which: Any
+    living: Any
+    products: Any
 
 
-@compiled
-def scratch(room):
-    """For `room` neurons."""
-    return Work(np.empty((2, room), np.float32), np.empty((2, room)), np.empty((2, room)), np.empty(room))
+def even_odds(*shape: int) -> tuple[Any, Any]:
+    """Odds of one, and the same memory as integers."""
+    value = np.ones(shape)
+    return value, value.view(np.uint64)
+
+
+def scratch(room: int, channels: int, values: int) -> tuple[Any, ...]:
+    """For `room` neurons, and blocks with so many channels and values."""
+    logs = np.empty(room)
+    return (
+        np.empty((2, room), np.float32), np.empty((2, room)), np.empty((2, room)), logs, logs.view(np.uint64),
+        np.empty(channels), np.empty(max(channels, values), np.int64), np.empty(room, bool), np.empty(room),
+    )  # fmt: skip
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -89,7 +107,10 @@ def multiply(x, which, sums, values, centre, G, out):
 
     The centre is taken off with the sums, and not from the stored values: that would be rounded.
     """
-    start = -centre * sums.sum()
+    total = 0.0
+    for c in range(sums.shape[0]):
+        total += sums[c]
+    start = -centre * total
     for j in range(G):
         out[j] = start
     add_weighted(x, which, values, G, out)
@@ -98,7 +119,8 @@ def multiply(x, which, sums, values, centre, G, out):
 @numbers
 def add_stored(which, values, centre, G, m, mm):
     """Add the sums of neurons over the values of a block that are named."""
-    for i in which:
+    for at in range(len(which)):
+        i = which[at]
         row, sums = values[i], m[i % m.shape[0]]
         for j in range(G):
             sums[j] += row[j] - centre
@@ -107,11 +129,17 @@ def add_stored(which, values, centre, G, m, mm):
 
 
 @numbers
-def add_rows(sums, scale):
+def add_to(out, row):
     """Add the sums of a scale to those of the next."""
-    row, out = sums[scale], sums[scale + 1]
     for j in range(row.shape[0]):
         out[j] += row[j]
+
+
+@compiled
+def copy(row, out):
+    """Copy all of it."""
+    for j in range(row.shape[0]):
+        out[j] = row[j]
 
 
 @numbers
@@ -139,21 +167,21 @@ def lengths(n, m, mm, G, out):
         energy[j] = np.sqrt(mm[j])
 
 
-@compiled
+@kernel
 def all_lengths(lo, hi, n, m, mm, out):
     """`lengths` of range(lo, hi) of blocks."""
     for b in range(lo, hi):
         lengths(n[b], m[b], mm[b], mm.shape[1], out[b])
 
 
-@compiled
-def beside(lo, hi, m, index, centre, values, sums, squares):
+@kernel
+def beside(lo, hi, m, index, centre, values, sums, squares, which):
     """The values of all neurons side by side, (blocks, size, neurons), and their sums, less the centre.
 
     m (nodes, neurons, all values); index (blocks, size): which values a block has. One node has all blocks, or each
     one. sums (blocks, channels, neurons), squares (blocks, neurons). range(lo, hi) runs over blocks.
     """
-    neurons, which = values.shape[2], np.arange(index.shape[1])
+    neurons = values.shape[2]
     for first in range(0, neurons, NEURON_BLOCK):
         last = min(first + NEURON_BLOCK, neurons)
         for b in range(lo, hi):
@@ -162,9 +190,8 @@ def beside(lo, hi, m, index, centre, values, sums, squares):
                 at = index[b, i]
                 for j in range(first, last):
                     one[i, j] = rows[j, at]
-    sums[lo:hi] = 0.0
-    squares[lo:hi] = 0.0
     for b in range(lo, hi):
+        sums[b], squares[b] = 0.0, 0.0
         add_stored(which, values[b], centre, neurons, sums[b], squares[b])
 
 
@@ -242,8 +269,8 @@ def weigh(d, flat, neurons, weights, u, z, odds):
 
 
 @numbers
-def both_looks(d, n, x, xx, m, xm, long, neurons, weights, u, z, odds):
-    """`compare`, in the precision of u and z."""
+def both_looks(d, n, x, xx, m, xm, long, neurons, weights, means, every, u, z, odds):
+    """`compare`, in the precision of u and z; means, every: scratch."""
     G = len(neurons[0])
     channels, mean, price, pixels = 0, 0.0, 0.0, 0.0
     for c in range(n.shape[0]):
@@ -260,10 +287,10 @@ def both_looks(d, n, x, xx, m, xm, long, neurons, weights, u, z, odds):
     if d == channels:
         return
     if left > STRUCTURE * xx:
-        means = np.empty(n.shape[0])
         for c in range(n.shape[0]):
             means[c] = -x[c] / n[c] if n[c] > 0 else 0.0
-        add_weighted(means, np.arange(n.shape[0]), m, G, xm)
+            every[c] = c
+        add_weighted(means, every[: n.shape[0]], m, G, xm)
         explained(xm, long[1], np.sqrt(left), G, u)
     else:
         for j in range(G):
@@ -271,27 +298,29 @@ def both_looks(d, n, x, xx, m, xm, long, neurons, weights, u, z, odds):
     weigh(d - channels, -np.inf, neurons, weights[1], u, z, odds)
 
 
-@inlined
+@compiled
 def compare(n, x, xx, m, xm, long, neurons, weights, work, odds):
     """Multiply odds by the worth of both looks at a block: the evidence is the logarithm. xm is spent.
 
     long: `lengths`. neurons: which live, and how many do on all shards. weights (2, 2): for each look, as in `weigh`.
     """
-    d = n.sum()
+    d = np.int64(0)  # of this type from the start: parts are compiled for every type that a value may have
+    for c in range(n.shape[0]):
+        d += n[c]
+    rough, fine, means, which = work.rough, work.fine, work.means, work.which
     if d > FLOAT32_VALUES:
-        both_looks(d, n, x, xx, m, xm, long, neurons, weights, work.fine[0], work.fine[1], odds)
+        both_looks(d, n, x, xx, m, xm, long, neurons, weights, means, which, fine[0], fine[1], odds)
     elif d > 0:
-        both_looks(d, n, x, xx, m, xm, long, neurons, weights, work.rough[0], work.rough[1], odds)
+        both_looks(d, n, x, xx, m, xm, long, neurons, weights, means, which, rough[0], rough[1], odds)
 
 
 @fused
-def tell(odds, weight, G, logs, out):
-    """Add the evidence of odds, and begin anew; logs: scratch.
+def tell(odds, bits, weight, G, logs, exponent, out):
+    """Add the evidence of odds, and begin anew; logs: scratch; bits, exponent: the memory of both as integers.
 
     A logarithm is that of the exponent, and the series of 2 artanh((f - 1) / (f + 1)) for the fraction 1 <= f < 2. Sums
     must not be reordered: SHIFT is large.
     """
-    bits, exponent = odds.view(np.uint64), logs.view(np.uint64)
     for j in range(G):
         exponent[j] = (bits[j] >> np.uint64(52)) | EXACT
     for j in range(G):
@@ -310,59 +339,69 @@ def tell(odds, weight, G, logs, out):
 # -- one level ---------------------------------------------------------------------------------------------------------
 
 
-@compiled
-def pyramid(lo, hi, x, seen, values, centre, whole, order, weight, neurons, weights, out):
+def pyramid_room(batch: int, scales: int, channels: int, size: int, room: int, masked: bool) -> tuple[Any, ...]:
+    """Scratch of a thread, for a tile of samples: the sums of every scale, and the odds.
+
+    The sums of the whole are carried up too, and never read there.
+    """
+    tile = min(TILE, batch), scales + 1
+    some = tile if masked else (0, 0)
+    sums = (
+        np.zeros((*tile, channels), np.int64), np.zeros((*tile, channels)), np.zeros(tile), np.zeros((*tile, room)),
+        np.zeros((*some, channels, room)), np.zeros((*some, room)),
+    )  # fmt: skip
+    return sums, even_odds(tile[0], room), scratch(room, channels, size)
+
+
+@kernel
+def pyramid(lo, hi, x, seen, values, centre, whole, order, weight, neurons, weights, out, room):
     """The evidence of one level: out (batch, neurons), over a pyramid of blocks; range(lo, hi) runs over samples.
 
     x, seen (finest blocks, batch, size), x less the centre; values (finest blocks, size, neurons): the stored ones.
     whole: m (blocks, channels, neurons) and lengths (blocks, 2, neurons) of all blocks, for where nothing is masked.
     order (blocks, 2): which block, and of which scale; each comes after those that it is made of, the whole sample
-    last. weight: of that. neurons, weights (batch, blocks, 2, 2), in that order: `compare`.
+    last. weight: of that. neurons, weights (batch, blocks, 2, 2), in that order: `compare`. room: `pyramid_room`.
     """
-    (living, many), (whole_m, whole_long), room = neurons, whole, values.shape[2]
-    channels, tile = whole_m.shape[1], min(TILE, hi - lo)
-    shape = (tile, order[-1, 1] + 2)  # the sums of the whole are carried up too, and never read there
-    n, sx, sxx = np.zeros((*shape, channels), np.int64), np.zeros((*shape, channels)), np.zeros(shape)
-    xm = np.zeros((*shape, room))
-    some = (0, 0) if seen is None else shape
-    m, mm = np.zeros((*some, channels, room)), np.zeros((*some, room))
-    all_odds, work, indices = np.ones((tile, room)), scratch(room), np.empty(x.shape[2], np.int64)
+    (living, many), (whole_m, whole_long), (sums, all_odds, work) = neurons, whole, room
+    (n, sx, sxx, xm, m, mm), (all_odds, bits), work = sums, all_odds, Work(*work)
+    tile, masked, neuron_count = n.shape[0], seen.shape[2] > 0, values.shape[2]
     often = max(1, int(LARGE / (2 * np.log1p(many / ODDS))))
     out[lo:hi] = 0.0
     for first in range(lo, hi, tile):
         for step in range(order.shape[0]):
-            b, scale = order[step]
+            b, scale = order[step, 0], order[step, 1]
             last = step == order.shape[0] - 1
             for s in range(min(tile, hi - first)):
                 t, odds = first + s, all_odds[s]
                 if last or (step and step % often == 0):  # before odds are too large
-                    tell(odds, 1.0, room, work.logs, out[t])
+                    tell(odds, bits[s], 1.0, neuron_count, work.logs, work.bits, out[t])
                 if scale == 0:
-                    which, sxx[s, 0] = ask(x[b, t], part(part(seen, b), t), indices, n[s, 0], sx[s, 0])
-                    multiply(x[b, t], which, sx[s, 0], values[b], centre, room, xm[s, 0])
-                    if seen is not None:
-                        add_stored(which, values[b], centre, room, m[s, 0], mm[s, 0])
-                n[s, scale + 1] += n[s, scale]
-                sx[s, scale + 1] += sx[s, scale]
-                sxx[s, scale + 1] += sxx[s, scale]
-                add_rows(xm[s], scale)
+                    which, sxx[s, 0] = ask(x[b, t], seen[b, t], work.which, n[s, 0], sx[s, 0])
+                    multiply(x[b, t], which, sx[s, 0], values[b], centre, neuron_count, xm[s, 0])
+                    if masked:
+                        add_stored(which, values[b], centre, neuron_count, m[s, 0], mm[s, 0])
                 of_m, long = whole_m[b], whole_long[b]
-                if seen is not None:
+                add_to(n[s, scale + 1], n[s, scale])
+                add_to(sx[s, scale + 1], sx[s, scale])
+                sxx[s, scale + 1] += sxx[s, scale]
+                add_to(xm[s, scale + 1], xm[s, scale])
+                if masked:
                     of_m, long = m[s, scale], work.long
-                    add_rows(m[s].reshape(shape[1], -1), scale)
-                    add_rows(mm[s], scale)
-                    lengths(n[s, scale], of_m, mm[s, scale], room, long)
+                    add_to(mm[s, scale + 1], mm[s, scale])
+                    for c in range(of_m.shape[0]):
+                        add_to(m[s, scale + 1, c], of_m[c])
+                    lengths(n[s, scale], of_m, mm[s, scale], neuron_count, long)
                 compare(n[s, scale], sx[s, scale], sxx[s, scale], of_m, xm[s, scale], long, neurons,
                         weights[t, step], work, odds)  # fmt: skip
-                if seen is not None:
+                if masked:
                     m[s, scale], mm[s, scale] = 0.0, 0.0
                 n[s, scale], sx[s, scale], sxx[s, scale] = 0, 0.0, 0.0
                 if scale:  # at the finest they are written, not added to
                     xm[s, scale] = 0.0
         for s in range(min(tile, hi - first)):
-            tell(all_odds[s], weight, room, work.logs, out[first + s])
+            tell(all_odds[s], bits[s], weight, neuron_count, work.logs, work.bits, out[first + s])
     for t in range(lo, hi):
-        for j in range(room):
+        for j in range(neuron_count):
             if not living[j]:
                 out[t, j] = -np.inf
 
@@ -381,36 +420,51 @@ def begin(A, living):
 
 
 @compiled
-def patches(lo, hi, x, seen, values, centre, question, stored, all_long, statistics, A):
+def those_living(c, G, living):
+    """Which neurons of a node are living, and how many; living: room for that."""
+    many = 0
+    for j in range(G):
+        living[j] = c[j] > 0
+        many += living[j]
+    return living[:G], many
+
+
+def tree_room(channels: int, size: int, room: int) -> tuple[Any, ...]:
+    """Scratch of a thread, for nodes with so many values or children. No other shards: `weigh`."""
+    columns = np.empty((2, size, room), np.int64)
+    return scratch(room, channels, size), even_odds(room), np.full((2, 2), -np.inf), columns[0], columns[1]
+
+
+@kernel
+def patches(lo, hi, x, seen, values, centre, question, stored, all_long, statistics, A, room):
     """The evidence of the nodes of level 1: A (nodes, batch, room), and their sums; range(lo, hi) runs over nodes.
 
     values (nodes, size, room): the stored ones; x is less the centre. all_long (nodes, 2, room): lengths, if nothing is
     masked.
     """
     (n, sums, xx), (m, mm, xm), statistics = question, stored, Statistics(*statistics)
-    room, indices, weights = values.shape[2], np.empty(x.shape[2], np.int64), np.full((2, 2), -np.inf)
-    work, odds, products = scratch(room), np.ones(room), np.empty(room)
+    (work, (odds, bits), weights, _, _), masked = room, seen.shape[2] > 0
+    work = Work(*work)
+    products = work.products
     for node in range(lo, hi):
         G = statistics.grown[node]
-        living = statistics.c[node, :G] > 0
-        neurons = living, living.sum()
+        neurons = those_living(statistics.c[node], G, work.living)
         for t in range(x.shape[1]):
-            begin(A[node, t], living)
-            own = part(part(seen, node), t)
-            which, xx[node, t] = ask(x[node, t], own, indices, n[node, t], sums[node, t])
-            if not living.any():
+            begin(A[node, t], neurons[0])
+            which, xx[node, t] = ask(x[node, t], seen[node, t], work.which, n[node, t], sums[node, t])
+            if not neurons[1]:
                 continue
             s, long = 0, all_long[node]
-            if seen is not None:
+            if masked:
                 s, long = t, work.long
                 m[node, t], mm[node, t] = 0.0, 0.0
                 add_stored(which, values[node], centre, G, m[node, t], mm[node, t])
                 lengths(n[node, t], m[node, t], mm[node, t], G, long)
             products[G:] = 0.0
             multiply(x[node, t], which, sums[node, t], values[node], centre, G, products)
-            xm[node, t] = products
+            copy(products, xm[node, t])
             compare(n[node, t], sums[node, t], xx[node, t], m[node, s], products, long, neurons, weights, work, odds)
-            tell(odds, 1.0, G, work.logs, A[node, t])
+            tell(odds, bits, 1.0, G, work.logs, work.bits, A[node, t])
 
 
 @compiled
@@ -424,7 +478,7 @@ def read_columns(node, lists, statistics, holes, G, table, main):
         for j in range(G):
             e = lists.by_neuron[node, j, q]
             if e == NONE or statistics.c[node, j] <= 0:
-                table[q, j] = main[q, j] = NONE
+                table[q, j], main[q, j] = NONE, NONE
                 continue
             often = counted(pool[node], e, statistics.c[node, j], holes)
             table[q, j] = pool[node, e, VALUE] if pool[node, e, COUNT] == often else SEVERAL
@@ -437,7 +491,7 @@ def read_columns(node, lists, statistics, holes, G, table, main):
             main[q, j] = value
 
 
-@inlined
+@compiled
 def mean_odds(pool, head, often, row):
     """The logarithm of the mean of exp(row) over the values of a neuron's child."""
     e, top, total = head, -np.inf, 0.0
@@ -451,26 +505,24 @@ def mean_odds(pool, head, often, row):
     return np.log(total) + top
 
 
-@compiled
-def above(lo, hi, children, below, question, under, lists, statistics, holes, stored, weight, A):
+@kernel
+def above(lo, hi, children, below, question, under, lists, statistics, holes, stored, weight, A, room):
     """The evidence of the nodes of a level from that of their children, `below` (child nodes, batch, values).
 
     question: the sums of this level's; under, stored: of the children's neurons and of this level's, whose blocks are
     those of the values that they most likely give to their children. range(lo, hi) runs over nodes.
     """
     (n, sums, xx), (m, mm, xm), (under_m, under_mm, under_xm) = question, stored, under
-    lists, statistics = Lists(*lists), Statistics(*statistics)
-    family, room, weights = children.shape[1], A.shape[2], np.full((2, 2), -np.inf)
-    work, odds, products = scratch(room), np.ones(room), np.empty(room)
-    table, main = np.empty((2, family, room), np.int64)
+    work, (odds, bits), weights, table, main = room
+    lists, statistics, work, family = Lists(*lists), Statistics(*statistics), Work(*work), children.shape[1]
+    products = work.products
     for node in range(lo, hi):
         G = statistics.grown[node]
-        living = statistics.c[node, :G] > 0
-        neurons = living, living.sum()
+        neurons = those_living(statistics.c[node], G, work.living)
         read_columns(node, lists, statistics, holes, G, table, main)
         for t in range(A.shape[1]):
-            begin(A[node, t], living)
-            if living.any():
+            begin(A[node, t], neurons[0])
+            if neurons[1]:
                 s = min(t, m.shape[1] - 1)
                 of_m, of_mm = m[node, s], mm[node, s]
                 products[:] = 0.0
@@ -483,11 +535,11 @@ def above(lo, hi, children, below, question, under, lists, statistics, holes, st
                         gather(known, under_mm[child, s], G, of_mm)
                         for c in range(of_m.shape[0]):
                             gather(known, under_m[child, s, c], G, of_m[c])
-                xm[node, t] = products
+                copy(products, xm[node, t])
                 if s == t:
                     lengths(n[node, t], of_m, of_mm, G, work.long)
                 compare(n[node, t], sums[node, t], xx[node, t], of_m, products, work.long, neurons, weights, work, odds)
-                tell(odds, weight, G, work.logs, A[node, t])
+                tell(odds, bits, weight, G, work.logs, work.bits, A[node, t])
             for q in range(family):
                 row = below[children[node, q], t]
                 gather(table[q], row, G, A[node, t])

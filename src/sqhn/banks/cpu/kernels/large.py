@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.core.types import NoneType
 
 from sqhn.banks import bounds
 from sqhn.banks.bounds import SHORT
-from sqhn.banks.cpu.compiled import by_type, compiled, fused, inlined, summing
-from sqhn.banks.cpu.kernels.decision import ALWAYS, NONE, half_square, has_holes, part, squared, tighten
+from sqhn.banks.cpu.compiled import compiled, fused, inlined, kernel
+from sqhn.banks.cpu.kernels.decision import ALWAYS, NONE, half_square, has_holes, inner_single, squared, tighten
 
 STALE = 64
 """Moves after which the features of a neuron are computed anew."""
+
+NO_PRODUCTS = np.empty((0, 0, 0), np.float32)
 
 outside = compiled(bounds.outside)
 drift = compiled(bounds.drift)
@@ -27,14 +28,14 @@ class Products(NamedTuple):
     """P (nodes, batch, room), float32 products of samples z (nodes, batch, size) and neurons.
 
     All of it is in the projection, or z is the `whole` samples less the centre. error: a bound of the relative error of
-    products. gram (nodes, batch, batch), to learn: the products among samples; else None.
+    products. gram (nodes, batch, batch), to learn: the products among samples.
     """
 
     P: Any
     z: Any
     error: Any
     whole: Any
-    gram: Any = None
+    gram: Any = NO_PRODUCTS
 
     def rows(self, which: Any) -> Products:
         """The same of some samples, for a question."""
@@ -69,7 +70,7 @@ class Columns(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """For samples with missing values: products over the observed values.
+    """For samples with missing values: products over the observed values; without any, all is empty.
 
     P (nodes, rows, neurons), products of samples and neurons, and the squares of the neurons over the same values, both
     as the chunk finds them. row (nodes, batch): the row of a sample, or NONE. error: a bound of P's relative error.
@@ -91,33 +92,40 @@ class Large(NamedTuple):
     columns: Any
 
 
-@compiled
-def columns(room):
+NO_OBSERVED = NO_PRODUCTS, NO_PRODUCTS, np.empty((0, 0), np.int64), 0.0
+NOTHING = (
+    tuple(Products(NO_PRODUCTS, NO_PRODUCTS, 0.0, True)),
+    (NO_PRODUCTS, np.empty((0, 0)), np.empty((0, 0), np.int64), np.empty((0, 0))),
+    NO_OBSERVED,
+    np.empty((0, 0), np.int64),
+)
+"""In the place of products, for nodes with few values."""
+
+
+def scratch(room: int) -> tuple[Any, ...]:
     """For `room` neurons."""
-    floats, flags = np.empty((3, room), np.float32), np.empty((2, room), np.bool_)
-    return Columns(floats[0], floats[1], floats[2], flags[0], flags[1])
+    return np.empty((3, room), np.float32), np.empty((2, room), bool)
 
 
-def first_look(products, m):
-    """See `steps.first_look`; products: the fields of `Large`, in plain tuples."""
-    products, projected, missing, evaluated = products
-    return Large(Products(*products), Features(*projected), with_missing(missing), evaluated, columns(m.shape[1]))
+@inlined
+def first_look(products, columns):
+    """From plain tuples: the first fields of `Large`, and scratch."""
+    products, projected, observed, evaluated = products
+    floats, flags = columns
+    columns = Columns(floats[0], floats[1], floats[2], flags[0], flags[1])
+    return Large(Products(*products), Features(*projected), Observed(*observed), evaluated, columns)
 
 
-@by_type
-def with_missing(products):
-    """Of samples with missing values, where there can be any."""
-    return (lambda products: None) if isinstance(products, NoneType) else (lambda products: Observed(*products))
-
-
+@inlined
 def begin(look, n, own, G, measure):
     """Take the products of a node for those of its neurons as they are."""
-    look.columns.changed[:], look.columns.lost[:] = False, False
+    for j in range(own.m.shape[0]):
+        look.columns.changed[j] = look.columns.lost[j] = False
     for j in range(G):
         loosen(look, n, j, own, measure)
 
 
-@inlined
+@compiled
 def loosen(look, n, j, own, measure):
     """How far the products of neuron j may be wrong (`Columns`)."""
     ratio, loose, offset, _, lost = look.columns
@@ -129,11 +137,12 @@ def loosen(look, n, j, own, measure):
     ratio[j] = 0.0 if look.products.whole else far * own.inverse[j]
     loose[j] = (lost_in_moves + error) * length * own.inverse[j]
     offset[j] = ALWAYS if lost[j] else own.candidate[j]
-    if measure.euclidean is not None:  # `half_square`
+    if measure.euclidean:  # `half_square`
         offset[j] += error * length * length - square / 2
 
 
-def bound(look, n, t, sample, y, own, G, measure, upper):
+@inlined
+def bound(look, n, t, sample, own, G, measure, upper):
     """Upper bounds from products."""
     if not bound_observed(look.observed, look.columns.changed, n, t, sample, own, G, measure, upper):
         P, z, error, whole, _ = look.products
@@ -153,17 +162,18 @@ def add_up(p, inverse, columns, beyond, length, G, upper):
 @inlined
 def bound_observed(observed, changed, n, t, sample, own, G, measure, upper):
     """Upper bounds from products over the observed values; returns whether the sample has such products."""
-    if observed is None:
-        return False
-    row, error, length = observed.row[n, t], observed.error, np.sqrt(sample.square)
+    row, error, length = NONE, observed.error, np.sqrt(sample.square)
+    if observed.row.shape[0]:
+        row = observed.row[n, t]
     if row == NONE:
         return False
     P, squares = observed.P[n, row], observed.squares[n, row]
-    upper[P.shape[0] : G] = ALWAYS
+    for j in range(P.shape[0], G):
+        upper[j] = ALWAYS
     for j in range(min(G, P.shape[0])):
         if changed[j]:
             trusted = ALWAYS
-        elif measure.euclidean is not None:
+        elif measure.euclidean:
             trusted = P[j] - squares[j] / 2 + half_square(error, length, np.float64(squares[j]))
         elif squares[j] >= np.float32(SHORT * SHORT):
             trusted = P[j] / np.sqrt(squares[j]) + error * length
@@ -173,19 +183,21 @@ def bound_observed(observed, changed, n, t, sample, own, G, measure, upper):
     return True
 
 
-def refine(look, n, t, sample, y, own, G, measure, scratch, done):
-    """Tight bounds for the neurons that may be best."""
+@inlined
+def refine(look, n, t, sample, own, G, measure, work, done):
+    """Tight bounds for the neurons that may be best, where `done` were evaluated before."""
     if not has_holes(sample):
-        look.evaluated[n, t] = tighten(sample, y, own, G, measure, scratch, done)
+        look.evaluated[n, t] = tighten(sample, own, G, measure, work, done)
 
 
+@inlined
 def follow(look, n, t, sample, j, own, c, measure):
     """Correct the products of neuron j, which sample t was written to.
 
     They do not follow a sample with missing values, nor a neuron whose values were not seen equally often.
     """
     (P, z, _, whole, gram), (features, square, moves, scale) = look.products, look.projected
-    lost, count = look.columns.lost, seen_evenly(part(own.known, j), c)
+    lost, count = look.columns.lost, seen_evenly(own.known[j], c)
     lost[j] = has_holes(sample) or count == 0 or (lost[j] and count > 1)
     look.columns.changed[j] = True
     if lost[j]:
@@ -201,35 +213,30 @@ def follow(look, n, t, sample, j, own, c, measure):
     loosen(look, n, j, own, measure)
 
 
-@inlined
+@compiled
 def seen_evenly(known, c):
     """How often each value of a neuron of count c was seen; 0 if not equally often: then it did not move as a whole."""
-    if known is None:
-        return c
-    return np.int64(known[0]) if (known == known[0]).all() else 0
+    for i in range(1, known.shape[0]):
+        if known[i] != known[0]:
+            return 0
+    return np.int64(known[0]) if known.shape[0] else c
 
 
 @compiled
 def move(features, z, step):
     """The features of a neuron, or its products with samples, once a sample that has z has moved it by `step`."""
-    if step == 1:
-        features[:] = z
-    else:
-        for i in range(z.shape[0]):
-            features[i] += step * (z[i] - features[i])
+    for i in range(z.shape[0]):
+        features[i] = z[i] if step == 1 else features[i] + step * (z[i] - features[i])
 
 
-@summing
+@kernel
 def multiply_one(y, u, out):
     """Products of one sample y and neurons u (neurons, size), into out."""
     for j in range(u.shape[0]):
-        total = np.float32(0)
-        for i in range(y.shape[0]):
-            total += y[i] * u[j, i]
-        out[j] = total
+        out[j] = inner_single(y, u[j], 0.0)
 
 
-@compiled
+@kernel
 def pair_rows(x, centre, out):
     """Sums of x - centre over pairs of rows, scaled to keep lengths; x (count, 2 * rows, width), out half as high."""
     shift, scale = np.float32(centre), np.float32(np.sqrt(0.5))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sqhn.banks import rule
-from sqhn.banks.cpu.compiled import compiled, inlined, numbers
+from sqhn.banks.cpu.compiled import compiled, inlined, kernel, numbers
 from sqhn.banks.rule import GREW, OLDEST, REPLACED
 from sqhn.level import TIE
 
@@ -82,7 +82,7 @@ def count(n, j, new, a, step, statistics, rules):
         statistics.mu[n, j] += (a - statistics.mu[n, j]) / (statistics.c[n, j] + rules.pseudo)
 
 
-@compiled
+@kernel
 def choose(lo, hi, k, h, start, candidate, value, probability, blend, out):
     """See `Device.choose`; range(lo, hi) runs over (node, sample) pairs."""
     batch = k.shape[1]
@@ -98,24 +98,31 @@ def choose(lo, hi, k, h, start, candidate, value, probability, blend, out):
         out[n, t] = chosen
 
 
-@numbers
+@kernel
 def top_k(lo, hi, u, k, v):
     """The first neuron whose value is the maximum, rounding apart; then that of the rest, and so on.
 
-    u (nodes, batch, neurons); k, v (nodes, batch, count); range(lo, hi) runs over (node, sample) pairs.
+    u (nodes, batch, neurons), is spent if there are several; k, v (nodes, batch, count); range(lo, hi) runs over (node,
+    sample) pairs.
     """
-    batch, neurons, count = u.shape[1], u.shape[2], k.shape[2]
+    batch, count = u.shape[1], k.shape[2]
     for i in range(lo, hi):
         n, t = i // batch, i % batch
-        left = u[n, t].copy() if count > 1 else u[n, t]
+        left = u[n, t]
         for c in range(count):
-            top = left[0]
-            for j in range(1, neurons):
-                if left[j] > top:
-                    top = left[j]
-            j = 0
+            top, j = highest(left), 0
             while left[j] < top - TIE:
                 j += 1
             k[n, t, c], v[n, t, c] = j, left[j]
             if count > 1:
                 left[j] = -np.inf
+
+
+@numbers
+def highest(values):
+    """The maximum."""
+    top = values[0]
+    for j in range(1, values.shape[0]):
+        if values[j] > top:
+            top = values[j]
+    return top

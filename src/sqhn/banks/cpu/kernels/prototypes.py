@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sqhn.banks.bounds import SHORT
-from sqhn.banks.cpu.compiled import compiled, inlined
+from sqhn.banks.cpu.compiled import compiled, inlined, kernel
 from sqhn.banks.cpu.kernels.decision import (
     ALWAYS,
     NEVER,
@@ -13,7 +13,6 @@ from sqhn.banks.cpu.kernels.decision import (
     Prototypes,
     is_seen,
     of_node,
-    part,
     regard,
     similarity,
     squared,
@@ -27,25 +26,26 @@ def average_into(m, x, seen, known, count):
 
     Where values are missing, or were, each is the mean of those that were seen.
     """
-    for i in range(m.shape[0]):
-        if known is None:
+    if known.shape[0] == 0:
+        for i in range(m.shape[0]):
             m[i] += (x[i] - m[i]) / np.float32(count)
-        else:
-            there = is_seen(seen, i)
-            known[i] += there
-            moved = m[i] + (x[i] - m[i]) / np.float32(max(known[i], 1))
-            m[i] = (x[i] if known[i] == 1 else moved) if there else m[i]
+        return
+    for i in range(m.shape[0]):
+        there = is_seen(seen, i)
+        known[i] += there
+        moved = m[i] + (x[i] - m[i]) / np.float32(max(known[i], 1))
+        m[i] = (x[i] if known[i] == 1 else moved) if there else m[i]
 
 
-@inlined
+@compiled
 def become(m, known, sample, measure):
     """Let a sample become a prototype; the values that were not seen are the centre."""
-    m[:] = sample.x
-    if known is not None:
-        for i in range(sample.x.shape[0]):
-            known[i] = is_seen(sample.seen, i)
-            if not is_seen(sample.seen, i):
-                m[i] = measure.centre
+    for i in range(m.shape[0]):
+        m[i] = sample.x[i]
+    for i in range(known.shape[0]):
+        known[i] = is_seen(sample.seen, i)
+        if not known[i]:
+            m[i] = measure.centre
 
 
 @inlined
@@ -53,21 +53,21 @@ def write(n, j, new, s, sample, step, own, statistics, rules, measure):
     """Grow or average neuron j of node n."""
     count(n, j, new, s, step, statistics, rules)
     if new:
-        become(own.m[j], part(own.known, j), sample, measure)
+        become(own.m[j], own.known[j], sample, measure)
     else:
-        average_into(own.m[j], sample.x, sample.seen, part(own.known, j), statistics.c[n, j])
-    derive(own, j, True, measure)
+        average_into(own.m[j], sample.x, sample.seen, own.known[j], statistics.c[n, j])
+    derive(own, j, statistics.c[n, j] > 0, measure)
 
 
-@inlined
+@compiled
 def derive(own, j, living, measure):
     """Compute what is derived from the prototype of neuron j of a node (`Prototypes`)."""
     square = squared(own.m[j], measure.centre)
     own.square[j], own.inverse[j], own.candidate[j] = square, 1.0, 0.0
     if not living:
         own.candidate[j] = NEVER
-    elif measure.euclidean is not None:
-        if not complete(part(own.known, j)):
+    elif measure.euclidean:
+        if not complete(own.known[j]):
             own.candidate[j] = ALWAYS
     elif square < SHORT * SHORT:
         own.inverse[j] = 0.0
@@ -77,13 +77,16 @@ def derive(own, j, living, measure):
         own.inverse[j] = 1.0 / np.sqrt(square)
 
 
-@inlined
+@compiled
 def complete(known):
     """Whether all values of a neuron are known."""
-    return True if known is None else known.all()
+    many = 0
+    for i in range(known.shape[0]):
+        many += known[i] > 0
+    return many == known.shape[0]
 
 
-@compiled
+@kernel
 def derive_at(lo, hi, nodes, neurons, prototypes, c, measure):
     """Compute what is derived from the prototypes of some neurons, each at its node."""
     prototypes, measure = Prototypes(*prototypes), Measure(*measure)
@@ -92,21 +95,21 @@ def derive_at(lo, hi, nodes, neurons, prototypes, c, measure):
         derive(of_node(prototypes, n), j, c[n, j] > 0, measure)
 
 
-@compiled
+@kernel
 def hold(lo, hi, x, seen, k, wrote, prototypes, statistics, step, measure):
     """Average further samples of one thing into the neurons that its first sample wrote; step: the last of them."""
     prototypes, statistics, measure = Prototypes(*prototypes), Statistics(*statistics), Measure(*measure)
     for n in range(lo, hi):
         if wrote[n]:
-            j, own = k[n], of_node(prototypes, n)
+            j, own = np.int64(k[n]), of_node(prototypes, n)
             for t in range(x.shape[1]):
                 statistics.c[n, j] += 1
-                average_into(own.m[j], x[n, t], part(part(seen, n), t), part(own.known, j), statistics.c[n, j])
+                average_into(own.m[j], x[n, t], seen[n, t], own.known[j], statistics.c[n, j])
             statistics.written[n, j] = step
-            derive(own, j, True, measure)
+            derive(own, j, statistics.c[n, j] > 0, measure)
 
 
-@compiled
+@kernel
 def activity(lo, hi, x, seen, prototypes, grown, measure, s):
     """s (nodes, batch, room) of every neuron; minus infinity in free slots and beyond the grown ones.
 
@@ -116,7 +119,7 @@ def activity(lo, hi, x, seen, prototypes, grown, measure, s):
     for n in range(lo, hi):
         own, G = of_node(prototypes, n), grown[n]
         for t in range(x.shape[1]):
-            sample = regard(x[n, t], part(part(seen, n), t), measure.centre)
+            sample = regard(x[n, t], seen[n, t], measure.centre)
             for j in range(G):
                 s[n, t, j] = similarity(sample, own, j, measure)
                 if sample.many == 0 and own.candidate[j] != NEVER:
@@ -126,7 +129,7 @@ def activity(lo, hi, x, seen, prototypes, grown, measure, s):
                 s[n, t, 0] = 0.0
 
 
-@compiled
+@kernel
 def at(lo, hi, x, seen, start, neuron, prototypes, grown, measure, s):
     """s of the neurons start[n, t] .. start[n, t + 1] of each node and sample; none is a free slot."""
     batch = x.shape[1]
@@ -134,7 +137,7 @@ def at(lo, hi, x, seen, start, neuron, prototypes, grown, measure, s):
     for n in range(lo, hi):
         own = of_node(prototypes, n)
         for t in range(batch):
-            sample = regard(x[n, t], part(part(seen, n), t), measure.centre)
+            sample = regard(x[n, t], seen[n, t], measure.centre)
             silent = sample.many == 0 or grown[n] == 0
             for i in range(start[n * batch + t], start[n * batch + t + 1]):
-                s[i] = 0.0 if silent else similarity(sample, own, neuron[i], measure)
+                s[i] = 0.0 if silent else similarity(sample, own, np.int64(neuron[i]), measure)

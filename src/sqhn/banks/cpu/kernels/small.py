@@ -8,7 +8,7 @@ import numpy as np
 
 from sqhn.banks import bounds
 from sqhn.banks.bounds import SHORT
-from sqhn.banks.cpu.compiled import compiled, summing
+from sqhn.banks.cpu.compiled import compiled, inlined, summing
 from sqhn.banks.cpu.kernels.decision import ALWAYS, has_holes, is_seen, product, rounded
 
 masked_product, difference = compiled(bounds.masked_product), compiled(bounds.difference)
@@ -21,31 +21,22 @@ class Small(NamedTuple):
     squares: Any
 
 
-def first_look(products, m):
-    """See `steps.first_look`."""
-    size, room = m.shape[2], m.shape[1]
-    return Small(np.zeros((size + -size % 4, room), np.float32), np.empty(room, np.float32))
+def scratch(size: int, room: int) -> tuple[Any, ...]:
+    """For samples of this size and `room` neurons."""
+    return np.zeros((size + -size % 4, room), np.float32), np.empty(room, np.float32)
 
 
-def begin(look, n, own, G, measure):
+@compiled
+def begin(look, own, G, measure):
     """Put the prototypes of a node side by side, so that products run over neurons; rows beyond the values are 0."""
-    for j in range(G):
-        side_by_side(look.ut, own.m, j, measure.centre)
+    side_by_side(look.ut, own.m, np.int64(0), G, measure.centre)
 
 
-def follow(look, n, t, sample, j, own, c, measure):
-    """Take over the prototype that a step has written."""
-    side_by_side(look.ut, own.m, j, measure.centre)
-
-
-def refine(look, n, t, sample, y, own, G, measure, scratch, done):
-    """The bounds are as tight as float32 allows."""
-
-
-def bound(look, n, t, sample, y, own, G, measure, upper):
-    """Upper bounds for the neurons of a node."""
-    size, length = own.m.shape[1], np.sqrt(sample.square)
-    if measure.euclidean is not None:
+@inlined
+def bound(look, sample, own, G, measure, work):
+    """Upper bounds for the neurons of a node, as tight as float32 allows."""
+    size, length, y, upper = own.m.shape[1], np.sqrt(sample.square), work.y, work.upper
+    if measure.euclidean:
         differences(look.ut, y, sample.seen, size, G, upper)
         exact, error = 1 - difference(size), rounded(sample.square, 0.0)
         for j in range(G):
@@ -58,10 +49,11 @@ def bound(look, n, t, sample, y, own, G, measure, upper):
 
 
 @compiled
-def side_by_side(ut, m, j, centre):
-    """ut[i, j] = m[j, i] - centre."""
-    for i in range(m.shape[1]):
-        ut[i, j] = m[j, i] - np.float32(centre)
+def side_by_side(ut, m, first, last, centre):
+    """ut[i, j] = m[j, i] - centre, for some neurons j."""
+    for j in range(first, last):
+        for i in range(m.shape[1]):
+            ut[i, j] = m[j, i] - np.float32(centre)
 
 
 @summing
@@ -102,7 +94,7 @@ def cosines_observed(look, y, seen, candidate, error, size, G, upper):
         upper[j] = 0
         squares[j] = 0
     for i in range(size):
-        if is_seen(seen, i):
+        if seen[i]:
             a, u = y[i], ut[i]
             for j in range(G):
                 upper[j] += a * u[j]

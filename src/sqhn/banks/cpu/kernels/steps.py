@@ -1,30 +1,27 @@
 """The two loops over samples at the nodes of a pattern bank: learning, and questions for the best neurons.
 
-A first look gives upper bounds, and those decide what is evaluated. How to look is chosen by type, and the loops are
-compiled for each kind: `small` compares one sample after another, `large` has products of a whole chunk. A first look
-has these parts:
-
-    begin    before the samples of a node
-    bound    upper bounds for the neurons of a node and a sample
-    refine   tighter ones for the neurons that may be best
-    follow   after a step has written a neuron
+A first look gives upper bounds, and those decide what is evaluated. There are two: `small` compares one sample after
+another, `large` has products of a whole chunk.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numba.core.types import NoneType
+from typing import Any, NamedTuple
 
-from sqhn.banks.cpu.compiled import borrowed, by_type, compiled, inlined
+import numpy as np
+
+from sqhn.banks.cpu.compiled import compiled, inlined, kernel
 from sqhn.banks.cpu.kernels import large, small
 from sqhn.banks.cpu.kernels.decision import (
     NEVER,
     Measure,
     Prototypes,
+    Scratch,
     decide,
     evaluate,
+    featureless,
+    has_no_length,
     of_node,
-    part,
     regard,
     scratch,
     shift,
@@ -35,51 +32,77 @@ from sqhn.banks.cpu.kernels.neurons import Statistics, Times, written_to
 from sqhn.banks.cpu.kernels.prototypes import write
 from sqhn.banks.rule import GREW, SKIPPED, Rules
 
-LOOKS = {small.Small: small, large.Large: large}
-
-begin = by_type(lambda look, *_: LOOKS[look.instance_class].begin)
-bound = by_type(lambda look, *_: LOOKS[look.instance_class].bound)
-refine = by_type(lambda look, *_: LOOKS[look.instance_class].refine)
-follow = by_type(lambda look, *_: LOOKS[look.instance_class].follow)
+NO_SIDES, NO_COLUMNS = small.scratch(0, 0), large.scratch(0)
 
 
-@by_type
-def first_look(products, m):
-    """The first look for nodes of neurons m (nodes, room, size).
+class Look(NamedTuple):
+    """Which of the two it is, and what each of them needs."""
 
-    products: None, or what `large` needs, in plain tuples.
-    """
-    return small.first_look if isinstance(products, NoneType) else large.first_look
+    is_large: Any
+    small: Any
+    large: Any
 
 
-@compiled
-def learn(lo, hi, x, seen, products, prototypes, statistics, rules, times, measure, sent):
-    """A chunk of online steps at nodes lo..hi."""
-    m = prototypes[0]
-    room = first_look(products, m), scratch(m.shape[1]), padded(m.shape[2])
-    learn_in(room, lo, hi, (x, seen, times, sent), (prototypes, statistics), rules, measure)
+def room_for(size: int, room: int, is_large: bool) -> tuple[tuple[Any, ...], ...]:
+    """Room for the intermediate results of one thread, at nodes with so many values and neurons."""
+    sides = NO_SIDES if is_large else small.scratch(size, room)
+    return scratch(size, room), sides, large.scratch(room) if is_large else NO_COLUMNS
 
 
 @inlined
-def learn_in(room, lo, hi, chunk, neurons, rules, measure):
-    """The same, with room for intermediate results."""
-    (look, work, y), (x, seen, times, sent) = borrowed(room), borrowed(chunk)
-    (k, v, a, kind), (prototypes, statistics) = sent, borrowed(neurons)
+def first_look(products, room):
+    """The first look, for which a large node has products, and scratch for decisions."""
+    work, sides, columns = room
+    look = Look(products[3].shape[0] > 0, small.Small(*sides), large.first_look(products, columns))
+    return look, Scratch(*work)
+
+
+@inlined
+def begin(look, n, own, G, measure):
+    """Begin with a node."""
+    if look.is_large:
+        large.begin(look.large, n, own, G, measure)
+    else:
+        small.begin(look.small, own, G, measure)
+
+
+@inlined
+def bound(look, n, t, sample, own, G, measure, work):
+    """Upper bounds for the neurons of a node and a sample, into the scratch."""
+    shift(sample, measure.centre, work.y)
+    if look.is_large:
+        large.bound(look.large, n, t, sample, own, G, measure, work.upper)
+        large.refine(look.large, n, t, sample, own, G, measure, work, np.int64(0))
+    else:
+        small.bound(look.small, sample, own, G, measure, work)
+
+
+@inlined
+def follow(look, n, t, sample, j, own, c, measure):
+    """Take over what a step has written to neuron j."""
+    if look.is_large:
+        large.follow(look.large, n, t, sample, j, own, c, measure)
+    else:
+        small.side_by_side(look.small.ut, own.m, j, j + 1, measure.centre)
+
+
+@kernel
+def learn(lo, hi, x, seen, products, prototypes, statistics, rules, times, measure, sent, room):
+    """A chunk of online steps at nodes lo..hi."""
+    (look, work), (k, v, a, kind) = first_look(products, room), sent
     prototypes, statistics = Prototypes(*prototypes), Statistics(*statistics)
     times, rules, measure = Times(*times), Rules(*rules), Measure(*measure)
     for n in range(lo, hi):
         own = of_node(prototypes, n)
         begin(look, n, own, statistics.grown[n], measure)
         for t in range(x.shape[1]):
-            sample, G = regard(x[n, t], part(part(seen, n), t), measure.centre), statistics.grown[n]
+            sample, G = regard(x[n, t], seen[n, t], measure.centre), statistics.grown[n]
             if sample.many == 0:
                 k[n, t], v[n, t], a[n, t], kind[n, t] = 0, 0.0, 0.0, SKIPPED
                 continue
             j, s = -1, -np.inf
             if G:
-                shift(sample, measure.centre, y)
-                bound(look, n, t, sample, y, own, G, measure, work.upper)
-                refine(look, n, t, sample, y, own, G, measure, work, 0)
+                bound(look, n, t, sample, own, G, measure, work)
                 j, s = decide(sample, own, G, measure, work)
             j, what = written_to(j, s, times.eps[t], n, G, statistics, rules)
             new = what >= GREW
@@ -95,33 +118,22 @@ def learn_in(room, lo, hi, chunk, neurons, rules, measure):
         statistics.steps[0] += x.shape[1]
 
 
-@compiled
-def best(lo, hi, x, seen, products, prototypes, grown, measure, k, v):
+@kernel
+def best(lo, hi, x, seen, products, prototypes, grown, measure, k, v, room):
     """The best neurons and their similarities, k, v (nodes, batch, count); lo..hi runs over (node, sample) pairs."""
-    m = prototypes[0]
-    room = first_look(products, m), scratch(m.shape[1]), padded(m.shape[2])
-    best_in(room, lo, hi, (x, seen, k, v), (prototypes, grown), measure)
-
-
-@inlined
-def best_in(room, lo, hi, question, neurons, measure):
-    """The same, with room for intermediate results."""
-    (look, work, y), (x, seen, k, v) = borrowed(room), borrowed(question)
-    prototypes, grown = borrowed(neurons)
+    look, work = first_look(products, room)
     prototypes, measure, batch = Prototypes(*prototypes), Measure(*measure), x.shape[1]
     for n in range(lo // batch, (hi + batch - 1) // batch):
         own, G = of_node(prototypes, n), grown[n]
         begin(look, n, own, G, measure)
         for t in range(max(lo - n * batch, 0), min(hi - n * batch, batch)):
-            sample = regard(x[n, t], part(part(seen, n), t), measure.centre)
+            sample = regard(x[n, t], seen[n, t], measure.centre)
             if sample.many == 0 or G == 0:
                 silent(own.candidate, G, k[n, t], v[n, t])
                 continue
-            shift(sample, measure.centre, y)
-            bound(look, n, t, sample, y, own, G, measure, work.upper)
-            refine(look, n, t, sample, y, own, G, measure, work, 0)
-            if k.shape[2] == 1:
-                k[n, t, 0], v[n, t, 0] = decide(sample, own, G, measure, work)
+            bound(look, n, t, sample, own, G, measure, work)
+            if k.shape[2] == 1 and has_no_length(sample, measure):
+                k[n, t, 0], v[n, t, 0] = featureless(own.square, own.candidate, G, measure.centre)
             else:
                 rank(sample, own, G, measure, work, k[n, t], v[n, t])
 
@@ -129,7 +141,7 @@ def best_in(room, lo, hi, question, neurons, measure):
 @inlined
 def rank(sample, own, G, measure, work, k, v):
     """The winner, then the winner of the rest, and so on."""
-    done = 0
+    done = np.int64(0)
     for i in range(k.shape[0]):
         done = evaluate(sample, own, G, measure, work, done)
         first = winner(work.index, work.value, done)
@@ -138,16 +150,12 @@ def rank(sample, own, G, measure, work, k, v):
 
 
 @compiled
-def padded(size):
-    """Room for the values of a sample, and 0 up to a multiple of 4."""
-    return np.zeros(size + -size % 4, np.float32)
-
-
-@compiled
 def silent(candidate, G, k, v):
     """The first neurons win where nothing was seen, with no strength."""
-    k[:], v[:], i = 0, 0.0, 0
+    i = 0
     for j in range(G):
         if candidate[j] != NEVER and i < k.shape[0]:
-            k[i] = j
+            k[i], v[i] = j, 0.0
             i += 1
+    for rest in range(i, k.shape[0]):
+        k[rest], v[rest] = 0, 0.0
