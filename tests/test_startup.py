@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,11 @@ import numpy as np
 import pytest
 
 from sqhn import SQHN, Level
-from sqhn.banks.compilation import READY, Kind, Pending, at_once, cpu
+from sqhn.banks.compilation import Pending, State, at_once
 from sqhn.banks.devices import device_of
 from sqhn.reference import ReferenceSQHN
-from sqhn.startup import NOTICE, Preparation
-from sqhn.warmup import KINDS, main
+from sqhn.startup import NOTICE, Current, Preparation
+from sqhn.warmup import main
 from tests.helpers import assert_same_answers, assert_same_state, fingerprint, model_of
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -31,16 +30,12 @@ SHAPE = (8, 12)
 
 
 @pytest.fixture
-def background(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def background(monkeypatch: pytest.MonkeyPatch) -> None:
     """The device "cpu" as users have it, but no thread that prepares kernels."""
     monkeypatch.delenv("SQHN_COMPILE")
     monkeypatch.setattr("sqhn.startup.Preparation.start", lambda self: None)
-    monkeypatch.setattr("sqhn.startup._preparations", {})
-    before = READY.copy()
-    READY.clear()
-    yield
-    READY.clear()
-    READY.update(before)
+    monkeypatch.setattr(State, "ready", False)
+    monkeypatch.setattr(Current, "work", Preparation([]))
 
 
 def samples(count: int) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -60,7 +55,7 @@ def test_a_memory_moves_at_the_next_change(settings: dict[str, Any], background:
     memory.forget([1, 3])
     before = fingerprint(memory)
     assert isinstance(model_of(memory).tree.device, Pending)
-    READY.add(Kind.of(memory.levels, memory.options))
+    State.ready = True
     memory.rho = None  # a change that leaves all arrays as they are
     assert not isinstance(model_of(memory).tree.device, Pending)
     assert fingerprint(memory) == before
@@ -82,10 +77,10 @@ def test_a_memory_moves_within_a_long_call(
 ) -> None:
     memory, x = SQHN(SHAPE, **settings), samples(40)
     model_of(memory).tree.chunk = 7
-    kind, learn = Kind.of(memory.levels, memory.options), type(model_of(memory).tree).learn
+    learn = type(model_of(memory).tree).learn
 
     def ready_meanwhile(*args: Any) -> Any:
-        READY.add(kind)
+        State.ready = True
         return learn(*args)
 
     monkeypatch.setattr("sqhn.model.tree.Tree.learn", ready_meanwhile)
@@ -98,11 +93,11 @@ def test_a_memory_moves_within_a_long_call(
 
 
 def test_memories_are_compiled_from_the_start_once_kernels_are_ready(background: None) -> None:
-    READY.add(Kind(tree=False, euclidean=False))
-    assert not model_of(SQHN((8,), capacity=3)).pending
-    assert model_of(SQHN((8,), capacity=3, similarity="euclidean")).pending
+    assert model_of(SQHN((8,), capacity=3)).pending
     with at_once():
-        assert not isinstance(cpu(), Pending)
+        assert not model_of(SQHN((8,), capacity=3)).pending
+    State.ready = True
+    assert not model_of(SQHN((8,), capacity=3)).pending
 
 
 def test_too_little_memory_for_two_copies(background: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +107,7 @@ def test_too_little_memory_for_two_copies(background: None, monkeypatch: pytest.
         raise MemoryError
 
     monkeypatch.setattr("sqhn.model.tree.Tree.on", fail)
-    READY.add(Kind(tree=False, euclidean=False))
+    State.ready = True
     memory.learn(np.arange(8.0))
     assert model_of(memory).pending
     assert memory.step == 1
@@ -132,14 +127,14 @@ def test_plain_for_good(reason: str, background: None, monkeypatch: pytest.Monke
 
 def prepare() -> None:
     """As in the background, but wait for it."""
-    work = Preparation(Kind(tree=False, euclidean=False))
+    work = Preparation([])
     work.start()
     work.thread.join()
 
 
 def test_compiling_is_announced_on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     errors = io.StringIO()
-    monkeypatch.setattr("sqhn.startup.marker_of", lambda kind: tmp_path / "missing")
+    monkeypatch.setattr("sqhn.startup.marker", lambda: tmp_path / "missing")
     monkeypatch.setattr("sqhn.startup.Preparation.compile", lambda self: None)
     monkeypatch.setattr("sys.stderr", errors)
     for terminal in (False, True):
@@ -149,10 +144,10 @@ def test_compiling_is_announced_on_a_terminal(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_numba_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(kind: Kind) -> Path:
+    def fail() -> Path:
         raise ImportError("Numba needs NumPy 9 or less")
 
-    monkeypatch.setattr("sqhn.startup.marker_of", fail)
+    monkeypatch.setattr("sqhn.startup.marker", fail)
     with pytest.warns(UserWarning, match="nothing is compiled: Numba needs NumPy 9"):
         prepare()
 
@@ -186,10 +181,9 @@ def program(body: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def cache() -> None:
-    """The cache has the kernels of both kinds."""
-    for kind in (Kind(tree=False, euclidean=False), Kind(tree=True, euclidean=False)):
-        with subprocess.Popen([sys.executable, "-m", "sqhn.warmup", str(kind)], stdin=subprocess.PIPE) as process:
-            assert process.wait() == 0  # before its standard input ends
+    """The cache has all kernels."""
+    with subprocess.Popen([sys.executable, "-m", "sqhn.warmup"], stdin=subprocess.PIPE) as process:
+        assert process.wait() == 0  # before its standard input ends
 
 
 def test_a_program_answers_before_it_loads_the_compiler(cache: None) -> None:
@@ -263,13 +257,12 @@ if child:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_second_process_has_nothing_to_do(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_process_has_nothing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "complete").touch()
-    compiled: list[Kind] = []
-    monkeypatch.setattr("sqhn.warmup.compile_kind", compiled.append)
+    calls: list[object] = []
+    monkeypatch.setattr("sqhn.warmup.call_everything", calls.append)
     monkeypatch.setattr("sqhn.warmup.os.nice", lambda more: None)
     monkeypatch.setattr("sqhn.warmup.threading.Thread.start", lambda self: None)
-    monkeypatch.setattr("sqhn.warmup.marker_of", lambda kind: tmp_path / "complete")
-    main(kind)
-    assert not compiled
+    monkeypatch.setattr("sqhn.warmup.marker", lambda: tmp_path / "complete")
+    main()
+    assert not calls

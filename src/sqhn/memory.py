@@ -96,7 +96,7 @@ class SQHN:
     def _begin(self, model: Model, journal: Journal | None = None) -> None:
         self._model, self._journal, self._lock = model, journal, ReadWriteLock()
         if model.pending:
-            startup.begin(self, self._upgrade)
+            startup.begin(self._upgrade)
 
     def __len__(self) -> int:
         return len(self._model.tree)

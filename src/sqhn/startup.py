@@ -1,8 +1,8 @@
 """Prepares compiled kernels in the background, while memories on "cpu" answer from plain NumPy.
 
 A thread loads the kernels from the cache. Where the cache lacks some, a process of low priority compiles them first: it
-takes no time from the program, and may be ended at any moment. Then all memories of that kind move to the kernels, each
-in its next turn to write.
+takes no time from the program, and may be ended at any moment. Then all memories move to the kernels, each in its next
+turn to write.
 """
 
 from __future__ import annotations
@@ -19,18 +19,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakMethod
 
 import numpy as np
 
-from sqhn.banks.compilation import READY, VARIABLE, Kind, compiled
+from sqhn.banks.compilation import VARIABLE, State, compiled
 from sqhn.level import Level, Options
 from sqhn.model.inference import INFERENCES
 from sqhn.model.tree import Tree
-
-if TYPE_CHECKING:
-    from sqhn.memory import SQHN
 
 PATIENCE = 0.2
 """Seconds that a process must live before kernels are loaded: short programs never load the compiler."""
@@ -40,17 +37,16 @@ NOTICE = "sqhn: compiling in the background, once for this machine (under a minu
 
 
 class Preparation:
-    """The thread that prepares the kernels of one kind, and the memories that wait for it.
+    """The thread that prepares the kernels, and the memories that wait for it.
 
     The interpreter waits for it at its end, because no thread may be inside the compiler by then; so the thread stops
     at the next occasion once the main thread has ended.
     """
 
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-        self.waiting: list[WeakMethod[Callable[[], None]]] = []
+    def __init__(self, waiting: list[WeakMethod[Callable[[], None]]]) -> None:
+        self.waiting = waiting
         self.calls = count()  # of `start`
-        self.thread = threading.Thread(target=self.run, name=f"sqhn {kind}")
+        self.thread = threading.Thread(target=self.run, name="sqhn kernels")
 
     def start(self) -> None:
         """Start the thread in the first call."""
@@ -72,23 +68,23 @@ class Preparation:
     def prepare(self) -> None:
         """Load the kernels, if necessary after compiling them, and move the memories that wait."""
         with _busy:
-            marker = marker_of(self.kind)
-        if not marker.exists():
+            complete = marker()
+        if not complete.exists():
             if sys.stderr is not None and sys.stderr.isatty():
                 print(NOTICE, file=sys.stderr)
             self.compile()
-        if over() or not marker.exists():
+        if over() or not complete.exists():
             return
-        steps, more = loading(self.kind), True
+        steps, more = loading(), True
         while more and not over():
             with _busy:
                 more = next(steps, False)
         if not more:
-            finish(self.kind)
+            finish()
 
     def compile(self) -> None:
         """Compile in another process, which ends when this one does."""
-        command, environment = [sys.executable, "-m", "sqhn.warmup", str(self.kind)], os.environ | {VARIABLE: "1"}
+        command, environment = [sys.executable, "-m", "sqhn.warmup"], os.environ | {VARIABLE: "1"}
         quiet = subprocess.DEVNULL
         try:
             process = subprocess.Popen(
@@ -101,12 +97,6 @@ class Preparation:
                 if over(POLL):
                     process.kill()
 
-    def in_child(self) -> Preparation:
-        """The same in a forked process, which has no thread yet."""
-        again = Preparation(self.kind)
-        again.waiting = self.waiting
-        return again
-
 
 def over(seconds: float = 0.0) -> bool:
     """Whether the main thread ends within so many seconds."""
@@ -115,42 +105,45 @@ def over(seconds: float = 0.0) -> bool:
     return not main.is_alive()
 
 
-_preparations: dict[Kind, Preparation] = {}
+class Current:
+    """The preparation that goes on, or None once the kernels are ready."""
+
+    work: Preparation | None = Preparation([])
+
+
 _busy = threading.Lock()  # held while a thread of ours imports or loads, which a fork must not interrupt
 
 
-def begin(memory: SQHN, upgrade: Callable[[], None]) -> None:
-    """Prepare the kernels of a memory if they are not ready; `upgrade`, a method of it, is called once they are."""
-    kind = Kind.of(memory.levels, memory.options)
-    work = _preparations.get(kind) or _preparations.setdefault(kind, Preparation(kind))
-    work.waiting.append(WeakMethod(upgrade))
-    work.start()
-    if kind in READY:  # since just now
+def begin(upgrade: Callable[[], None]) -> None:
+    """Prepare the kernels if they are not ready; `upgrade`, a method of a memory, is called once they are."""
+    if work := Current.work:
+        work.waiting.append(WeakMethod(upgrade))
+        work.start()
+    if State.ready:  # since just now
         upgrade()
 
 
 def resume() -> None:
     """Go on in a forked process."""
-    for work in list(_preparations.values()):
+    if work := Current.work:
         work.start()
 
 
-def finish(kind: Kind) -> None:
-    """The kernels of a kind are loaded: memories that wait for them move."""
-    READY.add(kind)
-    work = _preparations.pop(kind, None)
+def finish() -> None:
+    """The kernels are loaded: memories that wait for them move."""
+    State.ready = True
+    work, Current.work = Current.work, None
     for method in work.waiting if work else ():
         if upgrade := method():
             upgrade()
 
 
-def loading(kind: Kind) -> Iterator[bool]:
+def loading() -> Iterator[bool]:
     """Make the most frequent calls, one by one: each loads its kernels; others are loaded when they are used."""
-    levels = [Level(2, 4), Level(None, 4)] if kind.tree else [Level(None, 4)]
-    options = Options("euclidean" if kind.euclidean else "shifted_cosine")
-    for side in (4,) if kind.tree else (4, 16):
-        tree = Tree((side, side), levels, options, compiled())
-        x = np.random.default_rng(0).random((3, side, side), np.float32)
+    shape, above = (16, 16), Level(None, 4)
+    for levels in ([above], [Level(4, 4), above]):
+        tree = Tree(shape, levels, Options(), compiled())
+        x = np.random.default_rng(0).random((3, *shape), np.float32)
         for some in (x[:1], x):
             tree.learn(some, None)
             yield True
@@ -160,19 +153,19 @@ def loading(kind: Kind) -> Iterator[bool]:
             yield True
 
 
-def marker_of(kind: Kind) -> Path:
-    """A file in the cache that exists once all kernels for a kind are there, for this processor and this Numba."""
+def marker() -> Path:
+    """A file in the cache that exists once all kernels are there, for this processor and this Numba."""
     from numba.core.registry import cpu_target
 
     from sqhn.banks.cpu.compiled import FOLDER
 
     machine: Any = cpu_target.target_context.codegen().magic_tuple()
-    return Path(FOLDER) / f"{kind}-{hashlib.sha256(repr(machine).encode()).hexdigest()[:16]}.complete"
+    return Path(FOLDER) / f"{hashlib.sha256(repr(machine).encode()).hexdigest()[:16]}.complete"
 
 
 def _in_child() -> None:
-    for kind, work in _preparations.items():
-        _preparations[kind] = work.in_child()
+    if work := Current.work:
+        Current.work = Preparation(work.waiting)  # whose thread is not started yet
     _busy.release()
 
 

@@ -131,7 +131,6 @@ def test_files_and_copies(name: str, tmp_path: Path) -> None:
     files = SQHN.load(tmp_path / "m", device="plain"), SQHN.load(tmp_path / "m")
     for other in (*files, copy.copy(memory), copy.deepcopy(memory), pickle.loads(pickle.dumps(memory))):
         assert fingerprint(other) == fingerprint(memory)
-        assert repr(other) == repr(memory)
     same_in_all(files[0], reference, rng)
     SQHN(memory.input_shape, memory.levels, device="plain", folder=tmp_path / "kept").learn(
         np.zeros(memory.input_shape)

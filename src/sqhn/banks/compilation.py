@@ -1,43 +1,30 @@
 """Whether memories on "cpu" use compiled kernels yet.
 
-Loading kernels takes half a second, and compiling them tens of seconds, once for a machine. Until the kernels for a
-kind of memory are ready, such memories are in plain NumPy, which takes the same decisions (`sqhn.startup` prepares
-them).
+Loading kernels takes half a second, and compiling them tens of seconds, once for a machine. Until they are ready,
+memories are in plain NumPy, which takes the same decisions (`sqhn.startup` prepares the kernels).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import NamedTuple
 
 from sqhn.banks.interface import Device
 from sqhn.banks.plain.device import Plain
-from sqhn.level import Level, Options
 
 VARIABLE = "SQHN_COMPILE"
 """0: never compile; 1: compile a kernel before its first use; otherwise: in the background."""
 
 
-class Kind(NamedTuple):
-    """The settings that decide which kernels a memory needs."""
+class State:
+    """ready: whether the kernels are loaded."""
 
-    tree: bool
-    euclidean: bool
-
-    def __str__(self) -> str:
-        return f"{'tree' if self.tree else 'level'}-{'euclidean' if self.euclidean else 'cosine'}"
-
-    @classmethod
-    def of(cls, levels: Sequence[Level], options: Options) -> Kind:
-        return cls(len(levels) > 1, options.euclidean)
+    ready = False
 
 
-READY: set[Kind] = set()
-"""The kinds whose kernels are loaded."""
 _at_once = ContextVar("at_once", default=False)
 
 
@@ -52,7 +39,7 @@ def at_once() -> Iterator[None]:
 
 
 class Pending(Plain):
-    """The device "cpu" of memories whose kernels are not ready yet."""
+    """The device "cpu" while its kernels are not ready."""
 
     name = "cpu"
 
@@ -65,12 +52,11 @@ def why_plain() -> str | None:
 
 
 def cpu() -> Device:
-    """The device "cpu", as far as that can be told without the settings of a memory; see `current`."""
+    """The device "cpu" as it is now."""
     if why_plain():
         return Plain()
-    if os.environ.get(VARIABLE) == "1" or _at_once.get() or os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
-        return compiled()
-    return Pending()
+    at_once = os.environ.get(VARIABLE) == "1" or _at_once.get() or os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+    return compiled() if State.ready or at_once else Pending()
 
 
 def compiled() -> Device:
@@ -78,8 +64,3 @@ def compiled() -> Device:
     from sqhn.banks.cpu.device import Cpu
 
     return Cpu()
-
-
-def current(device: Device, levels: Sequence[Level], options: Options) -> Device:
-    """The device to use from now on in place of this one, for a memory with these settings."""
-    return compiled() if isinstance(device, Pending) and Kind.of(levels, options) in READY else device

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sqhn.banks.compilation import Pending, current
+from sqhn.banks.compilation import Pending, State, compiled
 from sqhn.banks.interface import Array, Device, Learned
 from sqhn.checks import is_whole
 from sqhn.level import TIE, Level, Options
@@ -28,7 +28,7 @@ class Model:
     """
 
     def __init__(self, input_shape: tuple[int, ...], levels: Sequence[Level], options: Options, device: Device) -> None:
-        self.tree = Tree(input_shape, levels, options, current(device, levels, options))
+        self.tree = Tree(input_shape, levels, options, device)
         self.labels = Labels()
         self.rho = options.rho
         self.calibration: Calibration | None = None
@@ -41,11 +41,9 @@ class Model:
 
     def upgrade(self) -> None:
         """Move to compiled kernels if they are ready."""
-        tree = self.tree
-        device = current(tree.device, tree.levels, tree.options)
-        if device is not tree.device:
+        if self.pending and State.ready:
             with suppress(MemoryError):  # for two copies; plain NumPy goes on, and the next change tries again
-                self.tree = tree.on(device)
+                self.tree = self.tree.on(compiled())
 
     @property
     def options(self) -> Options:
