@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -185,6 +186,12 @@ def ties_in_a_row() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 def model_of(memory: SQHN) -> Model:
     """The model behind a memory."""
     return memory.inspect(lambda model: model)
+
+
+def set_small(monkeypatch: pytest.MonkeyPatch, values: int) -> None:
+    """Set how many values the small nodes of compiled banks have at most."""
+    if find_spec("numba"):
+        monkeypatch.setattr("sqhn.banks.cpu.prototypes.SMALL", values)
 
 
 def set_chunk(memory: SQHN, chunk: int) -> None:

@@ -167,13 +167,13 @@ def test_options_within_sentences_exist(page: Path) -> None:
 
 def test_commands_for_own_data_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    x = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), np.uint8)
+    x = np.random.default_rng(0).integers(0, 256, (20, 64, 64, 3), np.uint8)
     for name in ("photos", "damaged", "new"):
         Path(name).mkdir()
         for n, pixels in enumerate(x):
             Image.fromarray(pixels).save(f"{name}/{n}.png")
     np.save("more.npy", 255 - x)
-    Image.fromarray(np.tile(np.repeat(np.array([255, 0], np.uint8), 16), (32, 1))).save("mask.png")
+    Image.fromarray(np.tile(np.repeat(np.array([255, 0], np.uint8), 32), (64, 1))).save("mask.png")
     shell = [shlex.split(line, comments=True) for line in blocks(DOCS / "command-line.md")[0].text.splitlines()]
     printed = []
     for words in shell:

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN
-from sqhn.banks.cpu import prototypes, threads
+from sqhn.banks.cpu import threads
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
 from tests.conftest import color_photographs
@@ -23,6 +23,7 @@ from tests.helpers import (
     levels,
     noisy,
     set_chunk,
+    set_small,
     using_threads,
     without_projection,
 )
@@ -83,7 +84,7 @@ def test_every_path_of_the_pattern_bank(
     architecture: str, path: str, images: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference, _ = taught_reference(architecture, "five times over")
-    monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
+    set_small(monkeypatch, 10**9 if path == "small" else 0)
     memory = SQHN(SHAPE, levels(architecture, CAPACITY), device=device_of_path(path))
     if path == "large without projection":
         without_projection(memory)

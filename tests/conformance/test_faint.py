@@ -9,10 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
-from sqhn.banks.cpu import prototypes
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import assert_same_answers, assert_same_state
+from tests.helpers import assert_same_answers, assert_same_state, set_small
 
 PATHS = ("small", "large", "tree", "plain", "plain tree")
 
@@ -21,7 +20,7 @@ def taught(
     path: str, x: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch, **options: Any
 ) -> tuple[SQHN, ReferenceSQHN]:
     """A memory and the reference that learned the same, and decided the same."""
-    monkeypatch.setattr(prototypes, "SMALL", 0 if path == "large" else 64)
+    set_small(monkeypatch, 0 if path == "large" else 64)
     levels = [Level(4, 20), Level(capacity=20)] if "tree" in path else [Level(capacity=20)]
     memory = SQHN((8, 8), levels, **options, device="plain" if "plain" in path else "cpu")
     reference = ReferenceSQHN((8, 8), levels, Options(**options))
@@ -94,7 +93,7 @@ def test_prototypes_may_cancel(device: str, small: int, monkeypatch: pytest.Monk
     """Averaging opposites leaves a neuron of length zero, which then matches flat samples."""
     one = np.random.default_rng(3).integers(0, 2, (8, 8)).astype(np.float32)
     flat = np.full((8, 8), 0.5, np.float32)
-    monkeypatch.setattr(prototypes, "SMALL", small)
+    set_small(monkeypatch, small)
     levels = [Level(capacity=1)]
     memory, reference = SQHN((8, 8), levels, device=device), ReferenceSQHN((8, 8), levels)
     x = np.stack([one, 1 - one, flat, one, 1 - one])

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
-from sqhn.banks.cpu import large, prototypes
-from sqhn.banks.cpu.kernels.large import Products
-from sqhn.banks.cpu.large import LargeNodes
-from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import ON_HOSTS, assert_same_state, device_of_path, noisy, without_projection
+from tests.helpers import ON_HOSTS, assert_same_state, device_of_path, noisy, set_small, without_projection
+
+if TYPE_CHECKING:
+    from sqhn.banks.cpu.kernels.large import Products
+    from sqhn.banks.cpu.large import LargeNodes
+    from sqhn.banks.cpu.prototypes import Prototypes
 
 PATHS = ("small", "large", "large without projection", "plain")
 
@@ -23,7 +24,7 @@ def memorized(
     path: str, similarity: Any, stored: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[SQHN, ReferenceSQHN]:
     """A memory with one neuron for each sample, and its reference."""
-    monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
+    set_small(monkeypatch, 10**9 if path == "small" else 0)
     memory = SQHN(stored.shape[1:], capacity=len(stored), similarity=similarity, device=device_of_path(path))
     memory.memorize(stored)
     if path == "large without projection":
@@ -145,7 +146,9 @@ def test_products_that_do_not_follow_a_neuron_may_be_anything(
     similarity: Any, projected: bool, anything: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of neurons to come are undefined, and stay so if a sample with missing values becomes the neuron."""
-    monkeypatch.setattr(prototypes, "SMALL", 0)
+    set_small(monkeypatch, 0)
+    from sqhn.banks.cpu.large import LargeNodes
+
     honest = LargeNodes.products
 
     def undefined(self: LargeNodes, bank: Prototypes, nodes: slice, x: NDArray[np.float32], *how: bool) -> Products:
@@ -206,9 +209,9 @@ def test_products_of_a_few_samples_and_squares_of_a_few_neurons_at_once(
     similarity: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with more of them than fit into memory."""
-    monkeypatch.setattr(prototypes, "SMALL", 0)
+    set_small(monkeypatch, 0)
     for name, value in {"HELD_PRODUCTS": 100, "HELD_SHARE": 10**9, "SQUARED_NEURONS": 7}.items():
-        monkeypatch.setattr(large, name, value)
+        monkeypatch.setattr(f"sqhn.banks.cpu.large.{name}", value)
     rng = np.random.default_rng(0)
     stream = noisy(rng.random((10, 8, 10))[rng.integers(10, size=60)])
     memory = SQHN((8, 10), capacity=20, similarity=similarity)

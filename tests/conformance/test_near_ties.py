@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
-from sqhn.banks.cpu import prototypes
-from sqhn.banks.cpu.kernels.large import Products
-from sqhn.banks.cpu.large import LargeNodes
-from sqhn.banks.cpu.prototypes import Prototypes
 from sqhn.level import TIE, Options
 from sqhn.reference import ReferenceSQHN
-from tests.helpers import ON_HOSTS, assert_same_state, device_of_path, scaled_copies, ties_in_a_row, without_projection
+from tests.helpers import (
+    ON_HOSTS,
+    assert_same_state,
+    device_of_path,
+    scaled_copies,
+    set_small,
+    ties_in_a_row,
+    without_projection,
+)
+
+if TYPE_CHECKING:
+    from sqhn.banks.cpu.kernels.large import Products
+    from sqhn.banks.cpu.large import LargeNodes
+    from sqhn.banks.cpu.prototypes import Prototypes
 
 
 @pytest.mark.parametrize("path", ["small", "large", "large without projection", "plain"])
@@ -24,7 +33,7 @@ from tests.helpers import ON_HOSTS, assert_same_state, device_of_path, scaled_co
 def test_near_ties_are_decided_as_by_the_reference(
     shape: tuple[int, ...], path: str, alpha: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
+    set_small(monkeypatch, 10**9 if path == "small" else 0)
     levels = [Level(capacity=50, alpha=alpha)]  # so that some copies are averaged too
     memory, reference = SQHN(shape, levels, device=device_of_path(path)), ReferenceSQHN(shape, levels)
     if path == "large without projection":
@@ -60,7 +69,7 @@ def test_exact_ties_go_to_the_lowest_index_whatever_the_rounding(
     size: int, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Permutations of one vector are equally near to a flat one, though their sums round differently."""
-    monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
+    set_small(monkeypatch, 10**9 if path == "small" else 0)
     rng = np.random.default_rng(0)
     values = rng.random(size).astype(np.float32)
     memory = SQHN((size,), [Level(capacity=80, alpha=np.inf)], device=device_of_path(path))
@@ -92,7 +101,7 @@ def test_exact_ties_of_codes_go_to_the_lowest_index(device: str) -> None:
 @pytest.mark.parametrize("path", ["small", "large", "plain"])
 def test_values_next_to_the_centre(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prototypes that are almost the center: every rounding is as large as their length."""
-    monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
+    set_small(monkeypatch, 10**9 if path == "small" else 0)
     half, one, zero = np.float32(0.5), np.float32(1), np.float32(0)
     values = np.array([half, np.nextafter(half, one), np.nextafter(half, zero)])
     for seed in range(100):
@@ -110,7 +119,7 @@ def test_values_next_to_the_centre(path: str, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("path", ["small", "large", "large without projection", "plain"])
 def test_the_smallest_angle_wins_however_faint(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lengths do not count: neither those of prototypes nor those of samples."""
-    monkeypatch.setattr(prototypes, "SMALL", 10**9 if path == "small" else 0)
+    set_small(monkeypatch, 10**9 if path == "small" else 0)
     direction = np.full((32, 32), 1 / 32)
     other = np.tile(np.cos(np.pi * (np.arange(32) + 0.5) / 32), (32, 1)) / np.sqrt(512)  # slow, so the view sees it all
     faint = 0.5 + 1e-5 * direction
@@ -132,7 +141,9 @@ def test_products_may_be_as_wrong_as_they_admit(
     seed: int, projected: bool, similarity: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Decisions rest on bounds: products that are off by a known share of the lengths change nothing."""
-    monkeypatch.setattr(prototypes, "SMALL", 0)
+    set_small(monkeypatch, 0)
+    from sqhn.banks.cpu.large import LargeNodes
+
     honest = LargeNodes.products
     rng = np.random.default_rng(seed)
     wrong = 0.2
@@ -162,7 +173,9 @@ def test_products_may_be_as_wrong_as_they_admit(
 
 def test_errors_do_not_shrink_with_a_neuron_that_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Averaging opposite samples leaves a short vector with the errors of long ones."""
-    monkeypatch.setattr(prototypes, "SMALL", 0)
+    set_small(monkeypatch, 0)
+    from sqhn.banks.cpu.large import LargeNodes
+
     honest = LargeNodes.products
     wrong = 0.03
 

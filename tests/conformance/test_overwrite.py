@@ -10,8 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
-from sqhn.banks.cpu import prototypes
-from tests.helpers import ON_HOSTS
+from tests.helpers import ON_HOSTS, set_small
 
 
 def images(many: int) -> NDArray[np.float32]:
@@ -20,7 +19,7 @@ def images(many: int) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize(("device", "small"), [("cpu", 0), ("cpu", 64), ("plain", 64)])
 def test_neurons_are_overwritten_in_turn(device: str, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prototypes, "SMALL", small)
+    set_small(monkeypatch, small)
     memory = SQHN((6, 6), [Level(capacity=4, when_full="overwrite")], device=device)
     x = images(14)
     assert list(memory.learn(x).index) == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1]

@@ -415,7 +415,7 @@ def test_a_signal_while_a_memory_is_loaded(place: str, tmp_path: Path, monkeypat
     folder = kept(tmp_path)
     SQHN.load(folder, read_only=True)  # all modules are imported now
     real: dict[str, tuple[Any, str]] = {
-        "lock": (journal, "held"), "open": (Log, "_set_up"), "replay": (Learn, "apply")
+        "lock": (journal, "held"), "open": (Log, "_keep_others_out"), "replay": (Learn, "apply")
     }  # fmt: skip
     owner, name = real[place]
     function = getattr(owner, name)
