@@ -73,28 +73,28 @@ def cached(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
 
 
 def of_pyramid(
-    bank: Prototypes, patches: Patches, scales: Sequence[Tiling], many: int | None = None, others: Floats | None = None
-) -> tuple[Floats, Floats]:
+    bank: Prototypes, patches: Patches, scales: Sequence[Tiling], many: int | None = None, totals: Floats | None = None
+) -> Floats:
     """The evidence for the neurons of one level, over blocks of all scales: (1, batch, most grown).
 
-    Also the weights of these neurons, (batch, blocks, 2): for each look at a block, the logarithm of the sum of their
-    likelihoods. others: the weights of neurons on other shards; many: how many neurons there are in all.
+    For a bank on one of several shards, many: the number of neurons on all shards; totals (batch, blocks, 2): for each
+    look at a block, the logarithm of the sum of their likelihoods. Where a total is minus infinity, that of the neurons
+    of this bank is written there, and the look adds no evidence.
     """
     finest, cache = scales[0], cached(bank, scales)
     x = finest.split(patches.x[0].reshape(-1, *finest.shape)).astype(np.float64) - bank.centre
     seen = as_mask(x, None if patches.seen is None else finest.split(patches.seen[0].reshape(-1, *finest.shape)))
     living, blocks = bank.neurons.c[0] > 0, len(cache.order)
     out = np.empty((x.shape[1], len(living)))
-    weights = np.full((len(out), blocks, 2, 2), -np.inf)
-    if others is not None:
-        weights[..., 0] = others
+    if totals is None:
+        totals = np.empty((len(out), blocks, 0))
     scratch = partial(kernels.pyramid_room, len(out), len(scales), finest.channels, finest.size, len(living), seen.size)
     split_range(
         kernels.pyramid, len(out), 16.0 * out.size * blocks, x, seen, cache.values, bank.centre,
-        (cache.m, cache.lengths), cache.order, WHOLE, (living, many or int(living.sum())), weights, out,
+        (cache.m, cache.lengths), cache.order, WHOLE, (living, many or int(living.sum())), totals, out,
         scratch=scratch,
     )  # fmt: skip
-    return np.ascontiguousarray(out[None, :, : bank.neurons.most]), weights[..., 1]
+    return np.ascontiguousarray(out[None, :, : bank.neurons.most])
 
 
 def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:

@@ -204,7 +204,7 @@ class Prototypes:
         return of_patches(self, evidence)
 
     def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> NDArray[np.float64]:
-        return of_pyramid(self, evidence, scales)[0]
+        return of_pyramid(self, evidence, scales)
 
     def at(self, evidence: Patches, support: Support) -> NDArray[np.float64]:
         s = np.empty(len(support.value))

@@ -143,15 +143,17 @@ class Piece:
         """The indices of all neurons, and their similarities (batch, neurons)."""
         return self.number, self.bank.activity(own(evidence))[0]
 
-    def weights(self, evidence: Patches, scales: Sequence[Tiling], many: int) -> NDArray[np.float64]:
-        """The weights of this shard's neurons (`of_pyramid`); many: the number of neurons on all shards."""
-        return of_pyramid(self.bank, own(evidence), scales, many)[1]
+    def totals(self, evidence: Patches, scales: Sequence[Tiling], many: int) -> NDArray[np.float64]:
+        """The totals of the neurons of this shard (`of_pyramid`); many: the number of neurons on all shards."""
+        totals = np.full((evidence.x.shape[1], sum(scale.nodes for scale in scales), 2), -np.inf)
+        of_pyramid(self.bank, own(evidence), scales, many, totals)
+        return totals
 
     def block_evidence(
-        self, evidence: Patches, scales: Sequence[Tiling], many: int, others: NDArray[np.float64]
+        self, evidence: Patches, scales: Sequence[Tiling], many: int, totals: NDArray[np.float64]
     ) -> tuple[Indices, NDArray[np.float64]]:
-        """The indices of all neurons, and the evidence for them (batch, neurons); others: weights of other shards."""
-        return self.number, of_pyramid(self.bank, own(evidence), scales, many, own(others))[0][0, :, : len(self.number)]
+        """The indices of all neurons, and the evidence for them (batch, neurons); totals: those of all shards."""
+        return self.number, of_pyramid(self.bank, own(evidence), scales, many, own(totals))[0, :, : len(self.number)]
 
     def fetch(self, j: Indices) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
         """The prototypes of neurons, and how often each value of them was seen (as in `Vectors`)."""

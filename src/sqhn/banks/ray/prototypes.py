@@ -328,14 +328,11 @@ class SplitPrototypes:
         return self._fetch(chosen).some(at)
 
     def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> NDArray[np.float64]:
-        """In two rounds: first the weights of all neurons, then the evidence that they are compared with."""
+        """In two rounds: first the totals of all neurons, then the evidence, which is relative to them."""
         query = self.shards.share(evidence), scales, self._living
-        found = self.shards.query(self._inhabited(NAME, "weights", *query))
-        weights, asked = np.stack(list(found.values())), {}
-        for i, s in enumerate(found):
-            others = np.logaddexp.reduce(np.delete(weights, i, 0), axis=0, initial=-np.inf)
-            asked[s] = (NAME, "block_evidence", *query, others)
-        return self._everywhere(evidence, asked)
+        found = self.shards.query(self._inhabited(NAME, "totals", *query))
+        totals = np.logaddexp.reduce([*found.values()], axis=0)
+        return self._everywhere(evidence, self._inhabited(NAME, "block_evidence", *query, self.shards.share(totals)))
 
     def _everywhere(self, evidence: Patches, queries: dict[int, Call]) -> NDArray[np.float64]:
         """The answers of shards for each of their neurons, in the order of all neurons: (1, batch, neurons)."""

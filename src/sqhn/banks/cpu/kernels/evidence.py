@@ -217,11 +217,11 @@ def gain(odds, a, z, G):
 
 
 @loop
-def weigh(d, flat, neurons, weights, u, z, odds):
+def weigh(d, flat, neurons, total, u, z, odds):
     """Multiply odds by 1 + N p_j / 10, from likelihoods z, the powers of u; u is spent.
 
-    Where d is large, z are shares of the largest. weights: the logarithm of the sum of the likelihoods of neurons on
-    other shards, and room for that of the neurons here.
+    Where d is large, z are shares of the largest. total: the logarithm of the sum of likelihoods on all shards. If
+    it is minus infinity, that of the neurons here is written there, and odds stay. Without shards it has no values.
     """
     living, many = neurons
     G = len(living)
@@ -261,15 +261,17 @@ def weigh(d, flat, neurons, weights, u, z, odds):
     every = 0.0
     for j in range(G):
         every += z[j]
-    weights[1] = top + np.log(every)
-    if weights[0] > -np.inf:
-        every += np.exp(weights[0] - top)
+    if len(total):
+        if total[0] == -np.inf:
+            total[0] = top + np.log(every)
+            return
+        every = np.exp(total[0] - top)
     a = many / ODDS / (every + many * (np.exp(flat - top) + np.exp(-top)))
     gain(odds, a, z, G)
 
 
 @numbers
-def both_looks(d, n, x, xx, m, xm, long, neurons, weights, means, every, u, z, odds):
+def both_looks(d, n, x, xx, m, xm, long, neurons, totals, means, every, u, z, odds):
     """`compare`, in the precision of u and z; means, every: scratch."""
     G = len(neurons[0])
     channels, mean, price, pixels = 0, 0.0, 0.0, 0.0
@@ -283,7 +285,7 @@ def both_looks(d, n, x, xx, m, xm, long, neurons, weights, means, every, u, z, o
     share = left / xx if xx > 0 else 1.0
     explained(xm, long[0], np.sqrt(xx), G, u)
     flat = -0.5 * d * np.log(share + FLOOR) - price
-    weigh(d, flat, neurons, weights[0], u, z, odds)
+    weigh(d, flat, neurons, totals[:1], u, z, odds)
     if d == channels:
         return
     if left > STRUCTURE * xx:
@@ -295,23 +297,23 @@ def both_looks(d, n, x, xx, m, xm, long, neurons, weights, means, every, u, z, o
     else:
         for j in range(G):
             u[j] = 1.0 / (1.0 + FLOOR)
-    weigh(d - channels, -np.inf, neurons, weights[1], u, z, odds)
+    weigh(d - channels, -np.inf, neurons, totals[1:], u, z, odds)
 
 
 @compiled
-def compare(n, x, xx, m, xm, long, neurons, weights, work, odds):
+def compare(n, x, xx, m, xm, long, neurons, totals, work, odds):
     """Multiply odds by the worth of both looks at a block: the evidence is the logarithm. xm is spent.
 
-    long: `lengths`. neurons: which live, and how many do on all shards. weights (2, 2): for each look, as in `weigh`.
+    long: `lengths`. neurons: which live, and how many do on all shards. totals: for each look, as in `weigh`.
     """
     d = np.int64(0)  # of this type from the start: parts are compiled for every type that a value may have
     for c in range(n.shape[0]):
         d += n[c]
     rough, fine, means, which = work.rough, work.fine, work.means, work.which
     if d > FLOAT32_VALUES:
-        both_looks(d, n, x, xx, m, xm, long, neurons, weights, means, which, fine[0], fine[1], odds)
+        both_looks(d, n, x, xx, m, xm, long, neurons, totals, means, which, fine[0], fine[1], odds)
     elif d > 0:
-        both_looks(d, n, x, xx, m, xm, long, neurons, weights, means, which, rough[0], rough[1], odds)
+        both_looks(d, n, x, xx, m, xm, long, neurons, totals, means, which, rough[0], rough[1], odds)
 
 
 @fused
@@ -354,13 +356,13 @@ def pyramid_room(batch: int, scales: int, channels: int, size: int, room: int, m
 
 
 @kernel
-def pyramid(lo, hi, x, seen, values, centre, whole, order, weight, neurons, weights, out, room):
+def pyramid(lo, hi, x, seen, values, centre, whole, order, weight, neurons, totals, out, room):
     """The evidence of one level: out (batch, neurons), over a pyramid of blocks; range(lo, hi) runs over samples.
 
     x, seen (finest blocks, batch, size), x less the centre; values (finest blocks, size, neurons): the stored ones.
     whole: m (blocks, channels, neurons) and lengths (blocks, 2, neurons) of all blocks, for where nothing is masked.
     order (blocks, 2): which block, and of which scale; each comes after those that it is made of, the whole sample
-    last. weight: of that. neurons, weights (batch, blocks, 2, 2), in that order: `compare`. room: `pyramid_room`.
+    last. weight: of that. neurons, totals (batch, blocks, 2 or 0), in that order: `compare`. room: `pyramid_room`.
     """
     (living, many), (whole_m, whole_long), (sums, all_odds, work) = neurons, whole, room
     (n, sx, sxx, xm, m, mm), (all_odds, bits), work = sums, all_odds, Work(*work)
@@ -392,7 +394,7 @@ def pyramid(lo, hi, x, seen, values, centre, whole, order, weight, neurons, weig
                         add_to(m[s, scale + 1, c], of_m[c])
                     lengths(n[s, scale], of_m, mm[s, scale], neuron_count, long)
                 compare(n[s, scale], sx[s, scale], sxx[s, scale], of_m, xm[s, scale], long, neurons,
-                        weights[t, step], work, odds)  # fmt: skip
+                        totals[t, step], work, odds)  # fmt: skip
                 if masked:
                     m[s, scale], mm[s, scale] = 0.0, 0.0
                 n[s, scale], sx[s, scale], sxx[s, scale] = 0, 0.0, 0.0
@@ -430,9 +432,9 @@ def those_living(c, G, living):
 
 
 def tree_room(channels: int, size: int, room: int) -> tuple[Any, ...]:
-    """Scratch of a thread, for nodes with so many values or children. No other shards: `weigh`."""
+    """Scratch of a thread, for nodes with so many values or children. Trees have no totals of shards."""
     columns = np.empty((2, size, room), np.int64)
-    return scratch(room, channels, size), even_odds(room), np.full((2, 2), -np.inf), columns[0], columns[1]
+    return scratch(room, channels, size), even_odds(room), np.empty(0), columns[0], columns[1]
 
 
 @kernel
@@ -443,7 +445,7 @@ def patches(lo, hi, x, seen, values, centre, question, stored, all_long, statist
     masked.
     """
     (n, sums, xx), (m, mm, xm), statistics = question, stored, Statistics(*statistics)
-    (work, (odds, bits), weights, _, _), masked = room, seen.shape[2] > 0
+    (work, (odds, bits), totals, _, _), masked = room, seen.shape[2] > 0
     work = Work(*work)
     products = work.products
     for node in range(lo, hi):
@@ -463,7 +465,7 @@ def patches(lo, hi, x, seen, values, centre, question, stored, all_long, statist
             products[G:] = 0.0
             multiply(x[node, t], which, sums[node, t], values[node], centre, G, products)
             copy(products, xm[node, t])
-            compare(n[node, t], sums[node, t], xx[node, t], m[node, s], products, long, neurons, weights, work, odds)
+            compare(n[node, t], sums[node, t], xx[node, t], m[node, s], products, long, neurons, totals, work, odds)
             tell(odds, bits, 1.0, G, work.logs, work.bits, A[node, t])
 
 
@@ -513,7 +515,7 @@ def above(lo, hi, children, below, question, under, lists, statistics, holes, st
     those of the values that they most likely give to their children. range(lo, hi) runs over nodes.
     """
     (n, sums, xx), (m, mm, xm), (under_m, under_mm, under_xm) = question, stored, under
-    work, (odds, bits), weights, table, main = room
+    work, (odds, bits), totals, table, main = room
     lists, statistics, work, family = Lists(*lists), Statistics(*statistics), Work(*work), children.shape[1]
     products = work.products
     for node in range(lo, hi):
@@ -538,7 +540,7 @@ def above(lo, hi, children, below, question, under, lists, statistics, holes, st
                 copy(products, xm[node, t])
                 if s == t:
                     lengths(n[node, t], of_m, of_mm, G, work.long)
-                compare(n[node, t], sums[node, t], xx[node, t], of_m, products, work.long, neurons, weights, work, odds)
+                compare(n[node, t], sums[node, t], xx[node, t], of_m, products, work.long, neurons, totals, work, odds)
                 tell(odds, bits, weight, G, work.logs, work.bits, A[node, t])
             for q in range(family):
                 row = below[children[node, q], t]
