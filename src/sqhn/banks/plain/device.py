@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sqhn.banks.interface import CodeBank, Limits, PatternBank, Support
 from sqhn.banks.plain.counts import Counts
+from sqhn.banks.plain.neurons import first_best
 from sqhn.banks.plain.prototypes import Prototypes
 from sqhn.inputs import as_floats, as_numpy, is_tensor
 from sqhn.level import LARGEST_CAPACITY, TIE, Level, Options
@@ -59,14 +60,14 @@ class Plain:
 
     @staticmethod
     def top_k(u: NDArray[np.float64], count: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        k, v = np.empty((*u.shape[:2], count), np.int32), np.empty((*u.shape[:2], count))
-        left = u if count == 1 else u.copy()
+        left, shape = u.reshape(-1, u.shape[2]), (*u.shape[:2], count)
+        left = left if count == 1 else left.copy()
+        k, v = np.empty((len(left), count), np.int32), np.empty((len(left), count))
         for i in range(count):
-            first = (left >= left.max(axis=2, keepdims=True) - TIE).argmax(axis=2, keepdims=True)
-            k[:, :, i : i + 1], v[:, :, i : i + 1] = first, np.take_along_axis(left, first, 2)
+            k[:, i], v[:, i] = first_best(left)
             if count > 1:
-                np.put_along_axis(left, first, -np.inf, 2)
-        return k, v
+                left[np.arange(len(left)), k[:, i]] = -np.inf
+        return k.reshape(shape), v.reshape(shape)
 
     floats = staticmethod(as_floats)
 

@@ -55,6 +55,6 @@ class LearningNeurons(Neurons):
 
 
 def first_best(score: Floats) -> tuple[Indices, Floats]:
-    """The first neuron of each node whose score (nodes, neurons) is the maximum, up to rounding, and its score."""
+    """The first neuron of each row whose score (rows, neurons) is the maximum, up to rounding, and its score."""
     j = (score >= score.max(axis=1, keepdims=True) - TIE).argmax(axis=1)
     return j, score[np.arange(len(j)), j]
