@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sqhn import SQHN, Level
+from sqhn import SQHN, Level, warm
 from sqhn.banks.compilation import Pending, State, at_once
 from sqhn.banks.devices import device_of
 from sqhn.reference import ReferenceSQHN
@@ -123,6 +123,8 @@ def test_plain_for_good(reason: str, background: None, monkeypatch: pytest.Monke
     assert memory.device == "plain"
     assert "plain" in repr(memory)
     assert device_of("cpu").name == "plain"
+    with pytest.raises(ValueError, match=r"nothing can be compiled: (SQHN_COMPILE is 0|Numba is not installed)"):
+        warm()
 
 
 def prepare() -> None:

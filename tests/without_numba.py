@@ -5,5 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-modules: dict[str, Any] = sys.modules
-modules["numba"] = None
+
+def pytest_configure() -> None:
+    """Not when this module is imported, since pytest looks for doctests in all modules."""
+    modules: dict[str, Any] = sys.modules
+    modules["numba"] = None

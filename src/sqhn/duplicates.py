@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sqhn.checks import is_real
 from sqhn.memory import SQHN
 
-ERROR = 0.01
+DEFAULT_ERROR = 0.01
 BEST = 8  # matches of each image that are considered in each round
 DECOYS = 1000  # images that are also compared upside down
 COPIED = 1.5  # a pair with so many times as much evidence upright as upside down is a copy
@@ -76,7 +76,7 @@ def find_duplicates(images: NDArray[np.uint8], error: float | None = None) -> Du
     lowest = 1 / (len(turned) * n + 1)
     if error is not None and error < lowest:
         raise ValueError(f"an error of {error:g} needs more than {n:,} images; these allow {lowest:.2g}")
-    error = error or max(ERROR, lowest)
+    error = error or max(DEFAULT_ERROR, lowest)
     if error * (n + 1) >= 1:
         turned = turned[:1]
     number = np.random.default_rng(0).permutation(n)

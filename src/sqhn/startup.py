@@ -1,8 +1,8 @@
 """Prepares compiled kernels in the background, while memories on "cpu" answer from plain NumPy.
 
-A thread loads the kernels from the cache. Where the cache lacks some, a process of low priority compiles them first: it
-takes no time from the program, and may be ended at any moment. Then all memories move to the kernels, each in its next
-turn to write.
+A thread loads the kernels from the cache. Where the cache lacks some, processes of low priority compile them first:
+they take no time from the program, and may be ended at any moment. Then all memories move to the kernels, each in its
+next turn to write.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from sqhn.banks.compilation import at_once
+from sqhn.banks.compilation import at_once, why_plain
 from sqhn.level import Level
 from sqhn.memory import SQHN
 from sqhn.model.inference import INFERENCES
@@ -42,6 +42,8 @@ def warm(memory: SQHN | None = None) -> int:
     >>> warm(SQHN((6,), capacity=20))  # all is compiled by now
     0
     """
+    if reason := why_plain():
+        raise ValueError(f"nothing can be compiled: {reason}")
     if memory is not None and memory.device != "cpu":
         raise ValueError(f'warm compiles for device "cpu"; this memory is on {memory.device!r}')
     compiled = itertools.count()

@@ -19,10 +19,10 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "progress", Console(stderr=True, force_terminal=True, width=80))
 
 
-@pytest.mark.parametrize(("compiled", "text"), [(7, "compiled 7 functions for"), (0, "all was compiled before, for")])
+@pytest.mark.parametrize(("compiled", "text"), [(7, "compiled 7 functions"), (0, "all was compiled before")])
 def test_the_command_says_how_much_it_compiled(compiled: int, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqhn.warmup.warm", lambda memory: compiled)
-    assert output_of("warm").startswith(f"{text} memories of one level and trees")
+    assert output_of("warm").startswith(f"{text}, for memories of one level and trees")
 
 
 def test_the_memory_may_be_a_file(file: Path) -> None:

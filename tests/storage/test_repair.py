@@ -14,10 +14,10 @@ from sqhn import SQHN, MemoryFileError
 from sqhn.storage.changes import Learn
 from sqhn.storage.files import MEMORY
 from sqhn.storage.journal import JOURNAL, Journal
-from sqhn.storage.repair import HEAD, HEADER, PAGE, repair, salvage
+from sqhn.storage.repair import FRAME_HEAD, LOG_HEAD, PAGE, repair, salvage
 from tests.cli.commands import json_of, output_of, sqhn
 from tests.helpers import fingerprint, model_of
-from tests.storage.test_journal import SHAPE, WAL, X, edited, kept, posix, state
+from tests.storage.folders import SHAPE, WAL, X, edited, kept, posix, state
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -76,7 +76,7 @@ def test_a_missing_log(tmp_path: Path) -> None:
     assert SQHN.load(folder).step == 0
 
 
-@pytest.mark.parametrize("log", [None, b"", b"7" * (HEADER - 1)])
+@pytest.mark.parametrize("log", [None, b"", b"7" * (LOG_HEAD - 1)])
 def test_a_damaged_database_without_a_log(log: bytes | None, tmp_path: Path) -> None:
     """A memory that was closed has all changes in the database; SQLite makes an empty log to read it."""
     folder = edited(kept(tmp_path), "UPDATE record SET content = '' WHERE number = 5")
@@ -201,8 +201,8 @@ def test_changes_after_damage_of_the_log_are_kept(byte: int | str, tmp_path: Pat
     """In these bytes there is nothing of a change that later bytes do not have too."""
     folder = kept(tmp_path)
     damaged = bytearray((folder / WAL).read_bytes())
-    frame = HEADER + 3 * (HEAD + PAGE)
-    place = {"salt": frame + 9, "checksum": frame + 17, "end of an earlier page": frame + HEAD + PAGE - 1}
+    frame = LOG_HEAD + 3 * (FRAME_HEAD + PAGE)
+    place = {"salt": frame + 9, "checksum": frame + 17, "end of an earlier page": frame + FRAME_HEAD + PAGE - 1}
     damaged[place[byte] if isinstance(byte, str) else byte] ^= 1
     (folder / WAL).write_bytes(damaged)
     with pytest.raises(MemoryFileError):
@@ -212,7 +212,7 @@ def test_changes_after_damage_of_the_log_are_kept(byte: int | str, tmp_path: Pat
     assert fingerprint(SQHN.load(folder)) == fingerprint(learned(*range(1, 21)))
 
 
-@pytest.mark.parametrize("byte", [0, 17, HEADER + 9, HEADER + HEAD + PAGE + 9])
+@pytest.mark.parametrize("byte", [0, 17, LOG_HEAD + 9, LOG_HEAD + FRAME_HEAD + PAGE + 9])
 def test_frames_of_an_earlier_use_of_the_log_are_left_out(byte: int, tmp_path: Path) -> None:
     model = model_of(SQHN(SHAPE, capacity=30))
     keeper = Journal.create(tmp_path / "live", model)
@@ -222,7 +222,7 @@ def test_frames_of_an_earlier_use_of_the_log_are_left_out(byte: int, tmp_path: P
         keeper.apply(Learn(samples=X[number : number + 1]), model)
     folder = Path(shutil.copytree(tmp_path / "live", tmp_path / "k"))
     damaged = bytearray((folder / WAL).read_bytes())
-    salts = [damaged[at + 8 : at + 16] for at in range(HEADER, len(damaged) - 1, HEAD + PAGE)]
+    salts = [damaged[at + 8 : at + 16] for at in range(LOG_HEAD, len(damaged) - 1, FRAME_HEAD + PAGE)]
     assert salts[0] != salts[-1]
     damaged[byte] ^= 1
     (folder / WAL).write_bytes(damaged)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SIDE = 32  # pixels of the images that are compared
 PREVIEW = 192  # pixels of the longer side, of which borders are trimmed and thumbnails are made
-TOLERANCE = 12  # of the colors of a border, of 255: JPEG blurs them
+BORDER_BLUR = 12  # of the colors of a border, of 255: JPEG blurs them
 LEAST = 0.25  # the share of the pixels that trimming must leave
 
 
@@ -176,7 +176,7 @@ def _edges(x: NDArray[np.uint8]) -> tuple[int, int]:
     """The first row within the borders at either end, and the row after the last; all rows if none is left."""
     ends = []
     for rows in (x, x[::-1]):
-        far = np.abs(rows.astype(np.int16) - np.median(rows[0], axis=0)).max(axis=(1, 2)) > TOLERANCE
+        far = np.abs(rows.astype(np.int16) - np.median(rows[0], axis=0)).max(axis=(1, 2)) > BORDER_BLUR
         ends.append(int(far.argmax()))
     first, after = ends[0], len(x) - ends[1]
     return (first, after) if first < after else (0, len(x))

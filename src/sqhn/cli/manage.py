@@ -131,12 +131,14 @@ def repair(
 
 
 def warm(
-    memory: Annotated[Path | None, typer.Option("--memory", help="Compile for memories like this one.")] = None,
+    memory: Annotated[
+        Path | None, typer.Option("--memory", help="A memory that must exist; all share the code.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile ahead of time, once for a machine, so that no later command or program waits.
 
-    With --memory: for memories of the same shape, levels and options. The compiled code is cached.
+    The compiled code is cached, and serves memories of every shape, with all levels and options.
     """
     start = time.perf_counter()
     with progress.status(f"compiling, if necessary: up to {WARMING} s"):
@@ -144,10 +146,9 @@ def warm(
 
         compiled = warmup.warm(None if memory is None else load(memory))
     seconds = time.perf_counter() - start
-    kind = "memories of one level and trees" if memory is None else f"memories like {memory}"
-    done = f"compiled {compiled:,} functions for" if compiled else "all was compiled before, for"
+    done = f"compiled {compiled:,} functions" if compiled else "all was compiled before"
     document = {"memory": None if memory is None else str(memory), "compiled": compiled, "seconds": round(seconds, 1)}
-    print_results(document, [f"{done} {kind}, in {seconds:.0f} s"], as_json)
+    print_results(document, [f"{done}, for memories of one level and trees, in {seconds:.0f} s"], as_json)
 
 
 def forget(

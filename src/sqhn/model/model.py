@@ -11,39 +11,36 @@ from typing import Any
 import numpy as np
 
 from sqhn.banks.compilation import Pending, State, compiled
-from sqhn.banks.interface import Array, Device, Learned
+from sqhn.banks.interface import Array, Device
 from sqhn.checks import is_whole
 from sqhn.level import TIE, Level, Options
 from sqhn.model.calibration import Calibration, Kind, tolerance
 from sqhn.model.inference import Inference
-from sqhn.model.labels import Labels, Texts
+from sqhn.model.labels import Labels
 from sqhn.model.tree import Tree
 
 
 class Model:
     """A tree, the labels of the memory node's neurons, and the thresholds of `recognize`.
 
+    pending: whether compiled kernels are to replace plain NumPy once they are ready.
     calibration, evidence_calibration: how the thresholds of the two rules of recognition were found; None: they were
         not calibrated.
     """
 
     def __init__(self, input_shape: tuple[int, ...], levels: Sequence[Level], options: Options, device: Device) -> None:
         self.tree = Tree(input_shape, levels, options, device)
+        self.pending = isinstance(device, Pending)
         self.labels = Labels()
         self.rho = options.rho
         self.calibration: Calibration | None = None
         self.evidence_calibration: Calibration | None = None
 
-    @property
-    def pending(self) -> bool:
-        """Whether compiled kernels are to replace plain NumPy once they are ready."""
-        return isinstance(self.tree.device, Pending)
-
     def upgrade(self) -> None:
         """Move to compiled kernels if they are ready."""
         if self.pending and State.ready:
             with suppress(MemoryError):  # for two copies; plain NumPy goes on, and the next change tries again
-                self.tree = self.tree.on(compiled())
+                self.tree, self.pending = self.tree.on(compiled()), False
 
     @property
     def options(self) -> Options:
@@ -95,13 +92,6 @@ class Model:
         else:
             self.evidence_calibration = calibration
         return rho if calibration.threshold is None else calibration.threshold
-
-    def note(self, learned: Learned, texts: Texts) -> Learned:
-        """Attach the labels of samples to the neurons that the samples ended in."""
-        to_user = self.tree.device.to_user
-        index, kind = (to_user(field[0], None).tolist() for field in (learned.k, learned.kind))
-        self.labels.note(index, kind, texts)
-        return learned
 
     # -- questions ---------------------------------------------------------------------------------------------------
 

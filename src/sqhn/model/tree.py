@@ -204,6 +204,8 @@ class Tree:
 
     def _heard(self, first: Array) -> list[Array]:
         """Whether any value below each node was observed, level by level from the first; None: true of all."""
+        if first is None:
+            return [None] * len(self.banks)
         heard = [first]
         for bank in self.codes:
             heard.append(any_heard(bank, heard[-1]))

@@ -60,7 +60,8 @@ class Learn(Change):
 
     def apply(self, model: Model) -> Learned:
         learned = model.tree.learn(self.samples, self.observed, self.part, self.last)[-1]
-        return learned if self.texts is None else model.note(learned, self.texts)
+        _note(model, learned, self.texts)
+        return learned
 
     def in_one_step(self, model: Model) -> bool:
         return self.texts is None and len(model.tree.levels) == 1 and model.tree.device.atomic
@@ -85,7 +86,8 @@ class Hold(Change):
 
     def apply(self, model: Model) -> Learned:
         held = model.tree.hold(self.samples, self.observed)
-        return held if self.texts is None else model.note(held, self.texts)
+        _note(model, held, self.texts)
+        return held
 
     def check(self, model: Model) -> None:
         _check_samples(model, self.samples, self.observed)
@@ -235,6 +237,13 @@ def decode(content: bytes) -> Change:
         return kind(**arrays, **values)
     except INCONSISTENT as error:
         raise ValueError(f"not a change: {error}") from error
+
+
+def _note(model: Model, learned: Learned, texts: Texts | None) -> None:
+    """Attach the labels of samples, if there are any, to the neurons that the samples ended in."""
+    if texts is not None:
+        to_user = model.tree.device.to_user
+        model.labels.note(to_user(learned.k[0], None).tolist(), to_user(learned.kind[0], None).tolist(), texts)
 
 
 def _check_samples(model: Model, samples: Any, observed: Any) -> None:

@@ -36,7 +36,7 @@ from sqhn.storage.log import Log
 from sqhn.storage.sharded_files import folder_of
 
 JOURNAL = "journal.sqlite"
-LEFTOVER = re.compile(rf"{old_journal.NAME}|\.{re.escape(MEMORY)}\.[0-9a-f]+\.tmp")
+LEFTOVER = re.compile(rf"{old_journal.JOURNAL_NAME}|\.{re.escape(MEMORY)}\.[0-9a-f]+\.tmp")
 """Files that a checkpoint replaces, or that a crash has left behind."""
 FILES = (f"{JOURNAL}.confirmed", JOURNAL, f"{JOURNAL}-wal")
 """Files that hold the changes."""

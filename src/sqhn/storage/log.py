@@ -30,7 +30,7 @@ open the log again. Our locks are `held` for the folder, and `_keep_others_out` 
 ROW = 1 << 28  # bytes; SQLite limits a value to a billion of them, so a large record has several rows
 SMALLEST = 512  # bytes of a database; SQLite would take a smaller file for a new one, and remove its log
 NEXT = "SELECT number, more, sha256, content FROM record WHERE number > ? ORDER BY number LIMIT 1"
-COLUMNS = "number INTEGER PRIMARY KEY, more INTEGER, sha256 TEXT, content BLOB"
+SCHEMA = "number INTEGER PRIMARY KEY, more INTEGER, sha256 TEXT, content BLOB"
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_NOTADB)
 ERRNO = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS}
 SETUP = """
@@ -68,7 +68,7 @@ class Log:
                 self.connection.text_factory = bytes  # damaged text cannot be decoded
                 self.connection.executescript(SETUP)
                 if new:
-                    self.connection.executescript(f"CREATE TABLE IF NOT EXISTS record ({COLUMNS}); DELETE FROM record")
+                    self.connection.executescript(f"CREATE TABLE IF NOT EXISTS record ({SCHEMA}); DELETE FROM record")
                 self.connection.execute("SELECT max(number) FROM record").fetchall()  # opens SQLite's log
             self.files = self._files()
             mode = "r+b" if confirmed.exists() and not new else "w+b"

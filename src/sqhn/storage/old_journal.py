@@ -22,14 +22,14 @@ from sqhn.protocol import MemoryFileError
 from sqhn.storage.changes import CHANGES, Calibrate, Change, Hold, SetRho
 from sqhn.storage.headers import INCONSISTENT, read_all
 
-NAME = "journal-[0-9a-f]{16}"
-HEAD = 16
+JOURNAL_NAME = "journal-[0-9a-f]{16}"
+RECORD_HEAD = 16  # bytes before the content of a record
 
 
 def replay(folder: Path, name: str, model: Model) -> None:
     """Make all changes of the journal that a checkpoint names."""
     path = folder / name
-    if not re.fullmatch(NAME, name) or path.is_symlink() or not path.is_file():
+    if not re.fullmatch(JOURNAL_NAME, name) or path.is_symlink() or not path.is_file():
         raise MemoryFileError(f"{path} is the journal of a memory, and is not there")
     size, done = path.stat().st_size, 0
     for end, content in _records(path, size):
@@ -49,15 +49,15 @@ def replay(folder: Path, name: str, model: Model) -> None:
 def _records(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
     """The end and the content of every complete record; the last record may be incomplete."""
     with path.open("rb") as file:
-        while size - (start := file.tell()) >= HEAD:
-            head = file.read(HEAD)
+        while size - (start := file.tell()) >= RECORD_HEAD:
+            head = file.read(RECORD_HEAD)
             length = int.from_bytes(head[:8], "little")
             if zlib.crc32(head[:12]) == int.from_bytes(head[12:], "little"):
                 content = file.read(min(length, size))
                 if len(content) == length and zlib.crc32(content) == int.from_bytes(head[8:12], "little"):
                     yield file.tell(), content
                     continue
-                if start + HEAD + length >= size:
+                if start + RECORD_HEAD + length >= size:
                     return
             elif not any(head) and not any(map(any, iter(lambda: file.read(1 << 20), b""))):
                 return  # blocks that were never written

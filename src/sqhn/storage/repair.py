@@ -18,7 +18,7 @@ from sqhn.storage.files import MEMORY
 from sqhn.storage.journal import FILES, JOURNAL, Journal, copied, open_log, replay
 from sqhn.storage.sharded_files import folder_of
 
-HEADER, HEAD, PAGE = 32, 24, 4096  # bytes of a log of SQLite, and the size of its pages
+LOG_HEAD, FRAME_HEAD, PAGE = 32, 24, 4096  # bytes of a log of SQLite, and the size of its pages
 BIG_ENDIAN, VERSION = 0x377F0683, 3007000  # the first numbers of such a log
 
 
@@ -76,21 +76,21 @@ def renew_checksums(wal: Path) -> None:
     in each head belong to this use of the log. Frames of an earlier use may follow: they are older, and are left out.
     """
     content = bytearray(wal.read_bytes())
-    if len(content) < HEADER:
+    if len(content) < LOG_HEAD:
         return  # nothing was written since SQLite emptied it
-    starts = range(HEADER, len(content) - HEAD - PAGE + 1, HEAD + PAGE)
+    starts = range(LOG_HEAD, len(content) - FRAME_HEAD - PAGE + 1, FRAME_HEAD + PAGE)
     salts = [bytes(content[start + 8 : start + 16]) for start in starts]
     salt, _ = Counter([bytes(content[16:24]), *salts[:2]]).most_common(1)[0]
     frames = max((number for number, one in enumerate(salts, start=1) if one == salt), default=0)
     content[:12], content[16:24] = struct.pack(">III", BIG_ENDIAN, VERSION, PAGE), salt
     sums = _checksum(content[:24])
-    content[24:HEADER] = struct.pack(">II", *sums)
+    content[24:LOG_HEAD] = struct.pack(">II", *sums)
     for start in starts[:frames]:
-        page = start + HEAD
+        page = start + FRAME_HEAD
         content[start + 8 : start + 16] = salt
         sums = _checksum(content[start : start + 8] + content[page : page + PAGE], *sums)
         content[start + 16 : page] = struct.pack(">II", *sums)
-    wal.write_bytes(content[: HEADER + frames * (HEAD + PAGE)])
+    wal.write_bytes(content[: LOG_HEAD + frames * (FRAME_HEAD + PAGE)])
 
 
 def _checksum(content: bytearray, a: int = 0, b: int = 0) -> tuple[int, int]:

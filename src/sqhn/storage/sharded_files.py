@@ -25,8 +25,8 @@ from sqhn.protocol import MemoryFileError
 from sqhn.storage.atomic import write_whole
 from sqhn.storage.headers import read_header, read_rows
 
-NAME = r"[0-9a-f]{8}-\d+\.piece"
-OURS = re.compile(rf"{NAME}|\.{NAME}\.[0-9a-f]+\.tmp")  # with drafts that a crash left behind
+PIECE_NAME = r"[0-9a-f]{8}-\d+\.piece"
+OURS = re.compile(rf"{PIECE_NAME}|\.{PIECE_NAME}\.[0-9a-f]+\.tmp")  # with drafts that a crash left behind
 Entry = dict[str, Any]
 """A shard file as the header of its memory lists it: its name, and the digest of its content."""
 
@@ -66,7 +66,7 @@ class ShardFile:
 
     def __init__(self, folder: Path, entry: Entry) -> None:
         name = entry["name"]
-        if not isinstance(name, str) or not re.fullmatch(NAME, name):
+        if not isinstance(name, str) or not re.fullmatch(PIECE_NAME, name):
             raise ValueError(f"a shard file with the name {name!r}")
         self.path = folder / name
         self.file = self.path.open("rb")

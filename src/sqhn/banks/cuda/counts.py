@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 OVERLAPS_AT_ONCE = 1 << 26
-WALK_WARPS = 16
+COUNT_WARPS = 16  # of the program that learns a chunk, sample by sample, at one node
 MERGE_AFTER = 8  # recent entries are merged after at least so many chunks, once they are one in so many of all entries
 
 
@@ -175,7 +175,7 @@ class Counts:
             (self.S, neurons.c, neurons.mu, neurons.written, neurons.grown, neurons.free), born,
             (winner, sent, a, kind), (self.family, batch, width, neurons.room), self.rules.capacity,
             self.rules.pseudo, neurons.step + 1, when_full=self.rules.when_full, top=self.rules.top,
-            strengths=self.rules.strengths, any_free=neurons.any_free, ONE=width <= J, J=J, B=B, num_warps=WALK_WARPS,
+            strengths=self.rules.strengths, any_free=neurons.any_free, ONE=width <= J, J=J, B=B, num_warps=COUNT_WARPS,
         )  # fmt: skip
         self.write(k, winner, kind, born, heard)
         neurons.learned(batch)

@@ -49,8 +49,8 @@ VALUES_AT_ONCE = 1 << 25  # how many products, or values of prototypes, are hand
 CACHED_PRODUCTS = 1 << 23  # how many products the cache of a large GPU holds
 SAMPLES_INTERLEAVED = 4  # if a chunk has more products than that
 ROW_MULTIPLE = 16  # rows of products are padded to a multiple of this, so that several are read at once
-WALK_WARPS = 8
-FEW = 4  # how many expected neurons one program compares at once; usually there is one
+PROTOTYPE_WARPS = 8  # of the program that learns a chunk, sample by sample, at one node
+EXPECTED_AT_ONCE = 4  # how many expected neurons one program compares at once; usually there is one
 DIRECT_CHUNK = 32  # how many samples are compared directly and learned at once
 
 
@@ -161,7 +161,7 @@ class Prototypes:
             (neurons.c, neurons.written, neurons.grown, neurons.free), first, last, visits, outcome, value,
             (batch, A.shape[2], tiles, neurons.room, self.size), self.rules.capacity, math.sqrt(self.size),
             self.error + bounds.gamma(8), neurons.step + 1, when_full=self.rules.when_full, any_free=any_free, Q=Q, J=J,
-            T=power_of_two(tiles, 1, 1 << 20), B=power_of_two(batch, 16, 1 << 20), num_warps=WALK_WARPS,
+            T=power_of_two(tiles, 1, 1 << 20), B=power_of_two(batch, 16, 1 << 20), num_warps=PROTOTYPE_WARPS,
             **self.constants,
         )  # fmt: skip
         kernels.replay[(2 * batch, self.nodes)](
@@ -341,7 +341,7 @@ class Prototypes:
     block_evidence, pyramid_evidence = of_patches, of_pyramid
 
     def at(self, evidence: Patches, support: Support) -> Tensor:
-        batch, constants = evidence.x.shape[1], {**self.direct_constants, "J": FEW}
+        batch, constants = evidence.x.shape[1], {**self.direct_constants, "J": EXPECTED_AT_ONCE}
         s = torch.empty(len(support.value), dtype=torch.float64, device=self.place)
         direct.at[(batch, self.nodes)](
             samples(*evidence), (self.m, self.known), support.start, support.value, s,

@@ -19,7 +19,7 @@ from sqhn.paper.experiments.case import READINGS, Reading
 from sqhn.paper.experiments.results import NotRunError, Results, spread
 
 Verdict = Literal["PASS", "FAIL", "REPORTED", "NOT RUN", "TOO SMALL", "ERROR"]
-TOLERANCE = 1e-12  # of a closed bound, for rounding
+ROUNDING = 1e-12  # how far beyond a closed bound a value may be
 Measured = Mapping[str, Mapping[str, Any]]  # measure: place: one number, or one per seed
 
 
@@ -50,7 +50,7 @@ class Bound:
 
     def holds(self, value: float) -> bool:
         """Whether a value lies in the interval, up to rounding; NaN never does."""
-        return self.low < value < self.high if self.open else self.excess(value) <= TOLERANCE
+        return self.low < value < self.high if self.open else self.excess(value) <= ROUNDING
 
     def excess(self, value: float) -> float:
         """How far a value is outside the interval, negative inside; infinite for NaN."""
