@@ -242,16 +242,15 @@ print(children[0], flush=True)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.parametrize("delay", [0.0, 0.3, 0.5])
-def test_a_forked_process_moves_too(delay: float, cache: None) -> None:
+@pytest.mark.parametrize(("delay", "verb"), [(0.0, "learn"), (0.3, "recall"), (0.5, "learn")])
+def test_a_forked_process_moves_too(delay: float, verb: str, cache: None) -> None:
     done = program(f"""
 import os
 one, tree = begin()
-one.learn(x)
+one.learn(x), tree.learn(x)
 time.sleep({delay})
 child = os.fork()
-tree.learn(x)
-one.learn(x)
+tree.{verb}(x), one.{verb}(x)
 assert wait(one, tree), "they did not move"
 if child:
     assert os.waitpid(child, 0)[1] == 0

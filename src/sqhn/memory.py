@@ -456,6 +456,8 @@ class SQHN:
 
     def _read(self, question: Callable[..., Answer], *args: Any) -> Answer:
         """Ask while nothing changes."""
+        if self._model.pending:
+            startup.resume()
         with self._model.tree.device.stream():
             return self._lock.read(question, *args)
 

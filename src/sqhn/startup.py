@@ -124,7 +124,7 @@ def begin(upgrade: Callable[[], None]) -> None:
 
 
 def resume() -> None:
-    """Go on in a forked process."""
+    """Go on in a forked process, which begins without the thread."""
     if work := Current.work:
         work.start()
 
