@@ -17,7 +17,7 @@ from sqhn import SQHN, Level, warm
 from sqhn.banks.compilation import Pending, State, at_once
 from sqhn.banks.devices import device_of
 from sqhn.reference import ReferenceSQHN
-from sqhn.startup import NOTICE, Current, Preparation
+from sqhn.startup import NOTICE, Current, Preparation, compiler
 from sqhn.warmup import main
 from tests.helpers import assert_same_answers, assert_same_state, fingerprint, model_of
 
@@ -145,6 +145,13 @@ def test_compiling_is_announced_on_a_terminal(monkeypatch: pytest.MonkeyPatch, t
         assert errors.getvalue() == terminal * f"{NOTICE}\n"
 
 
+def test_frozen_programs_start_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their executable is the program itself."""
+    monkeypatch.setattr("sys.frozen", True, raising=False)
+    monkeypatch.setattr("sqhn.startup.compiler", lambda **how: pytest.fail("a process was started"))
+    Preparation([]).compile()
+
+
 def test_numba_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> Path:
         raise ImportError("Numba needs NumPy 9 or less")
@@ -184,7 +191,7 @@ def program(body: str, **environment: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def cache() -> None:
     """The cache has all kernels."""
-    with subprocess.Popen([sys.executable, "-m", "sqhn.warmup"], stdin=subprocess.PIPE) as process:
+    with compiler() as process:
         assert process.wait() == 0  # before its standard input ends
 
 

@@ -84,18 +84,23 @@ class Preparation:
 
     def compile(self) -> None:
         """Compile in another process, which ends when this one does."""
-        command, environment = [sys.executable, "-m", "sqhn.warmup"], os.environ | {VARIABLE: "1"}
-        quiet = subprocess.DEVNULL
+        if getattr(sys, "frozen", False) or not sys.executable:  # the program is no interpreter: NumPy goes on
+            return
         try:
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=environment, start_new_session=True
-            )
-        except OSError:  # no other process can be started: NumPy goes on
+            process = compiler(start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        except OSError:  # no other process can be started
             return
         with process:
             while process.poll() is None:
                 if over(POLL):
                     process.kill()
+
+
+def compiler(*part: str, **how: Any) -> subprocess.Popen[bytes]:
+    """A process that runs `sqhn.warmup.main`; it imports nothing from the working directory."""
+    program = "import sys; sys.path.append(sys.argv[1]); from sqhn.warmup import main; main(*sys.argv[2:])"
+    command = [sys.executable, "-P", "-c", program, str(Path(__file__).parents[1]), *part]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | {VARIABLE: "1"}, **how)
 
 
 def over(seconds: float = 0.0) -> bool:

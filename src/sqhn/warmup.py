@@ -1,18 +1,13 @@
-"""Compiling ahead: everything that a memory can be asked, so that no later call waits for the compiler.
-
-`python -m sqhn.warmup` is the process that compiles for `sqhn.startup`. It ends when its standard input does.
-"""
+"""Compiling ahead: everything that a memory can be asked, so that no later call waits for the compiler."""
 
 from __future__ import annotations
 
 import copy
 import itertools
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -23,7 +18,7 @@ from sqhn.banks.compilation import at_once, why_plain
 from sqhn.level import Level
 from sqhn.memory import SQHN
 from sqhn.model.inference import INFERENCES
-from sqhn.startup import finish, marker
+from sqhn.startup import compiler, finish, marker
 
 __all__ = ["compiling", "warm"]
 
@@ -49,7 +44,8 @@ def warm(memory: SQHN | None = None) -> int:
     compiled = itertools.count()
     with compiling(lambda: next(compiled)):
         call_everything()
-    marker().touch()
+    with suppress(OSError):  # the cache may be read-only
+        marker().touch()
     finish()
     return next(compiled)
 
@@ -142,11 +138,7 @@ def main(part: str | None = None) -> None:
     with FileLock(complete.with_suffix(".lock")):
         if complete.exists():
             return
-        with subprocess.Popen([sys.executable, "-m", "sqhn.warmup", EVIDENCE], stdin=subprocess.PIPE) as other:
+        with compiler(EVIDENCE) as other:
             call_everything(evidence=False)
             if other.wait() == 0:
                 complete.touch()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
