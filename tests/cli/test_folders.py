@@ -145,6 +145,8 @@ def test_info_tells_the_bytes_in_memory(tmp_path: Path) -> None:
     found = json.loads(output_of("info", tmp_path / "robot", "--json"))
     assert found["nbytes"] == SQHN.load(tmp_path / "robot", read_only=True).nbytes > 8 * 8 * 4
     assert f"{found['nbytes']:,} bytes in main memory" in output_of("info", tmp_path / "robot")
+    with_folder.save(tmp_path / "m.sqhn")
+    assert json.loads(output_of("info", tmp_path / "m.sqhn", "--json"))["nbytes"] == found["nbytes"]
 
 
 def test_info_says_that_nothing_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ WARMING = 30
 
 
 def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
-    """Describe a memory; of a file only the header is read."""
+    """Describe a memory, and load it to tell its bytes; of a memory on shards only the list of its files is read."""
     from sqhn.banks.compilation import why_plain
     from sqhn.model.calibration import Calibration
     from sqhn.storage.files import describe, encode, header_of, outline
@@ -40,9 +40,11 @@ def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
         about = {"memory": str(memory), "bytes": size, **outline(header, tensors.__getitem__)}
         about["nbytes"] = network.nbytes
     else:
-        about = describe(memory)
-        if "journal" in header_of(memory):
+        about, header = describe(memory), header_of(memory)
+        if "journal" in header:
             say(f"{memory} is a checkpoint, without the latest changes: name its folder instead")
+        elif "pieces" not in header:
+            about["nbytes"] = load(memory).nbytes
     lines = [
         f"{memory}: {about['bytes']:,} bytes, format {about['format']}",
         f"samples of shape {about['input_shape']}; {about['step']:,} learned",
