@@ -197,6 +197,8 @@ def cache() -> None:
 
 def test_a_program_answers_before_it_loads_the_compiler(cache: None) -> None:
     done = program("""
+from sqhn import startup
+startup.PATIENCE = 60.0  # this machine may be busy
 for memory in begin():
     memory.learn(x)
     memory.recall(x)
