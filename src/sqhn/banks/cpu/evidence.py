@@ -123,8 +123,8 @@ def above(bank: Counts, below: BlockEvidence, weight: float) -> BlockEvidence:
     A, xm = np.empty((2, nodes, batch, room))
     stored = np.empty((nodes, samples, channels, room)), np.empty((nodes, samples, room)), xm
     split_range(
-        kernels.above, nodes, 16.0 * A.size * bank.family, children, below.A, question, below.stored, bank.lists,
+        kernels.above, nodes, 16.0 * A.size * bank.family, children, below.A, question, below.stored, bank.columns,
         bank.neurons.statistics, bank.holes, stored, weight, A,
-        scratch=partial(kernels.tree_room, channels, bank.family, room),
+        scratch=partial(kernels.tree_room, channels, bank.family, room, below.stored[2].shape[2]),
     )  # fmt: skip
     return BlockEvidence(A, question, stored)

@@ -46,7 +46,7 @@ class Prototypes:
         self.node = np.arange(nodes)[:, None]  # to index arrays of neurons
         self.centre, self.rules = options.centre, tuple(rules(level, options, top))
         self.measure = options.centre, options.euclidean
-        self.neurons = Neurons(nodes, level)
+        self.neurons = Neurons(nodes, level, top)
         self.m = np.zeros((nodes, 0, self.size), np.float32)
         self.square = np.zeros((nodes, 0))
         self.inverse, self.candidate = np.zeros((2, nodes, 0), np.float32)

@@ -69,7 +69,7 @@ class Prototypes:
         self.tiling, self.top = tiling, top
         self.euclidean = options.euclidean
         self.rules = rules(level, options, top)
-        self.neurons = Neurons(nodes, level, self.place)
+        self.neurons = Neurons(nodes, level, top, self.place)
         self.node = torch.arange(nodes, device=self.place)[:, None]  # to index (nodes, batch)
         precise = self.size > FLOAT32_SIZE and exact_products(self.place)
         self.m = torch.zeros((nodes, 0, self.size), device=self.place)

@@ -45,7 +45,7 @@ class Prototypes:
         self.nodes, self.size, self.level = tiling.nodes, tiling.size, level
         self.centre, self.euclidean = options.centre, options.euclidean
         self.node = np.arange(self.nodes)
-        self.neurons = LearningNeurons(self.nodes, level, options)
+        self.neurons = LearningNeurons(self.nodes, level, options, top)
         self.m = np.zeros((self.nodes, 0, self.size), np.float32)
         self.look = np.zeros((self.nodes, 0, self.size), np.float32)
         self.half = np.zeros((self.nodes, 0), np.float32)
@@ -185,7 +185,8 @@ class Prototypes:
             self.neurons.c[n, k[n]] += 1
             self.average(n, k[n], x[n, t], None if seen is None else seen[n, t])
         self.neurons.steps += x.shape[1]
-        self.neurons.written[n, k[n]] = self.neurons.step
+        if self.top:
+            self.neurons.written[n, k[n]] = self.neurons.step
 
     def store(self, evidence: Patches) -> None:
         new = self.neurons.append(evidence.x.shape[1])

@@ -81,7 +81,7 @@ class SplitPrototypes:
 
     def __init__(self, device: Sharded, tiling: Tiling, level: Level, options: Options) -> None:
         self.device, self.shards, self.tiling, self.level, self.options = device, device.start(), tiling, level, options
-        self.neurons = Neurons(1, level)
+        self.neurons = Neurons(1, level, top=True)
         self.owner = np.zeros(0, np.int16)  # the shard of every neuron
         self.holes = False
         self.fresh = NO_NEURONS  # written by the last part; shards may not have these yet

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sqhn.banks.cpu.compiled import compiled, fused, kernel, loop, numbers
-from sqhn.banks.cpu.kernels.counts import COUNT, NEXT_BY_NEURON, NONE, VALUE, Lists, counted
+from sqhn.banks.cpu.kernels.columns import COUNT, NEXT_BY_NEURON, NONE, ROW, SLOTS, VALUE, Columns
+from sqhn.banks.cpu.kernels.counts import counted
 from sqhn.banks.cpu.kernels.decision import is_seen
 from sqhn.banks.cpu.kernels.neurons import Statistics
 from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE
@@ -34,8 +35,8 @@ LARGE = 600.0
 FRACTION, ONE, EXACT = np.uint64(2**52 - 1), np.uint64(1023 << 52), np.uint64(1075 << 52)
 """The bits of a number's fraction, those of 1, and of 2^52, to which small integers can be added as bits."""
 SHIFT, LN2 = 2.0**52 + 1023.0, np.log(2.0)
-SEVERAL = -2
-"""A neuron has seen more than one value of a child."""
+EVIDENCE, GROUP = 2, 8
+"""Of the sums of a value that lie side by side, the first two are for each question; they come in groups of eight."""
 
 
 class Work(NamedTuple):
@@ -140,14 +141,6 @@ def copy(row, out):
     """Copy all of it."""
     for j in range(row.shape[0]):
         out[j] = row[j]
-
-
-@numbers
-def gather(known, row, G, out):
-    """Add the entries of a row that are known; those below 0 are none."""
-    for j in range(G):
-        if known[j] >= 0:
-            out[j] += row[known[j]]
 
 
 @numbers
@@ -431,10 +424,15 @@ def those_living(c, G, living):
     return living[:G], many
 
 
-def tree_room(channels: int, size: int, room: int) -> tuple[Any, ...]:
-    """Scratch of a thread, for nodes with so many values or children. Trees have no totals of shards."""
-    columns = np.empty((2, size, room), np.int64)
-    return scratch(room, channels, size), even_odds(room), np.empty(0), columns[0], columns[1]
+def tree_room(channels: int, size: int, room: int, values: int = 0) -> tuple[Any, ...]:
+    """Scratch of a thread, for nodes with so many values or children, which have so many values themselves.
+
+    Trees have no totals of shards.
+    """
+    width = EVIDENCE + 1 + channels
+    width += -width % GROUP
+    sums = np.zeros((values + 1, width)), np.empty((room, width)), np.empty((size, room if values else 0), np.int32)
+    return scratch(room, channels, size), even_odds(room), np.empty(0), sums
 
 
 @kernel
@@ -445,7 +443,7 @@ def patches(lo, hi, x, seen, values, centre, question, stored, all_long, statist
     masked.
     """
     (n, sums, xx), (m, mm, xm), statistics = question, stored, Statistics(*statistics)
-    (work, (odds, bits), totals, _, _), masked = room, seen.shape[2] > 0
+    (work, (odds, bits), totals, _), masked = room, seen.shape[2] > 0
     work = Work(*work)
     products = work.products
     for node in range(lo, hi):
@@ -470,27 +468,32 @@ def patches(lo, hi, x, seen, values, centre, question, stored, all_long, statist
 
 
 @compiled
-def read_columns(node, lists, statistics, holes, G, table, main):
-    """Which value each neuron gives to each child, (children, neurons): NONE if it knows none, SEVERAL if not one.
+def read_columns(node, columns, statistics, G, values, main):
+    """The likeliest value that each neuron gives to each child, the lowest of those that are: (children, neurons).
 
-    main: the likeliest, the lowest of those that are as likely.
+    `values`, an index beyond all values, if it knows none.
     """
-    pool = lists.pool
-    for q in range(table.shape[0]):
+    pool, rows = columns.pool[node], columns.rows
+    for q in range(main.shape[0]):
+        low, own = rows[0, node, q], main[q]
         for j in range(G):
-            e = lists.by_neuron[node, j, q]
-            if e == NONE or statistics.c[node, j] <= 0:
-                table[q, j], main[q, j] = NONE, NONE
-                continue
-            often = counted(pool[node], e, statistics.c[node, j], holes)
-            table[q, j] = pool[node, e, VALUE] if pool[node, e, COUNT] == often else SEVERAL
-            value, most = NONE, 0
-            while e != NONE:
-                count, other = pool[node, e, COUNT], pool[node, e, VALUE]
-                if count > most or (count == most and other < value):
-                    value, most = other, count
-                e = pool[node, e, NEXT_BY_NEURON]
-            main[q, j] = value
+            own[j] = np.int32(low[j])
+        for p in range(1, rows.shape[0]):
+            more, shift = rows[p, node, q], np.int32(8 * p)
+            for j in range(G):
+                own[j] |= np.int32(more[j]) << shift
+    for j in range(G):
+        s = np.int64(columns.slot[node, j])
+        if s != ROW:
+            for q in range(main.shape[0]):
+                e = columns.by_neuron[node, s, q] if s >= 0 else NONE
+                value, most = values, 0
+                while e != NONE:
+                    count, other = pool[e, COUNT], pool[e, VALUE]
+                    if count > most or (count == most and other < value):
+                        value, most = other, count
+                    e = pool[e, NEXT_BY_NEURON]
+                main[q, j] = value
 
 
 @compiled
@@ -507,46 +510,100 @@ def mean_odds(pool, head, often, row):
     return np.log(total) + top
 
 
+@compiled
+def add_pairs(main, table, G, sums):
+    """Add, to the first two sums of each neuron, those of its value."""
+    for j in range(G):
+        k = main[j]
+        sums[j, 0] += table[k, 0]
+        sums[j, 1] += table[k, 1]
+
+
+@compiled
+def add_groups(main, table, G, sums):
+    """Add, to all sums of each neuron, those of its value, eight at a time."""
+    for g in range(0, table.shape[1], GROUP):
+        for j in range(G):
+            k = main[j]
+            sums[j, g] += table[k, g]
+            sums[j, g + 1] += table[k, g + 1]
+            sums[j, g + 2] += table[k, g + 2]
+            sums[j, g + 3] += table[k, g + 3]
+            sums[j, g + 4] += table[k, g + 4]
+            sums[j, g + 5] += table[k, g + 5]
+            sums[j, g + 6] += table[k, g + 6]
+            sums[j, g + 7] += table[k, g + 7]
+
+
+@compiled
+def add_several(node, columns, statistics, holes, q, row, sums):
+    """Correct the evidence from child q, whose neurons have the evidence `row`, where a neuron knows several values."""
+    pool = columns.pool[node]
+    for s in range(columns.heads[node, SLOTS]):
+        j, e = columns.owner[node, s], columns.by_neuron[node, s, q]
+        if j == NONE or e == NONE or pool[e, NEXT_BY_NEURON] == NONE:
+            continue
+        value, most, i = NONE, 0, e
+        while i != NONE:
+            if pool[i, COUNT] > most or (pool[i, COUNT] == most and pool[i, VALUE] < value):
+                value, most = pool[i, VALUE], pool[i, COUNT]
+            i = pool[i, NEXT_BY_NEURON]
+        often = counted(pool, e, statistics.c[node, j], holes)
+        sums[j, 0] += mean_odds(pool, e, often, row) - row[value]
+
+
 @kernel
-def above(lo, hi, children, below, question, under, lists, statistics, holes, stored, weight, A, room):
+def above(lo, hi, children, below, question, under, columns, statistics, holes, stored, weight, A, room):
     """The evidence of the nodes of a level from that of their children, `below` (child nodes, batch, values).
 
     question: the sums of this level's; under, stored: of the children's neurons and of this level's, whose blocks are
     those of the values that they most likely give to their children. range(lo, hi) runs over nodes.
+
+    All sums of a value lie side by side in a table, so that a neuron finds those of its child's value in one place.
     """
     (n, sums, xx), (m, mm, xm), (under_m, under_mm, under_xm) = question, stored, under
-    work, (odds, bits), totals, table, main = room
-    lists, statistics, work, family = Lists(*lists), Statistics(*statistics), Work(*work), children.shape[1]
-    products = work.products
+    work, (odds, bits), totals, (table, found, main) = room
+    columns, statistics, work, family = Columns(*columns), Statistics(*statistics), Work(*work), children.shape[1]
+    products, values = work.products, under_xm.shape[2]
     for node in range(lo, hi):
         G = statistics.grown[node]
         neurons = those_living(statistics.c[node], G, work.living)
-        read_columns(node, lists, statistics, holes, G, table, main)
+        read_columns(node, columns, statistics, G, np.int32(values), main)
         for t in range(A.shape[1]):
             begin(A[node, t], neurons[0])
-            if neurons[1]:
-                s = min(t, m.shape[1] - 1)
-                of_m, of_mm = m[node, s], mm[node, s]
-                products[:] = 0.0
-                if s == t:
-                    of_m[:], of_mm[:] = 0.0, 0.0
-                for q in range(family):
-                    child, known = children[node, q], main[q]
-                    gather(known, under_xm[child, t], G, products)
-                    if s == t:
-                        gather(known, under_mm[child, s], G, of_mm)
-                        for c in range(of_m.shape[0]):
-                            gather(known, under_m[child, s, c], G, of_m[c])
-                copy(products, xm[node, t])
-                if s == t:
-                    lengths(n[node, t], of_m, of_mm, G, work.long)
-                compare(n[node, t], sums[node, t], xx[node, t], of_m, products, work.long, neurons, totals, work, odds)
-                tell(odds, bits, weight, G, work.logs, work.bits, A[node, t])
+            if not neurons[1]:
+                continue
+            s = min(t, m.shape[1] - 1)
+            of_m, of_mm = m[node, s], mm[node, s]
+            found[:G] = 0.0
             for q in range(family):
-                row = below[children[node, q], t]
-                gather(table[q], row, G, A[node, t])
+                child = children[node, q]
+                row = below[child, t]
+                for k in range(values):
+                    table[k, 0], table[k, 1] = row[k], under_xm[child, t, k]
+                if s == t:
+                    for k in range(values):
+                        table[k, EVIDENCE] = under_mm[child, s, k]
+                    for c in range(of_m.shape[0]):
+                        for k in range(values):
+                            table[k, EVIDENCE + 1 + c] = under_m[child, s, c, k]
+                    add_groups(main[q], table, G, found)
+                else:
+                    add_pairs(main[q], table, G, found)
+                add_several(node, columns, statistics, holes, q, row, found)
+            products[G:] = 0.0
+            for j in range(G):
+                products[j] = found[j, 1]
+            copy(products, xm[node, t])
+            if s == t:
+                of_m[:], of_mm[:] = 0.0, 0.0
                 for j in range(G):
-                    if table[q, j] == SEVERAL:
-                        head, pool = lists.by_neuron[node, j, q], lists.pool[node]
-                        often = counted(pool, head, statistics.c[node, j], holes)
-                        A[node, t, j] += mean_odds(pool, head, often, row)
+                    of_mm[j] = found[j, EVIDENCE]
+                for c in range(of_m.shape[0]):
+                    for j in range(G):
+                        of_m[c, j] = found[j, EVIDENCE + 1 + c]
+                lengths(n[node, t], of_m, of_mm, G, work.long)
+            compare(n[node, t], sums[node, t], xx[node, t], of_m, products, work.long, neurons, totals, work, odds)
+            tell(odds, bits, weight, G, work.logs, work.bits, A[node, t])
+            for j in range(G):
+                A[node, t, j] += found[j, 0]

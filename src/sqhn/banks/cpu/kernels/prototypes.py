@@ -17,7 +17,7 @@ from sqhn.banks.cpu.kernels.decision import (
     similarity,
     squared,
 )
-from sqhn.banks.cpu.kernels.neurons import Statistics, count
+from sqhn.banks.cpu.kernels.neurons import Statistics, count, note
 
 
 @compiled
@@ -105,7 +105,7 @@ def hold(lo, hi, x, seen, k, wrote, prototypes, statistics, step, measure):
             for t in range(x.shape[1]):
                 statistics.c[n, j] += 1
                 average_into(own.m[j], x[n, t], seen[n, t], own.known[j], statistics.c[n, j])
-            statistics.written[n, j] = step
+            note(n, j, step, statistics)
             derive(own, j, statistics.c[n, j] > 0, measure)
 
 
