@@ -69,7 +69,7 @@ class Counts:
         room = self.neurons.wanted(more)
         self.make_room(room, values)
         rows, listed = int(self.heads[:, stored.ROWS].max()), int(self.heads[:, stored.SLOTS].max())
-        self.make_lists(listed + more, int(self.heads[:, stored.USED].max()) + (more + min(more, rows)) * self.family)
+        self.make_lists(min(listed + more, room), int(self.heads[:, stored.USED].max()) + (more + min(more, rows)) * self.family)
         self.neurons.reserve(room)  # last, so that after an interruption no array is smaller than `room`
 
     def make_room(self, room: int, values: int) -> None:
@@ -81,7 +81,7 @@ class Counts:
     def make_lists(self, slots: int, entries: int) -> None:
         """Make room for neurons in lists, and for their entries."""
         if slots > self.owner.shape[1]:
-            slots = max(slots, self.owner.shape[1] * 3 // 2)
+            slots = max(slots, min(self.owner.shape[1] * 3 // 2, self.slot.shape[1]))
             self.by_neuron = enlarge(self.by_neuron, 1, slots, stored.NONE)
             self.S, self.owner = enlarge(self.S, 1, slots), enlarge(self.owner, 1, slots, stored.NONE)
         if entries > self.pool.shape[1]:
