@@ -69,7 +69,9 @@ class Counts:
         room = self.neurons.wanted(more)
         self.make_room(room, values)
         rows, listed = int(self.heads[:, stored.ROWS].max()), int(self.heads[:, stored.SLOTS].max())
-        self.make_lists(min(listed + more, room), int(self.heads[:, stored.USED].max()) + (more + min(more, rows)) * self.family)
+        self.make_lists(
+            min(listed + more, room), int(self.heads[:, stored.USED].max()) + (more + min(more, rows)) * self.family
+        )
         self.neurons.reserve(room)  # last, so that after an interruption no array is smaller than `room`
 
     def make_room(self, room: int, values: int) -> None:
@@ -114,9 +116,10 @@ class Counts:
         stored.erase(j, self.columns)
 
     def hold(self, evidence: Codes, times: int, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
-        first, k, wrote = self.neurons.step + 1, k.reshape(self.nodes, -1), wrote.reshape(self.nodes, -1)
-        kernels.hold(self.children, codes(evidence), times, k, wrote, self.columns, self.neurons.statistics, first)
-        self.neurons.steps += times * k.shape[1]
+        self.neurons.steps += (times - 1) * k.shape[1]
+        step = self.neurons.step + 1
+        kernels.hold(self.children, codes(evidence), times, k, wrote, self.columns, self.neurons.statistics, step)
+        self.neurons.steps += k.shape[1]
 
     def store(self, evidence: Codes) -> None:
         new = self.neurons.append(evidence.k.shape[1])

@@ -48,11 +48,16 @@ class LearningNeurons(Neurons):
         self.free[n] -= new & (j < self.grown[n]) & (self.c[n, j] == 0)
         self.grown[n] = np.maximum(self.grown[n], j + 1)
         self.c[n, j] = np.where(new, 1, self.c[n, j] + 1)
+        self.note(n, j, step)
         if self.top:
-            self.written[n, j] = step
             score = np.where(new, 0.0, score)  # it may be minus infinity
             mean = self.mu[n, j] + (score - self.mu[n, j]) / (self.c[n, j] + self.pseudo)
             self.mu[n, j] = np.where(new, 1.0, mean)
+
+    def note(self, n: Indices, j: Indices, step: int) -> None:
+        """Note the step at which neurons j of nodes n were written."""
+        if self.top:
+            self.written[n, j] = step
 
 
 def first_best(score: Floats) -> tuple[Indices, Floats]:

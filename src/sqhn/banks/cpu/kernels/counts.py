@@ -375,16 +375,16 @@ def learn(lo, hi, children, codes, columns, statistics, rules, steps, heard_only
 
 
 @kernel
-def hold(children, codes, more, winner, wrote, columns, statistics, first):
-    """Count every sample `more` times again for the neurons that it wrote; first: the first of these steps."""
-    columns, statistics, batch = Columns(*columns), Statistics(*statistics), winner.shape[1]
+def hold(children, codes, more, winner, wrote, columns, statistics, step):
+    """Count samples `more` times again for the neurons k of their nodes, where `wrote` says so; step: of the first."""
+    columns, statistics = Columns(*columns), Statistics(*statistics)
     for n in range(children.shape[0]):
-        for t in range(batch):
+        for t in range(winner.shape[1]):
             if wrote[n, t]:
                 j = np.int64(winner[n, t])
                 count_sample(n, j, statistics.c[n, j], more, children[n], codes, t, columns)
                 statistics.c[n, j] += more
-                note(n, j, first + (more - 1) * batch + t, statistics)
+                note(n, j, step + t, statistics)
 
 
 # -- top-down --------------------------------------------------------------------------------------------------------
