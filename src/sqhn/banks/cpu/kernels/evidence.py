@@ -35,8 +35,8 @@ LARGE = 600.0
 FRACTION, ONE, EXACT = np.uint64(2**52 - 1), np.uint64(1023 << 52), np.uint64(1075 << 52)
 """The bits of a number's fraction, those of 1, and of 2^52, to which small integers can be added as bits."""
 SHIFT, LN2 = 2.0**52 + 1023.0, np.log(2.0)
-EVIDENCE, GROUP = 2, 8
-"""Of the sums of a value that lie side by side, the first two are for each question; they come in groups of eight."""
+SIDE_BY_SIDE = GROUP = 4
+"""Children whose values are added to the sums of a neuron at once, and sums of a value that lie side by side."""
 
 
 class Work(NamedTuple):
@@ -424,15 +424,19 @@ def those_living(c, G, living):
     return living[:G], many
 
 
-def tree_room(channels: int, size: int, room: int, values: int = 0) -> tuple[Any, ...]:
-    """Scratch of a thread, for nodes with so many values or children, which have so many values themselves.
+def tree_room(channels: int, size: int, room: int, values: int | None = None) -> tuple[Any, ...]:
+    """Scratch of a thread, for nodes with so many values or children.
 
-    Trees have no totals of shards.
+    values: how many values each child has; None at level 1. Trees have no totals of shards.
     """
-    width = EVIDENCE + 1 + channels
-    width += -width % GROUP
-    sums = np.zeros((values + 1, width)), np.empty((room, width)), np.empty((size, room if values else 0), np.int32)
-    return scratch(room, channels, size), even_odds(room), np.empty(0), sums
+    columns: tuple[Any, ...] = ()
+    if values is not None:
+        groups = -(-(1 + channels) // GROUP)
+        columns = (
+            np.empty((size, room), np.int32), np.zeros((SIDE_BY_SIDE, values + 1, 2)), np.empty((room, 2)),
+            np.zeros((groups, SIDE_BY_SIDE, values + 1, GROUP)), np.empty((groups, room, GROUP)),
+        )  # fmt: skip
+    return scratch(room, channels, size), even_odds(room), np.empty(0), columns
 
 
 @kernel
@@ -468,7 +472,7 @@ def patches(lo, hi, x, seen, values, centre, question, stored, all_long, statist
 
 
 @compiled
-def read_columns(node, columns, statistics, G, values, main):
+def read_columns(node, columns, G, values, main):
     """The likeliest value that each neuron gives to each child, the lowest of those that are: (children, neurons).
 
     `values`, an index beyond all values, if it knows none.
@@ -511,28 +515,55 @@ def mean_odds(pool, head, often, row):
 
 
 @compiled
-def add_pairs(main, table, G, sums):
-    """Add, to the first two sums of each neuron, those of its value."""
+def add_pairs(a, b, c, d, tables, G, sums):
+    """Add two sums of the values of four children, which neurons know, to those of each neuron."""
+    of_a, of_b, of_c, of_d = tables[0], tables[1], tables[2], tables[3]
     for j in range(G):
-        k = main[j]
-        sums[j, 0] += table[k, 0]
-        sums[j, 1] += table[k, 1]
+        k, m, n, o = a[j], b[j], c[j], d[j]
+        first = sums[j, 0] + of_a[k, 0] + of_b[m, 0] + of_c[n, 0] + of_d[o, 0]
+        second = sums[j, 1] + of_a[k, 1] + of_b[m, 1] + of_c[n, 1] + of_d[o, 1]
+        sums[j, 0], sums[j, 1] = first, second
 
 
 @compiled
-def add_groups(main, table, G, sums):
-    """Add, to all sums of each neuron, those of its value, eight at a time."""
-    for g in range(0, table.shape[1], GROUP):
-        for j in range(G):
-            k = main[j]
-            sums[j, g] += table[k, g]
-            sums[j, g + 1] += table[k, g + 1]
-            sums[j, g + 2] += table[k, g + 2]
-            sums[j, g + 3] += table[k, g + 3]
-            sums[j, g + 4] += table[k, g + 4]
-            sums[j, g + 5] += table[k, g + 5]
-            sums[j, g + 6] += table[k, g + 6]
-            sums[j, g + 7] += table[k, g + 7]
+def add_groups(a, b, c, d, tables, G, sums):
+    """The same for four sums of each."""
+    of_a, of_b, of_c, of_d = tables[0], tables[1], tables[2], tables[3]
+    for j in range(G):
+        k, m, n, o = a[j], b[j], c[j], d[j]
+        first = sums[j, 0] + of_a[k, 0] + of_b[m, 0] + of_c[n, 0] + of_d[o, 0]
+        second = sums[j, 1] + of_a[k, 1] + of_b[m, 1] + of_c[n, 1] + of_d[o, 1]
+        third = sums[j, 2] + of_a[k, 2] + of_b[m, 2] + of_c[n, 2] + of_d[o, 2]
+        fourth = sums[j, 3] + of_a[k, 3] + of_b[m, 3] + of_c[n, 3] + of_d[o, 3]
+        sums[j, 0], sums[j, 1], sums[j, 2], sums[j, 3] = first, second, third, fourth
+
+
+@compiled
+def place_pairs(children, first, t, A, xm, tables):
+    """Put the evidence and the products of the values of four children side by side."""
+    for i in range(SIDE_BY_SIDE):
+        if first + i < children.shape[0]:
+            child = children[first + i]
+            for k in range(xm.shape[2]):
+                tables[i, k, 0], tables[i, k, 1] = A[child, t, k], xm[child, t, k]
+        else:
+            tables[i] = 0.0
+
+
+@compiled
+def place_groups(children, first, s, mm, m, tables):
+    """Put the squares and the sums of the values of four children side by side."""
+    for i in range(SIDE_BY_SIDE):
+        for g in range(1 + m.shape[2]):
+            table, part = tables[g // GROUP, i], g % GROUP
+            if first + i >= children.shape[0]:
+                table[:, part] = 0.0
+            elif g == 0:
+                for k in range(mm.shape[2]):
+                    table[k, part] = mm[children[first + i], s, k]
+            else:
+                for k in range(mm.shape[2]):
+                    table[k, part] = m[children[first + i], s, g - 1, k]
 
 
 @compiled
@@ -562,35 +593,30 @@ def above(lo, hi, children, below, question, under, columns, statistics, holes, 
     All sums of a value lie side by side in a table, so that a neuron finds those of its child's value in one place.
     """
     (n, sums, xx), (m, mm, xm), (under_m, under_mm, under_xm) = question, stored, under
-    work, (odds, bits), totals, (table, found, main) = room
+    work, (odds, bits), totals, (main, pairs, found, groups, static) = room
     columns, statistics, work, family = Columns(*columns), Statistics(*statistics), Work(*work), children.shape[1]
-    products, values = work.products, under_xm.shape[2]
+    products, values, last = work.products, under_xm.shape[2], family - 1
     for node in range(lo, hi):
-        G = statistics.grown[node]
+        G, own = statistics.grown[node], children[node]
         neurons = those_living(statistics.c[node], G, work.living)
-        read_columns(node, columns, statistics, G, np.int32(values), main)
+        read_columns(node, columns, G, np.int32(values), main)
         for t in range(A.shape[1]):
             begin(A[node, t], neurons[0])
             if not neurons[1]:
                 continue
             s = min(t, m.shape[1] - 1)
             of_m, of_mm = m[node, s], mm[node, s]
-            found[:G] = 0.0
-            for q in range(family):
-                child = children[node, q]
-                row = below[child, t]
-                for k in range(values):
-                    table[k, 0], table[k, 1] = row[k], under_xm[child, t, k]
+            found[:G], static[:, :G] = 0.0, 0.0
+            for q in range(0, family, SIDE_BY_SIDE):
+                four = main[q], main[min(q + 1, last)], main[min(q + 2, last)], main[min(q + 3, last)]
+                place_pairs(own, q, t, below, under_xm, pairs)
+                add_pairs(four[0], four[1], four[2], four[3], pairs, G, found)
                 if s == t:
-                    for k in range(values):
-                        table[k, EVIDENCE] = under_mm[child, s, k]
-                    for c in range(of_m.shape[0]):
-                        for k in range(values):
-                            table[k, EVIDENCE + 1 + c] = under_m[child, s, c, k]
-                    add_groups(main[q], table, G, found)
-                else:
-                    add_pairs(main[q], table, G, found)
-                add_several(node, columns, statistics, holes, q, row, found)
+                    place_groups(own, q, s, under_mm, under_m, groups)
+                    for g in range(groups.shape[0]):
+                        add_groups(four[0], four[1], four[2], four[3], groups[g], G, static[g])
+            for q in range(family):
+                add_several(node, columns, statistics, holes, q, below[own[q], t], found)
             products[G:] = 0.0
             for j in range(G):
                 products[j] = found[j, 1]
@@ -598,10 +624,10 @@ def above(lo, hi, children, below, question, under, columns, statistics, holes, 
             if s == t:
                 of_m[:], of_mm[:] = 0.0, 0.0
                 for j in range(G):
-                    of_mm[j] = found[j, EVIDENCE]
-                for c in range(of_m.shape[0]):
+                    of_mm[j] = static[0, j, 0]
+                for c in range(1, 1 + of_m.shape[0]):
                     for j in range(G):
-                        of_m[c, j] = found[j, EVIDENCE + 1 + c]
+                        of_m[c - 1, j] = static[c // GROUP, j, c % GROUP]
                 lengths(n[node, t], of_m, of_mm, G, work.long)
             compare(n[node, t], sums[node, t], xx[node, t], of_m, products, work.long, neurons, totals, work, odds)
             tell(odds, bits, weight, G, work.logs, work.bits, A[node, t])
