@@ -40,10 +40,11 @@ MEMORY = "memory.sqhn"
 """The checkpoint of a memory that is kept in a folder."""
 FORMAT = 2
 FORMAT_1 = 1  # without features, and without the steps of last writes, which count as 0
-FEATURES = frozenset({"values", "holes", "forgotten", "pieces", "ratios"})
+FEATURES = frozenset({"values", "holes", "forgotten", "pieces", "ratios", "bytes"})
 """The features that this version knows. values: labels. holes: samples with missing values were learned, so neurons
 know how often each of their values was observed. forgotten: neurons of the memory node are forgotten: their count is 0.
-pieces: the prototypes of level 1 are in shard files. ratios: calibrations keep those of their samples."""
+pieces: the prototypes of level 1 are in shard files. ratios: calibrations keep those of their samples.
+bytes: prototypes that are single samples of uint8 are stored as such, the others as float32."""
 DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}
 """Options of earlier versions, with their defaults."""
 Header = dict[str, Any]
@@ -149,6 +150,8 @@ def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
     for number, bank in enumerate(tree.banks, start=1):
         state = bank.neurons.state() | (bank.state() if whole or number > 1 else {})
         tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in state.items()}
+    if "level1.bytes" in tensors:
+        header["features"].append("bytes")
     if labels:
         tensors["values"] = labels.state()
     return header, tensors
@@ -201,6 +204,8 @@ def _fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
             raise ValueError("counts below 1")
         if "known" in state and "holes" not in header.get("features", ()):
             raise ValueError("counts of values without holes")
+        if "bytes" in state and "bytes" not in header.get("features", ()):
+            raise ValueError("bytes that the header does not announce")
         bank.neurons.restore(state, step)
         bank.restore(state, values)
         values = bank.neurons.room
