@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from sqhn import SQHN, Level, get_num_threads, set_num_threads
+from sqhn.banks.saved import prototypes_of
 from sqhn.level import REPLACING
 from sqhn.model.model import Model
 from sqhn.reference import ReferenceSQHN
@@ -74,11 +75,15 @@ def using_threads(n: int) -> Iterator[None]:
 
 
 def fingerprint(memory: SQHN) -> str:
-    """A digest of everything that makes up a memory."""
+    """A digest of everything that makes up a memory; prototypes that are bytes count as their values."""
     digest = hashlib.sha256()
     for bank in memory.banks:
         digest.update(str(bank.neurons.step).encode())
-        for array in (bank.neurons.state() | bank.state()).values():
+        state = bank.neurons.state() | bank.state()
+        if "bytes" in state:
+            state["prototypes"] = prototypes_of(state, bank.centre)  # type: ignore[attr-defined]
+            del state["bytes"], state["is_bytes"]
+        for array in state.values():
             digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 

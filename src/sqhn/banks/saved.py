@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.interface import State
+from sqhn.inputs import as_floats
 from sqhn.level import Level
 
 KINDS = {"c": np.int64, "mu": np.float64, "written": np.int64}
@@ -31,13 +32,17 @@ def check_growth(state: State, nodes: int, level: Level, top: bool) -> NDArray[n
             raise ValueError(f"{name} of shape {state[name].shape} and dtype {state[name].dtype} for {total} neurons")
     if state["c"].min(initial=0) < 0:
         raise ValueError("counts below 0")
-    if "prototypes" in state and len(state["prototypes"]) != total:
+    if "prototypes" in state and len(state["prototypes"]) + len(state.get("bytes", ())) != total:
         raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {total} neurons")
     return grown
 
 
 def check_prototypes(state: State, size: int, centre: float) -> None:
     """Raise unless there is a prototype for every neuron, with the centre in place of unknown values."""
+    if "bytes" in state:
+        is_bytes = check_bytes(state, size)
+        check_prototypes({"c": state["c"][~is_bytes], "prototypes": state["prototypes"]}, size, centre)
+        return
     prototypes, known, total = state["prototypes"], known_of(state, size), len(state["c"])
     if prototypes.shape != (total, size) or prototypes.dtype != np.float32:
         raise ValueError(f"prototypes of shape {prototypes.shape} for {total} neurons of {size} values")
@@ -45,6 +50,32 @@ def check_prototypes(state: State, size: int, centre: float) -> None:
         raise ValueError("prototypes that are not finite")
     if (prototypes[known == 0] != np.float32(centre)).any():
         raise ValueError(f"unknown values that are not {centre}")
+
+
+def check_bytes(state: State, size: int) -> NDArray[np.bool_]:
+    """Which neurons are stored as bytes, or an error if there are not as many rows of bytes, or bytes in free slots."""
+    raw, is_bytes, total = state["bytes"], state["is_bytes"], len(state["c"])
+    if is_bytes.shape != (total,) or is_bytes.dtype != np.bool_:
+        raise ValueError(f"is_bytes of shape {is_bytes.shape} and dtype {is_bytes.dtype} for {total} neurons")
+    if raw.shape != (is_bytes.sum(), size) or raw.dtype != np.uint8:
+        raise ValueError(f"bytes of shape {raw.shape} and dtype {raw.dtype} for {is_bytes.sum()} neurons")
+    if "known" in state or raw[state["c"][is_bytes] == 0].any():
+        raise ValueError("bytes of unknown values")
+    return np.asarray(is_bytes)
+
+
+def prototypes_of(state: State, centre: float, rows: slice = slice(None)) -> NDArray[np.float32]:
+    """The prototypes of all neurons, or of some, in float32; in free slots they are the centre."""
+    if "bytes" not in state:
+        return state["prototypes"][rows]
+    is_bytes = state["is_bytes"][rows]
+    start = int(state["is_bytes"][: rows.start or 0].sum())
+    found = np.empty((len(is_bytes), state["bytes"].shape[1]), np.float32)
+    found[is_bytes] = as_floats(state["bytes"][start : start + int(is_bytes.sum())])
+    start = (rows.start or 0) - start
+    found[~is_bytes] = state["prototypes"][start : start + int((~is_bytes).sum())]
+    found[state["c"][rows] == 0] = centre
+    return found
 
 
 def joined(pieces: Iterable[State], total: int, size: int, holes: bool) -> State:

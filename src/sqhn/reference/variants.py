@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sqhn.banks.rule import AVERAGED, GREW, REPLACED, SKIPPED
-from sqhn.banks.saved import all_entries
+from sqhn.banks.saved import all_entries, prototypes_of
 from sqhn.checks import check_words
 from sqhn.level import REPLACING, TIE, Level, Options, default_similarity
 from sqhn.protocol import Recalled, Written
@@ -161,7 +161,7 @@ class ReferenceSQHN(Network):
                     getattr(node, name)[: node.grown] = state[name][own]
                 node.free[: node.grown] = node.c[: node.grown] == 0
                 if node.visible:
-                    node.m[: node.grown] = state["prototypes"][own]
+                    node.m[: node.grown] = prototypes_of(state, model.options.centre, own)
                     node.known[: node.grown] = state["known"][own] if "known" in state else node.c[: node.grown, None]
                 else:
                     _, j, q, k, count = entries[entries[:, 0] == n].T

@@ -42,13 +42,14 @@ MEMORY = "memory.sqhn"
 """The checkpoint of a memory that is kept in a folder."""
 FORMAT = 2
 FORMAT_1 = 1  # without features, and without the steps of last writes, which count as 0
-FEATURES = frozenset({"compact", "values", "holes", "forgotten", "pieces", "ratios", "shared", "stops"})
+FEATURES = frozenset({"compact", "values", "holes", "forgotten", "pieces", "ratios", "bytes", "shared", "stops"})
 """The features that this version knows. compact: integers have the smallest type that holds them, neurons that are rows
 have packed codes, and only the neurons of the memory node have all statistics. values: labels. holes: samples with
 missing values were learned, so neurons know how often each of their values was observed. forgotten: neurons of the
 memory node are forgotten: their count is 0. pieces: the prototypes of level 1 are in shard files. ratios: calibrations
-keep those of their samples. shared: the nodes of some levels share a bank, which is saved as one node. stops: some
-levels stop when the memory node is full."""
+keep those of their samples. bytes: prototypes that are single samples of uint8 are stored as such, the others as
+float32. shared: the nodes of some levels share a bank, which is saved as one node. stops: some levels stop when the
+memory node is full."""
 NEWER = ("shared", "stops")
 """Settings of levels that are saved, as features too, only where they are used: earlier versions do not know them."""
 DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}
@@ -162,6 +163,8 @@ def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
         small, bits = compressed(state)
         header["bits"].append(bits)
         tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in small.items()}
+    if "level1.bytes" in tensors:
+        header["features"].append("bytes")
     if labels:
         tensors["values"] = labels.state()
     return header, tensors
@@ -219,6 +222,8 @@ def _fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
             raise ValueError("counts below 1")
         if "known" in state and "holes" not in header.get("features", ()):
             raise ValueError("counts of values without holes")
+        if "bytes" in state and "bytes" not in header.get("features", ()):
+            raise ValueError("bytes that the header does not announce")
         bank.neurons.restore(state, step)
         bank.restore(state, values)
         values = bank.neurons.room

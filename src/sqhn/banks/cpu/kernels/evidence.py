@@ -168,24 +168,31 @@ def all_lengths(lo, hi, n, m, mm, out):
 
 
 @kernel
-def beside(lo, hi, m, index, centre, values, sums, squares, which):
-    """The values of all neurons side by side, (blocks, size, neurons), and their sums, less the centre.
+def beside(lo, hi, m, start, index, values):
+    """The values of neurons side by side, (blocks, size, neurons), where those of m begin at `start`.
 
     m (nodes, neurons, all values); index (blocks, size): which values a block has. One node has all blocks, or each
-    one. sums (blocks, channels, neurons), squares (blocks, neurons). range(lo, hi) runs over blocks.
+    one. range(lo, hi) runs over blocks.
     """
-    neurons = values.shape[2]
-    for first in range(0, neurons, NEURON_BLOCK):
-        last = min(first + NEURON_BLOCK, neurons)
+    for first in range(0, m.shape[1], NEURON_BLOCK):
+        last = min(first + NEURON_BLOCK, m.shape[1])
         for b in range(lo, hi):
             rows, one = m[min(b, m.shape[0] - 1)], values[b]
             for i in range(index.shape[1]):
                 at = index[b, i]
                 for j in range(first, last):
-                    one[i, j] = rows[j, at]
+                    one[i, start + j] = rows[j, at]
+
+
+@kernel
+def stored_sums(lo, hi, values, centre, sums, squares, which):
+    """Sums over the values of blocks, less the centre: (blocks, channels, neurons), and of squares (blocks, neurons).
+
+    range(lo, hi) runs over blocks.
+    """
     for b in range(lo, hi):
         sums[b], squares[b] = 0.0, 0.0
-        add_stored(which, values[b], centre, neurons, sums[b], squares[b])
+        add_stored(which, values[b], centre, values.shape[2], sums[b], squares[b])
 
 
 # -- a block -----------------------------------------------------------------------------------------------------------
