@@ -231,14 +231,14 @@ def test_the_file_announces_bytes(tmp_path: Path) -> None:
     memory, floats = both = pair("plain")
     learn(both, pictures(10))
     headers = [one.inspect(encode)[0] for one in both]
-    assert [one["features"] for one in headers] == [["bytes"], []]
+    assert [one["features"] for one in headers] == [["compact", "bytes"], ["compact"]]
     sizes = []
     for number, one in enumerate(both):
         one.save(tmp_path / str(number))
         sizes.append((tmp_path / str(number)).stat().st_size)
     assert sizes[1] - sizes[0] >= 10 * 3 * 256 - 300  # three of four bytes, less a longer header
     memory.learn(pictures(10)[:1], observed=HALF)
-    assert memory.inspect(encode)[0]["features"] == ["holes"]
+    assert memory.inspect(encode)[0]["features"] == ["compact", "holes"]
     assert floats.nbytes > 0
 
 

@@ -189,7 +189,6 @@ class Counts:
     def state(self) -> State:
         entries = np.empty((int(self.heads[:, stored.USED].sum()), 5), np.int32)
         entries = entries[: stored.dump(self.columns, self.grown, entries)]
-        entries = entries[np.lexsort(entries.T[::-1])]
         found: State = {"codes": narrow(self.all_rows()), "counts": entries}
         if self.holes:
             found["known"] = heard_of(self.neurons.state() | found, self.family).astype(np.int32)

@@ -4,7 +4,7 @@ A neuron whose samples all had the same values, as one that has learned a single
 byte for each child, or as many as the number of values needs. All other neurons have integer counts in lists: an entry
 (slot, value, count) of a child stands in two linked lists, one over the neurons that know this value of the child
 (walked upward, from the children's values to the neurons that agree) and one over the values of the child that the
-neuron knows (walked downward, from a neuron to what it expects). Memory is bounded by what was stored.
+neuron knows, in their order (walked downward, from a neuron to what it expects). Memory is bounded by what was stored.
 
 `children` (nodes, children) are rows of `k` and `v` (child nodes, batch), the children's values and strengths, and of
 `heard`: whether any of their values was observed; an empty array if all children were heard.
@@ -82,9 +82,9 @@ def is_row_of(n, j, children, k, t, columns):
 def find(pool, head, value):
     """The entry of a neuron's list that holds a value, or NONE."""
     e = head
-    while e != NONE and pool[e, VALUE] != value:
+    while e != NONE and pool[e, VALUE] < value:
         e = pool[e, NEXT_BY_NEURON]
-    return e
+    return e if e != NONE and pool[e, VALUE] == value else NONE
 
 
 @compiled
@@ -106,8 +106,11 @@ def new_slot(n, j, columns):
 def add(n, s, q, value, more, columns):
     """Count a value of child q for the neuron in a slot."""
     _, _, heads, pool, by_value, by_neuron, _, S = columns
-    e = find(pool[n], by_neuron[n, s, q], value)
-    if e == NONE:
+    last, e = NONE, by_neuron[n, s, q]
+    while e != NONE and pool[n, e, VALUE] < value:
+        last, e = e, pool[n, e, NEXT_BY_NEURON]
+    if e == NONE or pool[n, e, VALUE] != value:
+        following = e
         if heads[n, FREED] != NONE:
             e = heads[n, FREED]
             heads[n, FREED] = pool[n, e, NEXT_BY_NEURON]
@@ -116,7 +119,11 @@ def add(n, s, q, value, more, columns):
             heads[n, USED] += 1
         pool[n, e, SLOT], pool[n, e, VALUE], pool[n, e, COUNT] = s, value, 0
         pool[n, e, NEXT_BY_VALUE], by_value[n, q, value] = by_value[n, q, value], e
-        pool[n, e, NEXT_BY_NEURON], by_neuron[n, s, q] = by_neuron[n, s, q], e
+        pool[n, e, NEXT_BY_NEURON] = following
+        if last == NONE:
+            by_neuron[n, s, q] = e
+        else:
+            pool[n, last, NEXT_BY_NEURON] = e
     before = np.int64(pool[n, e, COUNT])
     pool[n, e, COUNT] += more
     S[n, s] += more * (2 * before + more)
@@ -200,7 +207,7 @@ def clear(n, j, columns):
 
 @kernel
 def dump(columns, grown, entries):
-    """The entries of the lists as (node, neuron, child, value, count), sorted by neurons and children."""
+    """The entries of the lists as (node, neuron, child, value, count), sorted."""
     columns = Columns(*columns)
     many = 0
     for n in range(columns.slot.shape[0]):
@@ -219,9 +226,9 @@ def dump(columns, grown, entries):
 
 @kernel
 def fill(entries, columns):
-    """The inverse of `dump`, for neurons that are none yet."""
+    """The inverse of `dump`, for neurons that are none yet; the last entries come first, for they go to the front."""
     columns = Columns(*columns)
-    for i in range(entries.shape[0]):
+    for i in range(entries.shape[0] - 1, -1, -1):
         n, j, q, more = (
             np.int64(entries[i, 0]),
             np.int64(entries[i, 1]),
