@@ -170,14 +170,13 @@ def _header(file: bytes) -> bytes:
 
 
 class Quantizer:
-    """Product quantization by FAISS: k-means for every group of values, trained once."""
+    """Product quantization by FAISS: k-means for every group of at most `width` values, trained once."""
 
     def __init__(self, shape: tuple[int, ...], width: int, bits: int) -> None:
         import faiss
 
         values = math.prod(shape)
-        if values % width:
-            raise ValueError(f"width must divide the {values} values of a sample of shape {shape}; got {width}")
+        width = next(one for one in range(width, 0, -1) if values % one == 0)
         self.shape = shape
         self._quantizer: Any = faiss.ProductQuantizer(values, values // width, bits)
         self.size = int(self._quantizer.code_size)

@@ -220,10 +220,12 @@ class JpegStore(CodedStore):
 class QuantizedStore(CodedStore):
     """Samples by product quantization, offline: the first batch trains the codebooks. Needs faiss-cpu.
 
-    width: how many values share a code. bits: of each code.
+    width: the most values that share a code. bits: of each code.
     """
 
     cannot: ClassVar[Mapping[str, str]] = DownscaledStore.cannot
 
     def __init__(self, input_shape: Sequence[int], budget: int, width: int, bits: int, ask: Ask = "evidence") -> None:
-        super().__init__(input_shape, Quantizer(as_shape(input_shape), width, bits), budget, ask=ask)
+        super().__init__(
+            input_shape, Quantizer(as_shape(input_shape), check_count("width", width), bits), budget, ask=ask
+        )

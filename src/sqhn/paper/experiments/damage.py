@@ -23,6 +23,7 @@ from sqhn.paper.experiments.case import (
     generator,
     jobs_of,
     load_split,
+    without_width,
 )
 from sqhn.paper.experiments.claims import Measured, above, at_least
 from sqhn.paper.experiments.family import Family
@@ -91,16 +92,16 @@ class Damaged(Case):
             raise ValueError(f"{self.data[0]} has {len(every)} samples; more than {self.length} are needed")
         chosen = generator(seed, "data").permutation(len(every))[: self.length + self.questions]
         stored, new = np.split(unit(every[chosen]), [self.length])
-        memory = self.build(self.shaped(stored).shape[1:], seed, device)
-        memory.learn(self.shaped(stored))
+        memory = self.build(without_width(stored).shape[1:], seed, device)
+        memory.learn(without_width(stored))
         tested = stored[np.sort(generator(seed, "asked").permutation(len(stored))[: self.questions])]
-        is_found = self.judge(memory, self.shaped(stored), self.shaped(tested))
+        is_found = self.judge(memory, without_width(stored), without_width(tested))
         rows, given, found = [], [], []
         for kind, level in (("noise", 0.0), *self.damages):
             old, _ = CORRUPTIONS[kind](tested, level, generator(seed, "old", kind, level))
             other, _ = CORRUPTIONS[kind](new, level, generator(seed, "new", kind, level))
-            recalled, unknown = memory.recall(self.shaped(old)), memory.recall(self.shaped(other))
-            error = recall_error(recalled.x, self.shaped(tested))
+            recalled, unknown = memory.recall(without_width(old)), memory.recall(without_width(other))
+            error = recall_error(recalled.x, without_width(tested))
             rows.append({
                 "kind": kind, "level": level, "found": float(np.mean(is_found(recalled))),
                 "accuracy": recall_accuracy(error, self.threshold), "mse": float(error.mean()),
@@ -118,11 +119,6 @@ class Damaged(Case):
             return lambda recalled: is_nearest(recalled.x, tested, stored)
         clean = getattr(memory, "memory", memory).recall(tested).index
         return lambda recalled: np.asarray(recalled.index == clean)
-
-    @staticmethod
-    def shaped(x: Images) -> Images:
-        """Samples in the shape for the model: signals have no width."""
-        return x.reshape(len(x), *(n for n in x.shape[1:] if n > 1))
 
 
 def is_nearest(x: Images, originals: Images, stored: Images) -> NDArray[np.bool_]:
