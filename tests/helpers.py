@@ -143,7 +143,8 @@ def assert_same_ranking(
 
 def without_projection(memory: SQHN, chunks: float = np.inf) -> None:
     """Let a memory of large nodes compare whole vectors, for some chunks."""
-    large: Any = memory.banks[0].large  # type: ignore[attr-defined]
+    bank: Any = memory.banks[0]
+    large = (bank.inner if memory.levels[0].shared else bank).large
     large.blind = chunks
 
 

@@ -84,7 +84,7 @@ def test_random_crops_are_seeded() -> None:
 def test_the_arguments_of_a_memory_match_its_options() -> None:
     """The list is written twice, for editors and `help`."""
     given = inspect.signature(SQHN).parameters
-    wanted = {field.name: field.default for field in dataclasses.fields(Options)}
+    wanted = {field.name: field.default for field in dataclasses.fields(Options)} | {"similarity": None}
     assert {name: given[name].default for name in given if name in wanted} == wanted
     level = {"capacity", "alpha", "gamma", "when_full"}
     assert set(given) - set(wanted) == {"input_shape", "levels", "device", "shards", "folder"} | level

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sqhn.checks import check_number, check_share, check_words, is_real, is_whole
 
-__all__ = ["TIE", "Level", "Options", "as_levels"]
+__all__ = ["TIE", "Level", "Options", "as_levels", "default_similarity"]
 
 TIE = 1e-12
 """Float64 activities that differ by less than this are ties, and an activity below it counts as silent.
@@ -23,6 +23,9 @@ Rounding therefore never decides. Ties go to the lowest index.
 
 REPLACING = ("overwrite", "oldest")
 """The choices of `when_full` that replace neurons."""
+
+UNSET: Any = None
+"""A setting that depends on others."""
 
 LARGEST_CAPACITY = 2**31 - 1
 """The largest number of neurons of a node, because indices have 32 bits."""
@@ -36,11 +39,16 @@ class Level:
         of the trailing axes. An int means `(k, k)`, or `(k,)` if there is only one axis; None means the whole level
         below.
     capacity: the largest number of neurons that a node can grow.
-    alpha, gamma: a node grows a neuron while its best match is below `gamma * alpha / (t + alpha)` at step t.
+    alpha, gamma: a node grows a neuron while its best match is below `gamma * alpha / (t + alpha)` at step t. By
+        default 1e7 and 1; infinity and 1 / 1.1 if the level is shared: by differences, a patch then grows a neuron if
+        the root mean square of its difference from the nearest one is above .1.
     when_full: what a full node does: "average" every sample into its best match, "freeze" (learn nothing more), or
         replace a neuron where a sample would have grown one: "overwrite" replaces the one with the fewest samples, and
         among those the one written longest ago; "oldest" replaces the one written longest ago. Only the memory node
         can replace neurons: a parent would mistake the new neuron of a child for the old one.
+    shared: all nodes of the level have the same neurons, which learn from one place after another, row by row; a step
+        is one of these. The level below must be shared too, if there is one. Not for the memory node.
+    stops: the level learns nothing while the memory node is full, which must have `when_full="freeze"`.
 
     >>> Level(kernel=2, capacity=600).threshold(0)
     1.0
@@ -48,9 +56,11 @@ class Level:
 
     kernel: int | tuple[int, ...] | None = None
     capacity: int = 0  # must be given
-    alpha: float = 1e7
-    gamma: float = 1.0
+    alpha: float = UNSET
+    gamma: float = UNSET
     when_full: Literal["average", "overwrite", "oldest", "freeze"] = "average"
+    shared: bool = False
+    stops: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.kernel, list):
@@ -60,12 +70,17 @@ class Level:
             raise ValueError(f"kernel must be a positive int, a tuple of them, or None; got {self.kernel!r}")
         if not is_whole(self.capacity) or not 1 <= self.capacity <= LARGEST_CAPACITY:
             raise ValueError(f"capacity must be given, an int from 1 to {LARGEST_CAPACITY:,}; got {self.capacity!r}")
-        if not is_real(self.alpha) or not self.alpha > 0:
-            raise ValueError(f"alpha must be a number above 0; got {self.alpha!r}")
-        gamma = check_number("gamma", self.gamma)
+        for name in ("shared", "stops"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False; got {getattr(self, name)!r}")
+        alpha, gamma = (math.inf, 1 / 1.1) if self.shared else (1e7, 1.0)
+        alpha = alpha if self.alpha is None else self.alpha
+        if not is_real(alpha) or not alpha > 0:
+            raise ValueError(f"alpha must be a number above 0; got {alpha!r}")
+        gamma = check_number("gamma", gamma if self.gamma is None else self.gamma)
         check_words(self)
         kernel = tuple(map(int, sides)) if isinstance(self.kernel, tuple) else self.kernel and int(self.kernel)
-        _set(self, kernel=kernel, capacity=int(self.capacity), alpha=float(self.alpha), gamma=gamma)
+        _set(self, kernel=kernel, capacity=int(self.capacity), alpha=float(alpha), gamma=gamma)
 
     def threshold(self, t: int | NDArray[np.int64]) -> Any:
         """The growth threshold at step t (counted from 0), in float64; t may be an array.
@@ -160,4 +175,21 @@ def as_levels(levels: Sequence[Level] | None, capacity: int | None = None, **set
                 f"when_full={level.when_full!r} at level {number} of {len(levels)}: only the memory node, the last "
                 "level, can replace neurons: a parent would mistake the new neuron of a child for the old one"
             )
+        if level.shared and number == len(levels):
+            raise ValueError(f"shared=True at level {number} of {len(levels)}: the memory node is a single node")
+        if level.shared and number > 1 and not levels[number - 2].shared:
+            raise ValueError(
+                f"shared=True at level {number} needs shared=True at level {number - 1}: otherwise equal values of "
+                "children at different places mean different things"
+            )
+        if level.stops and (number == len(levels) or levels[-1].when_full != "freeze"):
+            raise ValueError(
+                f"stops=True at level {number} of {len(levels)} is for levels below a memory node with "
+                f"when_full='freeze'; the last level has when_full={levels[-1].when_full!r}"
+            )
     return tuple(levels)
+
+
+def default_similarity(levels: Sequence[Level]) -> Literal["shifted_cosine", "euclidean"]:
+    """The similarity of a memory for which none is given: differences, if the places of level 1 share prototypes."""
+    return "euclidean" if levels[0].shared else "shifted_cosine"

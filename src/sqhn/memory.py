@@ -20,7 +20,7 @@ from sqhn.banks.rule import GREW, REPLACED
 from sqhn.checks import StrPath, as_shape, check_count, check_word
 from sqhn.concurrency import ReadWriteLock
 from sqhn.display import html
-from sqhn.level import Level, Options, as_levels
+from sqhn.level import Level, Options, as_levels, default_similarity
 from sqhn.model.calibration import Calibration, kind_of
 from sqhn.model.inference import Inference, by_name
 from sqhn.model.labels import Texts, as_texts
@@ -43,7 +43,7 @@ class SQHN:
 
     With `capacity` it has one level, the memory node; with `levels` it is a tree from the input up to the memory node.
     `alpha`, `gamma` and `when_full` are settings of the only level, as in `Level`. `Options` describes the other
-    arguments; their defaults are the paper's model.
+    arguments; their defaults are the paper's model. `similarity` is "euclidean" by default if level 1 is shared.
 
     device: "cpu"; "plain", which is NumPy alone and compiles nothing; or "cuda" for a GPU (extra `torch`; see `to`).
         Decisions and files do not depend on it. Samples may be NumPy arrays or torch tensors on any device; results
@@ -78,7 +78,7 @@ class SQHN:
         alpha: float | None = None,
         gamma: float | None = None,
         when_full: Literal["average", "overwrite", "oldest", "freeze"] | None = None,
-        similarity: Literal["shifted_cosine", "cosine", "euclidean"] = "shifted_cosine",
+        similarity: Literal["shifted_cosine", "cosine", "euclidean"] | None = None,
         blend: float = 0.5,
         rho: float | None = None,
         propagation: Literal["argmax", "max"] = "argmax",
@@ -89,7 +89,8 @@ class SQHN:
         folder: StrPath | None = None,
     ) -> None:
         checked = as_levels(levels, capacity, alpha=alpha, gamma=gamma, when_full=when_full)
-        options = Options(similarity, blend, rho, propagation, mu, norm)
+        compared = default_similarity(checked) if similarity is None else similarity
+        options = Options(compared, blend, rho, propagation, mu, norm)
         model = Model(as_shape(input_shape), checked, options, devices.device_of(device, shards))
         self._begin(model, None if folder is None else Journal.create(Path(folder), model))
 

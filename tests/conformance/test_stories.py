@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,20 @@ SHAPES: dict[str, tuple[tuple[int, ...], list[int | None]]] = {
     "two levels": ((8, 8), [4, None]),
     "large nodes below": ((18, 9), [9, None]),
     "three levels": ((8, 8), [2, 2, None]),
+    "shared": ((8, 8), [2, 2, None]),
+    "two shared": ((8, 12), [2, 2, None]),
+    "large nodes shared": ((18, 9), [9, None]),
 }
+SHARED = {"shared": 1, "two shared": 2, "large nodes shared": 1}
 SIMILARITIES = ("shifted_cosine", "cosine", "euclidean")
 
 
 def tree(name: str, capacity: int, when_full: Any, below: int = 9) -> list[Level]:
+    """All levels but those of the unshared tree of three stop once the memory node is full and frozen."""
     *kernels, last = SHAPES[name][1]
-    return [*(Level(kernel, below) for kernel in kernels), Level(last, capacity, when_full=when_full)]
+    stops, shared = when_full == "freeze" and name != "three levels", SHARED.get(name, 0)
+    lower = [Level(kernel, below, shared=number < shared, stops=stops) for number, kernel in enumerate(kernels)]
+    return [*lower, Level(last, capacity, when_full=when_full)]
 
 
 def samples(shape: tuple[int, ...], count: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -139,10 +147,7 @@ def test_any_story(device: str, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(SHAPES)))
     policy: Any = data.draw(st.sampled_from(["average", "overwrite", "oldest", "freeze"]))
     alpha = data.draw(st.sampled_from([1e7, 30.0]))
-    levels = [
-        Level(level.kernel, data.draw(st.integers(1, 8)), alpha, 1.0, level.when_full)
-        for level in tree(name, 5, policy)
-    ]
+    levels = [replace(level, capacity=data.draw(st.integers(1, 8)), alpha=alpha) for level in tree(name, 5, policy)]
     options: Any = {
         "similarity": data.draw(st.sampled_from(SIMILARITIES)),
         "norm": data.draw(st.sampled_from(["all", "heard"])),

@@ -99,7 +99,7 @@ class Growth(Protocol):
 
     grown: the number of slots that each node has used. free: how many of these are free because their neurons were
     forgotten; a free slot has the count 0. step: the number of samples learned. room: the number of slots with memory
-    reserved. most: an upper bound of `grown`.
+    reserved. most: an upper bound of `grown`. Nodes that share a bank are one node here, and a step is one of theirs.
     """
 
     grown: Array
@@ -111,6 +111,9 @@ class Growth(Protocol):
     def room(self) -> int: ...
     @property
     def most(self) -> int: ...
+
+    def skip(self, steps: int) -> None:
+        """Count so many steps of every node in which nothing was written."""
 
     def state(self) -> State:
         """Copies of all statistics."""
@@ -199,7 +202,7 @@ class PatternBank(Bank, Protocol):
         """Make room for the neurons that `more` samples may grow; only here can learning run out of memory."""
 
     def hold(self, evidence: Patches, k: Array, wrote: Array) -> None:
-        """Average more samples of one thing into the neurons k (nodes,), at nodes where its first sample wrote them."""
+        """Average each sample into the neuron k of its node, where `wrote` says so; both (nodes, batch)."""
 
     def activity(self, evidence: Patches) -> Array:
         """The similarity of every neuron: (nodes, batch, most grown), minus infinity where a node has fewer.
@@ -250,7 +253,10 @@ class CodeBank(Bank, Protocol):
         """Make room for the neurons and counts that `more` samples may add, with child values below `values`."""
 
     def hold(self, evidence: Codes, times: int, k: Array, wrote: Array) -> None:
-        """Count the children's values (child nodes, 1) again for the neurons k (nodes,), where they were written."""
+        """Count the samples so many times more, each for the neuron k of its node, where `wrote` says so.
+
+        k, wrote (nodes, batch). The batch as a whole is repeated, so steps are those of `times` batches.
+        """
 
     def block_evidence(self, below: BlockEvidence, weight: float) -> BlockEvidence:
         """The evidence for neurons: from their children, and from their own blocks with a weight."""

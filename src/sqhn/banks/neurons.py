@@ -72,6 +72,9 @@ class Neurons:
         self.steps += count
         return new
 
+    def skip(self, steps: int) -> None:
+        self.steps += steps
+
     def forget(self, j: NDArray[np.int64]) -> None:
         """Free the slots of distinct neurons of the only node."""
         self.c[0, j], self.mu[0, j], self.written[0, j] = 0, 0.0, 0

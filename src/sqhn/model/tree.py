@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from sqhn.banks import shared
 from sqhn.banks.interface import Array, Bank, Codes, Device, Learned, MemoryNode, Patches, Support
 from sqhn.banks.rule import AVERAGED, SKIPPED
 from sqhn.inputs import batches, join_batches
@@ -46,9 +47,9 @@ class Tree:
     def reset(self) -> None:
         """Forget everything."""
         first, *above = self.tilings
-        self.patterns = self.device.patterns(first, self.levels[0], self.options, top=not above)
+        self.patterns = shared.patterns(self.device, first, self.levels[0], self.options, top=not above)
         self.codes = [
-            self.device.codes(tiling.children(), level, self.options, tiling is above[-1], below.capacity)
+            shared.codes(self.device, tiling.children(), level, self.options, tiling is above[-1], below.capacity)
             for tiling, level, below in zip(above, self.levels[1:], self.levels)
         ]
 
@@ -104,8 +105,10 @@ class Tree:
     # -- learning ------------------------------------------------------------------------------------------------
 
     def chunk_size(self) -> int:
-        """How many samples to learn at once."""
-        return min(bank.chunk_size(self.chunk) for bank in self.banks)
+        """How many samples to learn at once; a chunk ends where the memory node is full, if levels stop there."""
+        limit = min(bank.chunk_size(self.chunk) for bank in self.banks)
+        room = self.levels[-1].capacity - len(self)
+        return min(limit, room) if room and any(level.stops for level in self.levels) else limit
 
     def learn(self, samples: Array, observed: Array, part: Part = "all", last: bool = True) -> list[Learned]:
         """Learn a chunk level by level; everything that can fail comes before the first change.
@@ -122,22 +125,33 @@ class Tree:
             learned = [root.learn(Codes(known.k, known.value, self._with_neurons(known)))]
         else:
             self._reserve(len(samples))
-            learned = [self.patterns.learn(patches)]
+            full = len(self) == self.levels[-1].capacity
+            learned = [self._learn(self.patterns, patches, full)]
             for bank, heard in zip(self.codes if part == "all" else self.codes[:-1], self._heard(patches.heard)):
-                learned.append(bank.learn(Codes(learned[-1].k, learned[-1].v, heard)))
+                learned.append(self._learn(bank, Codes(learned[-1].k, learned[-1].v, heard), full))
         if last:
             self.settle()
         return learned
+
+    def _learn(self, bank: Bank, evidence: Patches | Codes, full: bool) -> Learned:
+        """The outcome of a chunk at one level, which only answers if it has stopped; full: the memory node is full."""
+        if not (full and bank.level.stops):
+            return bank.learn(evidence)
+        k, v = (field[..., 0] for field in bank.top_k(evidence, 1))
+        bank.neurons.skip(k.shape[1] * bank.nodes // len(bank.neurons.grown))  # nodes that share a bank are one there
+        return Learned(self.device.asarray(k), v, v, self.device.asarray(k) * 0 + SKIPPED)
 
     def hold(self, samples: Array, observed: Array) -> Learned:
         """Learn the first sample, and average the others, which show the same thing, into the neurons that it wrote."""
         mask, more = (None, None) if observed is None else (observed[:1], observed[1:])
         one, others = self.split(samples[:1], mask), self.split(samples[1:], more)
         first = self.learn(samples[:1], mask, last=False)
-        self.patterns.hold(others, first[0].k[:, 0], first[0].kind[:, 0] != SKIPPED)
-        for below, heard, bank, own in zip(first, self._heard(one.heard), self.codes, first[1:]):
-            codes = Codes(below.k, below.v, heard)
-            bank.hold(codes, len(samples) - 1, own.k[:, 0], own.kind[:, 0] != SKIPPED)
+        if len(samples) > 1:
+            k, wrote = first[0].k, first[0].kind != SKIPPED
+            again = [0] * (len(samples) - 1)
+            self.patterns.hold(others, self.device.asarray(k[:, again]), self.device.asarray(wrote[:, again]))
+            for below, heard, bank, own in zip(first, self._heard(one.heard), self.codes, first[1:]):
+                bank.hold(Codes(below.k, below.v, heard), len(again), own.k, own.kind != SKIPPED)
         self.settle()
         held = Learned(*(field[:, [0] * len(samples)] for field in first[-1]))
         held.kind[:, 1:] = held.kind[:, 1:].clip(max=AVERAGED)  # none of the others grew another neuron
@@ -148,9 +162,10 @@ class Tree:
         if len(self) < int(self.root.grown[0]):
             raise ValueError("memorize appends neurons, but some were forgotten: use learn, or reset first")
         for number, bank in enumerate(self.banks, start=1):
-            free = bank.level.capacity - int(bank.grown.max())
-            if len(samples) > free:
-                raise ValueError(f"level {number} has room for {free} more neurons; got {len(samples)} samples")
+            free, each = bank.level.capacity - int(bank.grown.max()), bank.nodes // len(bank.neurons.grown)
+            if len(samples) * each > free:
+                more = f" of {each} patches, which share this level" if each > 1 else ""
+                raise ValueError(f"level {number} has room for {free} more neurons; got {len(samples)} samples{more}")
         evidence: Any = self.split(samples)
         self._reserve(len(samples))
         banks: list[Any] = [self.patterns, *self.codes]

@@ -143,7 +143,10 @@ class Node:
 
 
 class Network:
-    """A tree of nodes for samples of shape `input_shape`; the last level is one node, the memory node (`root`)."""
+    """A tree of nodes for samples of shape `input_shape`; the last level is one node, the memory node (`root`).
+
+    A shared level is the same node at all places: it learns one patch of a sample after another, each in a step.
+    """
 
     node_type: type[Node] = Node
 
@@ -155,7 +158,8 @@ class Network:
         for number, (level, tiling) in enumerate(zip(levels, self.tilings)):
             visible = number == 0
             sections = [tiling.size] if visible else [levels[number - 1].capacity] * tiling.size
-            self.levels.append([self.node_type(level, sections, visible, self.options) for _ in range(tiling.nodes)])
+            nodes = [self.node_type(level, sections, visible, self.options) for _ in range(tiling.nodes)]
+            self.levels.append([nodes[0]] * tiling.nodes if level.shared else nodes)
         self.children = [tiling.children() for tiling in self.tilings]  # [l][n]: nodes of level l - 1 below node n
 
     @property

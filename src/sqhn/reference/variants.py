@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sqhn.banks.rule import AVERAGED, GREW, REPLACED, SKIPPED
 from sqhn.checks import check_words
-from sqhn.level import REPLACING, TIE, Level, Options
+from sqhn.level import REPLACING, TIE, Level, Options, default_similarity
 from sqhn.protocol import Recalled, Written
 from sqhn.reference import evidence
 from sqhn.reference.model import Codes, Mask, Messages, Network, Node, Step, Vector, winner, winners
@@ -62,6 +62,7 @@ class VariedNode(Node):
     """A node with an ablation, a reading of the paper, or the Euclidean similarity."""
 
     ablation, reading = Ablation(), Reading()
+    stopped = False  # whether it learns nothing, because the memory node is full
 
     def patch_activity(self, rows: slice, x: NDArray[Any], seen: Mask) -> Vector:
         if not self.options.euclidean:
@@ -84,6 +85,8 @@ class VariedNode(Node):
 
     def place(self, j: int, below: bool) -> tuple[int, int]:
         """The table of `banks.rule`: neurons grow in the first free slot; a full node may freeze or replace neurons."""
+        if self.stopped:
+            return j, SKIPPED
         slot = int(self.free.argmax()) if self.free.any() else self.grown
         full = slot == self.level.capacity
         if below and not full:
@@ -124,7 +127,7 @@ class ReferenceSQHN(Network):
         seed: int = 0,
         reading: Reading | None = None,
     ) -> None:
-        super().__init__(input_shape, levels, options)
+        super().__init__(input_shape, levels, options or Options(default_similarity(levels)))
         rng = np.random.default_rng(seed)
         for node in self.nodes():
             node.ablation, node.reading = ablation or node.ablation, reading or node.reading
@@ -134,8 +137,8 @@ class ReferenceSQHN(Network):
                 node.grown = node.level.capacity
 
     def nodes(self) -> Iterator[Any]:
-        """All nodes, level by level."""
-        return (node for level in self.levels for node in level)
+        """All nodes, level by level; a shared one comes once."""
+        return (node for level in self.levels for node in dict.fromkeys(level))
 
     @classmethod
     def of(cls, memory: SQHN) -> ReferenceSQHN:
@@ -149,7 +152,7 @@ class ReferenceSQHN(Network):
         for bank, level in zip(tree.banks, reference.levels):
             state = bank.neurons.state() | bank.state()
             ends = np.cumsum(state["grown"])
-            for n, node in enumerate(level):
+            for n, node in enumerate(dict.fromkeys(level)):
                 node.grown, node.step = int(state["grown"][n]), bank.neurons.step
                 own = slice(ends[n] - node.grown, ends[n])
                 for name in ("c", "mu", "written"):
@@ -178,6 +181,12 @@ class ReferenceSQHN(Network):
         seen = self.masks(observed)[-1][0] & np.repeat(grown, np.diff(self.root.edges))
         (y,), (target,) = self.inputs(number, x, k, v), self.inputs(number, x, k)
         return self.written(self.root.learn(y, target, seen))
+
+    def learn_nodes(self, x: ArrayLike, observed: ArrayLike | None) -> list[list[Step]]:
+        full = self.root.grown == self.root.level.capacity and not self.root.free.any()
+        for node in self.nodes():
+            node.stopped = full and node.level.stops
+        return super().learn_nodes(x, observed)
 
     def learn_samples(self, samples: ArrayLike, observed: ArrayLike | None = None) -> Written:
         """Samples of one thing (SQHN+): the first is learned, the others are averaged into the neurons it wrote."""

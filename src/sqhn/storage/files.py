@@ -30,6 +30,7 @@ from sqhn.checks import as_shape
 from sqhn.level import Level, Options, as_levels
 from sqhn.model.calibration import Calibration
 from sqhn.model.model import Model
+from sqhn.patches import plan
 from sqhn.protocol import MemoryFileError
 from sqhn.storage.atomic import regular, write_whole
 from sqhn.storage.headers import INCONSISTENT, read_all, read_header, read_rows
@@ -40,10 +41,13 @@ MEMORY = "memory.sqhn"
 """The checkpoint of a memory that is kept in a folder."""
 FORMAT = 2
 FORMAT_1 = 1  # without features, and without the steps of last writes, which count as 0
-FEATURES = frozenset({"values", "holes", "forgotten", "pieces", "ratios"})
+FEATURES = frozenset({"values", "holes", "forgotten", "pieces", "ratios", "shared", "stops"})
 """The features that this version knows. values: labels. holes: samples with missing values were learned, so neurons
 know how often each of their values was observed. forgotten: neurons of the memory node are forgotten: their count is 0.
-pieces: the prototypes of level 1 are in shard files. ratios: calibrations keep those of their samples."""
+pieces: the prototypes of level 1 are in shard files. ratios: calibrations keep those of their samples. shared: the
+nodes of some levels share a bank, which is saved as one node. stops: some levels stop when the memory node is full."""
+NEWER = ("shared", "stops")
+"""Settings of levels that are saved, as features too, only where they are used: earlier versions do not know them."""
 DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}
 """Options of earlier versions, with their defaults."""
 Header = dict[str, Any]
@@ -132,13 +136,15 @@ def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
         "holes": any(bank.holes for bank in tree.banks),
         "forgotten": len(tree) < int(tree.root.grown[0]),
         "ratios": any("ratios" in made for made in calibrations.values()),
+        **{name: any(getattr(level, name) for level in tree.levels) for name in NEWER},
     }
     header: Header = {
         "format": FORMAT,
         "features": [name for name, used in features.items() if used],
         "input_shape": list(tree.input_shape),
         "levels": [
-            asdict(level) | ({"alpha": "inf"} if math.isinf(level.alpha) else {})  # JSON has no infinity
+            {name: value for name, value in asdict(level).items() if value or name not in NEWER}
+            | ({"alpha": "inf"} if math.isinf(level.alpha) else {})  # JSON has no infinity
             for level in tree.levels
         ],
         "options": asdict(model.options),
@@ -159,6 +165,8 @@ def decode(header: Header, tensors: Tensors, device: str, shards: int | None = N
     levels = as_levels([_level(fields) for fields in header["levels"]])
     shape, nodes = as_shape(header["input_shape"]), len(tensors["level1.grown"])
     size = tensors["level1.prototypes"].shape[1]
+    if levels[0].shared:
+        nodes *= plan(shape, levels)[0].nodes
     if math.prod(shape) != nodes * size:  # before arrays of that size are made
         raise ValueError(f"{nodes} nodes with prototypes of {size} values, for samples of shape {shape}")
     at = devices.device_of(device, shards)
@@ -264,18 +272,18 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def outline(header: Header, array: Callable[[str], NDArray[Any]]) -> dict[str, Any]:
     """The settings of a memory, and how far it has grown, from its header and some of its arrays."""
-    levels = []
-    for number, level in enumerate(header["levels"], start=1):
-        _level(level)  # checks it
+    levels, shape = [], as_shape(header["input_shape"])
+    tilings = plan(shape, [_level(level) for level in header["levels"]])  # which checks them
+    for number, (level, tiling) in enumerate(zip(header["levels"], tilings), start=1):
         grown = array(f"level{number}.grown")
         reached = {"min": int(grown.min()), "mean": float(grown.mean()), "max": int(grown.max())}
-        levels.append({**level, "nodes": len(grown), "grown": reached})
+        levels.append({**level, "nodes": tiling.nodes, "grown": reached})
     features = header.get("features", ())
     options = Options(**_options(header))
     gone = array(f"level{len(levels)}.c") == 0 if "forgotten" in features else ()
     return {
         "format": header["format"],
-        "input_shape": as_shape(header["input_shape"]),
+        "input_shape": shape,
         "step": int(header["steps"][-1]),
         "levels": levels,
         "options": asdict(options),

@@ -91,9 +91,10 @@ class Counts:
         kernels.erase(j, self.lists)
 
     def hold(self, evidence: Codes, times: int, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
-        last = self.neurons.step + times
-        kernels.hold(self.children, codes(evidence), times, k, wrote, self.lists, self.neurons.statistics, last)
-        self.neurons.steps += times
+        self.neurons.steps += (times - 1) * k.shape[1]
+        step = self.neurons.step + 1
+        kernels.hold(self.children, codes(evidence), times, k, wrote, self.lists, self.neurons.statistics, step)
+        self.neurons.steps += k.shape[1]
 
     def store(self, evidence: Codes) -> None:
         new = self.neurons.append(evidence.k.shape[1])

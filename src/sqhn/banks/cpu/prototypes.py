@@ -141,13 +141,13 @@ class Prototypes:
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
         self.evidence_cache = None
         x, seen = self.masked(evidence)
-        last = self.neurons.step + x.shape[1]
         split_range(
             kernels.hold, self.nodes, x.size, x, as_mask(x, seen), k, wrote, self.prototypes, self.neurons.statistics,
-            last, self.measure,
+            self.neurons.step + 1, self.measure,
         )  # fmt: skip
         if self.large is not None:
-            self.large.rewritten(self, np.arange(self.nodes), k)
+            n, t = np.nonzero(wrote)
+            self.large.rewritten(self, *np.unique([n, k[n, t]], axis=1))
         self.neurons.steps += x.shape[1]
 
     def store(self, evidence: Patches) -> None:

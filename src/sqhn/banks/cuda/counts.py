@@ -231,17 +231,19 @@ class Counts:
             self.large, self.recent = self.entries, self.empty
 
     def hold(self, evidence: Codes, times: int, k: Tensor, wrote: Tensor) -> None:
-        below, _, heard = self.family_of(evidence)
-        below = below[wrote].long()
-        n, j = self.node[wrote], k[wrote].long()
-        counts = self.entries.lookup(n, self.child, below, j[:, None, None])
-        heard = torch.ones_like(below, dtype=torch.bool) if heard is None else heard[wrote]
-        self.S[n[:, 0, 0], j] += (times * (2 * counts.long() + times) * heard).sum((1, 2))
-        self.neurons.c[n[:, 0, 0], j] += times
-        key = self.entries.pack(n, self.child, below, j[:, None, None])[heard]
-        self.add(key, torch.full_like(key, times, dtype=torch.int32))
-        self.neurons.step += times
-        self.neurons.written[n[:, 0, 0], j] = self.neurons.step
+        every, _, heard = self.family_of(evidence)
+        self.neurons.step += (times - 1) * k.shape[1]
+        for t in range(k.shape[1]):
+            here = wrote[:, t]
+            n, j, below = self.node[here], k[here, t].long(), every[:, :, t : t + 1][here].long()
+            counts = self.entries.lookup(n, self.child, below, j[:, None, None])
+            counted = torch.ones_like(below, dtype=torch.bool) if heard is None else heard[:, :, t : t + 1][here]
+            self.S[n[:, 0, 0], j] += (times * (2 * counts.long() + times) * counted).sum((1, 2))
+            self.neurons.c[n[:, 0, 0], j] += times
+            key = self.entries.pack(n, self.child, below, j[:, None, None])[counted]
+            self.add(key, torch.full_like(key, times, dtype=torch.int32))
+            self.neurons.step += 1
+            self.neurons.written[n[:, 0, 0], j] = self.neurons.step
 
     def store(self, evidence: Codes) -> None:
         k = self.family_of(evidence)[0].long()

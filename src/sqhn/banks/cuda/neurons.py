@@ -48,6 +48,10 @@ class Neurons:
         self.step += samples
         self.most = min(self.most + samples, self.level.capacity)
 
+    def skip(self, steps: int) -> None:
+        """Count steps of every node in which nothing was written."""
+        self.step += steps
+
     def append(self, count: int) -> Tensor:
         """Count `count` new neurons at every node; their indices (nodes, count)."""
         each = torch.arange(count, device=self.device)

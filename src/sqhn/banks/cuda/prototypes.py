@@ -249,11 +249,13 @@ class Prototypes:
 
     def hold(self, evidence: Patches, k: Tensor, wrote: Tensor) -> None:
         x: Tensor = evidence.x
-        n, j = self.node[wrote, 0], k[wrote].long()
         if evidence.seen is not None:
             self.count_values()
         for t in range(x.shape[1]):
+            n, j = self.node[wrote[:, t], 0], k[wrote[:, t], t].long()
+            self.neurons.step += 1
             self.neurons.c[n, j] += 1
+            self.neurons.written[n, j] = self.neurons.step
             m, often = self.m[n, j], self.neurons.c[n, j, None]
             there = torch.ones_like(m, dtype=torch.bool) if evidence.seen is None else evidence.seen[n, t]
             if self.known is not None:
@@ -261,9 +263,8 @@ class Prototypes:
                 often = self.known[n, j]
             moved = m + (x[n, t] - m) / often.clamp(min=1).float()
             self.m[n, j] = torch.where(there, torch.where(often == 1, x[n, t], moved), m)
-        self.derive(n, j)
-        self.neurons.step += x.shape[1]
-        self.neurons.written[n, j] = self.neurons.step
+        n, which = torch.nonzero(wrote, as_tuple=True)
+        self.derive(*torch.unique(torch.stack([n, k[n, which].long()]), dim=1))
 
     def store(self, evidence: Patches) -> None:
         new = self.neurons.append(evidence.x.shape[1])

@@ -193,12 +193,14 @@ class Counts:
         self.erase(j)
 
     def hold(self, evidence: Codes, times: int, k: NDArray[np.int32], wrote: Mask) -> None:
-        heard = np.ones(len(evidence.k), bool) if evidence.heard is None else evidence.heard[:, 0]
-        n = np.flatnonzero(wrote)
-        self.add(evidence.k[:, 0], heard & wrote[self.node], k, times)
-        self.neurons.steps += times
-        self.neurons.c[n, k[n]] += times
-        self.neurons.written[n, k[n]] = self.neurons.step
+        heard = np.ones(evidence.k.shape, bool) if evidence.heard is None else evidence.heard
+        self.neurons.steps += (times - 1) * k.shape[1]
+        for t in range(k.shape[1]):
+            self.neurons.steps += 1
+            n = np.flatnonzero(wrote[:, t])
+            self.add(evidence.k[:, t], heard[:, t] & wrote[self.node, t], k[:, t], times)
+            self.neurons.c[n, k[n, t]] += times
+            self.neurons.written[n, k[n, t]] = self.neurons.step
 
     def store(self, evidence: Codes) -> None:
         every = np.ones(len(evidence.k), bool)

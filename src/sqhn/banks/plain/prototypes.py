@@ -178,14 +178,16 @@ class Prototypes:
             self.look[own] = np.where(usable[:, None], u, np.nan)
 
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
-        (x, seen), n = evidence, self.node[wrote]
+        x, seen = evidence
         if seen is not None:
             self.count_values()
         for t in range(x.shape[1]):
-            self.neurons.c[n, k[n]] += 1
-            self.average(n, k[n], x[n, t], None if seen is None else seen[n, t])
-        self.neurons.steps += x.shape[1]
-        self.neurons.written[n, k[n]] = self.neurons.step
+            self.neurons.steps += 1
+            n = self.node[wrote[:, t]]
+            j = k[n, t]
+            self.neurons.c[n, j] += 1
+            self.neurons.written[n, j] = self.neurons.step
+            self.average(n, j, x[n, t], None if seen is None else seen[n, t])
 
     def store(self, evidence: Patches) -> None:
         new = self.neurons.append(evidence.x.shape[1])

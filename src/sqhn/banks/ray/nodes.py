@@ -94,6 +94,9 @@ class SplitNeurons:
     def most(self) -> int:
         return int(self.grown.max())
 
+    def skip(self, steps: int) -> None:
+        self.bank.write_shards("neurons.skip", steps)
+
     def state(self) -> State:
         found = self.bank.query_shards("neurons.state")
         return {name: np.concatenate([one[name] for one in found]) for name in found[0]}

@@ -274,10 +274,10 @@ class SplitPrototypes:
         self.neurons.forget(j)
 
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
-        chosen = k.astype(np.int64)
+        chosen = k[0, :1].astype(np.int64)  # the same for all samples
         local = self._local_bank(self._fetch(chosen), 0)
-        local.hold(evidence, np.zeros(1, np.int32), wrote)
-        kind = np.full((1, 1), SKIPPED + bool(wrote[0]), np.int32)
+        local.hold(evidence, np.zeros_like(k), wrote)
+        kind = np.full((1, 1), SKIPPED + bool(wrote[0, 0]), np.int32)
         self._commit(local, chosen, Learned(np.zeros((1, 1), np.int32), None, None, kind))
         self.replaced, self.fresh = [], NO_NEURONS
 

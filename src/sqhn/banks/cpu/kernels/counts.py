@@ -298,15 +298,17 @@ def learn(lo, hi, children, codes, lists, statistics, rules, steps, heard_only, 
 
 @kernel
 def hold(children, codes, more, winner, wrote, lists, statistics, step):
-    """Count a sample `more` times again for the neurons that it wrote."""
+    """Count samples `more` times again for the neurons k of their nodes, where `wrote` says so; step: of the first."""
     (k, _, heard), lists, statistics = codes, Lists(*lists), Statistics(*statistics)
     for n in range(children.shape[0]):
-        if wrote[n]:
-            statistics.c[n, winner[n]] += more
-            statistics.written[n, winner[n]] = step
-            for q in range(children.shape[1]):
-                if there(heard, children[n, q], 0):
-                    add(n, np.int64(winner[n]), q, k[children[n, q], 0], more, lists)
+        for t in range(k.shape[1]):
+            if wrote[n, t]:
+                j = np.int64(winner[n, t])
+                statistics.c[n, j] += more
+                statistics.written[n, j] = step + t
+                for q in range(children.shape[1]):
+                    if there(heard, children[n, q], t):
+                        add(n, j, q, k[children[n, q], t], more, lists)
 
 
 # -- top-down --------------------------------------------------------------------------------------------------------

@@ -97,16 +97,17 @@ def derive_at(lo, hi, nodes, neurons, prototypes, c, measure):
 
 @kernel
 def hold(lo, hi, x, seen, k, wrote, prototypes, statistics, step, measure):
-    """Average further samples of one thing into the neurons that its first sample wrote; step: the last of them."""
+    """Average each sample into the neuron k of its node, where `wrote` says so; step: of the first of them."""
     prototypes, statistics, measure = Prototypes(*prototypes), Statistics(*statistics), Measure(*measure)
     for n in range(lo, hi):
-        if wrote[n]:
-            j, own = np.int64(k[n]), of_node(prototypes, n)
-            for t in range(x.shape[1]):
+        own = of_node(prototypes, n)
+        for t in range(x.shape[1]):
+            if wrote[n, t]:
+                j = np.int64(k[n, t])
                 statistics.c[n, j] += 1
+                statistics.written[n, j] = step + t
                 average_into(own.m[j], x[n, t], seen[n, t], own.known[j], statistics.c[n, j])
-            statistics.written[n, j] = step
-            derive(own, j, statistics.c[n, j] > 0, measure)
+                derive(own, j, statistics.c[n, j] > 0, measure)
 
 
 @kernel
