@@ -227,6 +227,11 @@ def load_split(name: str, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int
     return part.x, part.y
 
 
+def has_split(name: str, split: str) -> bool:
+    """Whether a data set has a split of this name."""
+    return split in load(name).splits
+
+
 def without_width(x: NDArray[Value]) -> NDArray[Value]:
     """Samples in the shape for a model: signals have no width."""
     return x.reshape(len(x), *(n for n in x.shape[1:] if n > 1))

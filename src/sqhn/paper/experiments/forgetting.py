@@ -148,7 +148,8 @@ def ahead_of_stores(results: Results) -> Measured:
 @FAMILY.figure(
     "ac-d", "AC-D",
     "Recall of all images so far (top; gray: the curve of Theorem 2) and error on unseen images (bottom), by depth, "
-    "with stores of as many images. Trees recall far more past capacity; on unseen images they are worse than one "
+    "with stores of as many images. Thin lines at the top: the share of unseen images that are returned just as well, "
+    "though they were never learned. Trees recall far more past capacity; on unseen images they are worse than one "
     "level until about twice the capacity, and better after that.",
 )  # fmt: skip
 def recall_and_generalization(results: Results) -> Figure:
@@ -158,6 +159,8 @@ def recall_and_generalization(results: Results) -> Figure:
     for column, J in enumerate(sizes):
         for model, run in by_model(runs.where(size=J)):
             line(axes[0, column], run.t, run.curve("accuracy"), model)
+            color = style_of(model)["color"]
+            axes[0, column].plot(run.t, run.mean("test_accuracy"), color=color, linewidth=0.8, linestyle=":")
             line(axes[1, column], run.t, run.curve("test_mse"), model)
         t = np.arange(1, run.t[-1] + 1)
         axes[0, column].plot(t, forgetting_bound(J, t), color="0.6", linewidth=3, zorder=0, label="Theorem 2")

@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqhn.data import load
 from sqhn.data.corruptions import CORRUPTIONS
 from sqhn.data.streams import unit
-from sqhn.paper.experiments.case import Case, Experiment, Images, Reading, generator, load_split, without_width
+from sqhn.paper.experiments.case import (
+    Case,
+    Experiment,
+    Images,
+    Reading,
+    generator,
+    has_split,
+    load_split,
+    without_width,
+)
 from sqhn.paper.experiments.claims import Measured, above, at_most, below
 from sqhn.paper.experiments.family import Family
 from sqhn.paper.experiments.models import (
@@ -42,7 +50,8 @@ SHARED_2, SHARED_4 = "shared 2 x 2", "shared 4 x 4"
 JPEG, JPEG_BARE = "JPEG", "JPEG, no headers"
 PLAIN = ("bytes", "bytes, evidence", "reservoir", "reservoir, evidence")
 UNSHARED = ("SQHN L3", "SQHN L3, evidence")
-OVERHEAD = 0
+NEURON_BYTES = 6
+"""Bytes of a file for a neuron above level 1, apart from its codes."""
 TIMED = 3
 """How many single questions are timed; the fastest counts."""
 
@@ -92,7 +101,7 @@ class PerByte(Case):
     def draw(self, name: str, rng: np.random.Generator) -> tuple[Any, Any]:
         """The part of the stream from one data set, and samples that are never learned: of its test split, if any."""
         x, _ = load_split(name, "train+val")
-        order, has_tests = rng.permutation(len(x)), "test" in load(name).splits
+        order, has_tests = rng.permutation(len(x)), has_split(name, "test")
         most = len(x) if has_tests else max(1, len(x) - self.questions)
         learned, rest = np.split(order, [min(self.length // len(self.data), most)])
         unseen = load_split(name, "test")[0] if has_tests else x[rest]
@@ -181,22 +190,23 @@ def models_of(kind: Kind, length: int, budget: int) -> dict[str, Spec]:
 
 
 def shared_neurons(kind: Kind, kernels: tuple[Any, ...], codewords: int, length: int, budget: int) -> int:
-    """How many samples a shared tree keeps within a budget, at most the stream."""
-    tree = Tree(1, kernels).network(kind.shape)
-    places = [bank.nodes for bank in tree.banks]
-    codes = places[0] * (codewords - 1).bit_length() + sum(places[1:-1]) * (length - 1).bit_length()
-    sample = codes / 8 + OVERHEAD * sum(places[1:])
-    return max(0, min(length, int((budget - codewords * (4 * tree.banks[0].size + 4)) // sample)))
+    """How many samples a shared tree keeps in a file of this size, at most the stream."""
+    nodes = [bank.nodes for bank in Tree(1, kernels).network(kind.shape).banks]
+    codebook = codewords * (4 * int(np.prod(kind.shape)) // nodes[0] + 4)
+    bits = nodes[0] * (codewords - 1).bit_length() + sum(nodes[1:-1]) * (length - 1).bit_length()
+    return max(0, min(length, int((budget - codebook) // (bits / 8 + NEURON_BYTES * sum(nodes[1:])))))
 
 
 def x_byt(reading: Reading) -> Iterator[Case]:  # noqa: ARG001
     for name, kind in KINDS.items():
         for length in kind.lengths:
+            whole: set[Spec] = set()
             for share in SHARES:
                 budget = int(share * length * np.prod(kind.shape))
                 for model, memory in models_of(kind, length, budget).items():
-                    if share > SHARES[1] and model in WHOLE:
+                    if memory in whole or (share > SHARES[1] and model in WHOLE):
                         continue
+                    whole |= {memory} if isinstance(memory, SharedTree) else set()
                     quick = share == SHARES[1] and length <= 2000 and name in ("cifar10", "watch")
                     yield PerByte(
                         set=name, data=kind.data, model=model, size=budget, memory=memory, length=length,
@@ -261,9 +271,9 @@ def bytes_each(runs: Results, cue: tuple[str, float] = CUES[0]) -> float:
 def fewest_bytes(results: Results) -> Measured:
     shares, size, slow, fast = {}, {}, {}, {}
     for name, runs in streams(results):
-        costs = {model: bytes_each(runs.of(model=model)) for model in runs.settings("model")}
+        costs = {model: bytes_each(runs.of(model=model)) for model in (JPEG_BARE, SHARED_2, *runs.settings("model"))}
         shares[name] = costs.pop(JPEG_BARE) / min(costs.values())
-        size[name] = min(costs[model] for model in (SHARED_2, SHARED_4))
+        size[name] = min(costs[model] for model in (SHARED_2, SHARED_4) if model in costs)
         slow[name], fast[name] = (
             float(runs.of(model=model).result("seconds").max()) for model in (JPEG_BARE, SHARED_2)
         )
