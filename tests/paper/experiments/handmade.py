@@ -217,7 +217,7 @@ def bytes_needed() -> Iterator[Record]:
                 for kind, level in (("noise", 0.0), ("noise", 0.2), ("black", 0.5))
             ]
             count = int(part * size)
-            found = {"stored": 100, "resident": count, "file": count, "seconds": 0.01, "rows": rows}
+            found = {"stored": 100, "resident": count, "file": min(count, size), "seconds": 0.01, "rows": rows}
             yield record("X-BYT", found, model=model, set="cifar10", size=size, length=100)
 
 

@@ -180,6 +180,7 @@ class Quantizer:
         self.shape = shape
         self._quantizer: Any = faiss.ProductQuantizer(values, values // width, bits)
         self.size = int(self._quantizer.code_size)
+        self._quantizer.cp.min_points_per_centroid = 1  # no warnings about small batches
         self.centers = 2**bits
         self.nbytes = 4 * values * self.centers
         self._trained = False

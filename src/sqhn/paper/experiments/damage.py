@@ -27,7 +27,7 @@ from sqhn.paper.experiments.case import (
 )
 from sqhn.paper.experiments.claims import Measured, above, at_least
 from sqhn.paper.experiments.family import Family
-from sqhn.paper.experiments.models import MHN, AskedTree, ManhattanMHN, Nearest, Spec, Tree
+from sqhn.paper.experiments.models import MHN, AskedTree, ManhattanMHN, Nearest, SharedTree, Spec, Tree
 from sqhn.paper.experiments.own import Own
 from sqhn.paper.experiments.plots import (
     bars,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 FAMILY = Family()
 EVIDENCE_L1, EVIDENCE_L3 = "SQHN L1, evidence", "SQHN L3, evidence"
+SHARED_2 = "shared 2 x 2"
 PAPER_MODELS = ("SQHN L1", "SQHN L2", "SQHN L3", "SQHN L3, exact")
 KERNELS: dict[str, tuple[Any, Any]] = {
     "cifar10": ((8,), (2, 4)),
@@ -151,7 +152,10 @@ def models_of(name: str, size: int) -> dict[str, Spec]:
 
 def x_dmg(reading: Reading) -> Iterator[Case]:  # noqa: ARG001
     for name in KERNELS:
-        for model, memory in models_of(name, 1000).items():
+        models = models_of(name, 1000)
+        if name == RECORDED_RUN[0]:
+            models[SHARED_2] = SharedTree((2, 4), 256, 1000)
+        for model, memory in models.items():
             yield Damaged(
                 set=name, data=(name,), model=model, size=1000, memory=memory, length=1000,
                 quick=name in ("cifar10", "watch") and not model.startswith("MHN"),
@@ -375,7 +379,11 @@ def recalled_images(results: Results, models: Mapping[str, str]) -> Figure:
     return image_grid(rows, ["given", *runs], [kind.replace("_", " ") for kind, _ in RECORDED_DAMAGES])
 
 
-@FAMILY.figure("x-dmg-wall", "X-DMG", "One stored image with every kind of damage, and what each model recalled.")
+@FAMILY.figure(
+    "x-dmg-wall", "X-DMG",
+    "One stored image with every kind of damage, and what each model recalled. Shared: three levels, of which the first "
+    "has one bank of 256 neurons for all patches of 2 x 2 pixels.",
+)  # fmt: skip
 def recalled_by_all(results: Results) -> Figure:
     return recalled_images(results, {model: model for model, _ in by_model(results.of("X-DMG", set=RECORDED_RUN[0]))})
 
