@@ -22,6 +22,8 @@ from tests.helpers import fingerprint
         (["--capacity", "9", "--levels", "2,4"], [Level(2, 9), Level(4, 9), Level(None, 9)]),
         (["--capacity", "9", "--levels", "4x2"], [Level((4, 2), 9), Level(None, 9)]),
         (["--levels", "4:5,4x4:6"], [Level(4, 5), Level((4, 4), 6)]),
+        (["--levels", "2:9:shared,2:9:shared,9"], [Level(2, 9, shared=True), Level(2, 9, shared=True), Level(None, 9)]),
+        (["--capacity", "9", "--levels", "2:shared,4"], [Level(2, 9, shared=True), Level(4, 9), Level(None, 9)]),
     ],
 )
 def test_levels(options: list[str], levels: list[Level], tmp_path: Path, file: Path) -> None:
@@ -37,6 +39,7 @@ def test_levels(options: list[str], levels: list[Level], tmp_path: Path, file: P
         (["--levels", "2:5,x,7"], "'x'"),
         (["--levels", "2:5,,7"], "''"),
         (["--levels", "2:5:6,7"], "'2:5:6'"),
+        (["--levels", "2:5:divided,7"], "'2:5:divided'"),
         (["--levels", "2:-5,7"], "'2:-5'"),
         (["--levels", "2:0,7"], "'2:0'"),
         (["--levels", "0:5,7"], "'0:5'"),

@@ -37,7 +37,7 @@ def test_shards_that_are_lost(name: str, device: str, local: Local, monkeypatch:
     memory, reference, rng = story(name, "shifted_cosine", "oldest", f"ray:{device}")
     tell(memory, reference, rng, 6)
     same_in_all(memory, reference, rng)
-    assert memory.banks[0].shards.transport.lost  # type: ignore[attr-defined]
+    assert memory.banks[0].device.start().transport.lost  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", TREES)

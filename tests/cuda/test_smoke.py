@@ -70,6 +70,11 @@ CASES = {
         {"similarity": "cosine", "norm": "heard", "propagation": "max", "mu": "pseudocount"},
     ),
     "euclidean": Case([Level(2, 3), Level(capacity=4)], DIRECT | TREE, {"similarity": "euclidean"}),
+    "shared": Case(
+        [Level(1, 8, shared=True), Level(2, 4, shared=True, stops=True), Level(capacity=4, when_full="freeze")],
+        PRODUCTS | DIRECT | TREE,
+        {"similarity": "shifted_cosine"},
+    ),
     "in parts": Case(
         [Level(2, 20), Level(capacity=20, when_full="overwrite")],
         PRODUCTS | {"prototypes.tops", "counts.forget"} | DIRECT | TREE,

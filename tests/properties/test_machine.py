@@ -11,6 +11,7 @@ import os
 import pickle
 import tempfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ class Machine(RuleBasedStateMachine):
     @initialize(
         kernels=st.sampled_from(KERNELS),
         capacity=st.integers(1, 7),
+        shared=st.integers(0, 2),
         alpha=st.sampled_from([5.0, 1e7]),
         when_full=st.sampled_from(["average", "overwrite", "oldest", "freeze"]),
         similarity=st.sampled_from(["shifted_cosine", "cosine", "euclidean"]),
@@ -104,6 +106,7 @@ class Machine(RuleBasedStateMachine):
         self,
         kernels: tuple[Any, ...],
         capacity: int,
+        shared: int,
         alpha: float,
         when_full: Any,
         similarity: Any,
@@ -113,7 +116,9 @@ class Machine(RuleBasedStateMachine):
         pool: str,
     ) -> None:
         *below, last = [Level(kernel, capacity + i, alpha, 1.0, when_full) for i, kernel in enumerate(kernels)]
-        self.levels = [*map(lower, below), last]
+        stops = when_full == "freeze" and shared > 0
+        below = [replace(lower(one), shared=number < shared, stops=stops) for number, one in enumerate(below)]
+        self.levels = [*below, last]
         self.options = Options(similarity=similarity)
         self.pool = pool
         self.patch = pytest.MonkeyPatch()
@@ -224,7 +229,10 @@ class Machine(RuleBasedStateMachine):
         if self.reference.root.free.any():
             with pytest.raises(ValueError, match="were forgotten"):
                 self.memory.memorize(x)
-        elif all(node.grown + many <= node.level.capacity for node in self.reference.nodes()):
+        elif all(
+            level[0].grown + many * (len(level) if level[0].level.shared else 1) <= level[0].level.capacity
+            for level in self.reference.levels
+        ):
             self.memory.memorize(x)
             self.reference.memorize(x)
             self.assert_same()

@@ -52,7 +52,7 @@ def test_shards_that_are_lost_and_come_back(
     memory, reference, rng = story(name, "shifted_cosine", when_full, "ray")
     tell(memory, reference, rng, 6)
     same_in_all(memory, reference, rng)
-    assert memory.banks[0].shards.transport.lost  # type: ignore[attr-defined]
+    assert memory.banks[0].device.start().transport.lost  # type: ignore[attr-defined]
 
 
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -107,7 +107,7 @@ def test_more_room_and_a_new_beginning(name: str, shards: int, local: Local, mon
     monkeypatch.setattr("sqhn.banks.ray.shards.SNAPSHOT_BYTES", 2000)
     memory, larger = (SQHN(SHAPES[name][0], tree(name, J, "oldest"), device="ray") for J in (9, 30))
     x = np.random.default_rng(0).random((50, *memory.input_shape)).astype(np.float32)
-    before = memory.banks[0].shards  # type: ignore[attr-defined]
+    before = memory.banks[0].device.start()  # type: ignore[attr-defined]
     for _ in range(2):
         for one in (memory, larger):
             one.learn(x[:9])
@@ -120,7 +120,7 @@ def test_more_room_and_a_new_beginning(name: str, shards: int, local: Local, mon
         for one in (memory, larger):
             one.reset()
         assert (len(memory), memory.step, memory.capacity) == (0, 0, 30)
-    assert memory.banks[0].shards is before  # type: ignore[attr-defined]
+    assert memory.banks[0].device.start() is before  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_chunk_that_fails_is_not_learned_at_all(
     for part in (x[:50], x[50:60]):
         memory.learn(part)
         one.learn(part)
-    transport = memory.banks[0].shards.transport  # type: ignore[attr-defined]
+    transport = memory.banks[0].device.start().transport  # type: ignore[attr-defined]
     real, calls = getattr(transport, failing), iter(range(1000))
 
     def fail(*args: Any, **how: Any) -> Any:
@@ -166,7 +166,7 @@ def test_a_signal_waits_for_the_end_of_a_chunk(local: Local, monkeypatch: pytest
     x = np.random.default_rng(0).random((300, 8, 12)).astype(np.float32)
     set_chunk(memory, 32)
     chunk = memory.banks[0].chunk_size(32)
-    transport = memory.banks[0].shards.transport  # type: ignore[attr-defined]
+    transport = memory.banks[0].device.start().transport  # type: ignore[attr-defined]
     real, calls = transport.call, iter(range(10_000))
 
     def call(*args: Any, **how: Any) -> Any:

@@ -7,6 +7,7 @@ the inputs of all places.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,7 @@ def codes(
 
 
 class Shared:
-    """The methods of both kinds of banks: so many nodes share the bank `inner`, which has one node.
-
-    `asked` and `sequence` give the inputs of all nodes as those of one, place after place and sample after sample.
-    """
+    """The methods of both kinds of banks: so many nodes share the bank `inner`, which has one node."""
 
     def __init__(self, inner: Any, nodes: int) -> None:
         self.inner, self.nodes, self.level = inner, nodes, inner.level
@@ -85,50 +83,52 @@ class Shared:
 
     # -- order -------------------------------------------------------------------------------------------------------
 
-    def asked(self, evidence: Any) -> Any:
-        """A question to all nodes as one to the only node: (.., nodes * batch, ..)."""
+    def by_place(self, array: Array) -> Array:
+        """An array of the input as a question to the only node: (.., nodes * batch, ..)."""
         raise NotImplementedError
 
-    def sequence(self, evidence: Any) -> Any:
-        """Samples to learn in their order: (.., batch * nodes, ..)."""
+    def by_sample(self, array: Array) -> Array:
+        """An array of the input in the order of learning: (.., batch * nodes, ..)."""
         raise NotImplementedError
 
-    def answer(self, found: Array) -> Array:
+    @staticmethod
+    def each(message: Any, change: Callable[[Array], Array]) -> Any:
+        """A message with all its arrays changed."""
+        return type(message)(*(None if array is None else change(array) for array in message))
+
+    def of_nodes(self, found: Array) -> Array:
         """An answer of the only node, (1, nodes * batch, ...), by nodes: (nodes, batch, ...)."""
         return found.reshape(self.nodes, found.shape[1] // self.nodes, *found.shape[2:])
 
-    def of_nodes(self, found: BlockEvidence) -> BlockEvidence:
-        """The evidence of all nodes; sums that are the same for all samples are those of every node."""
+    def evidence_of_nodes(self, found: BlockEvidence) -> BlockEvidence:
+        """The evidence by nodes; sums that are the same for all samples are those of every node."""
         A, question, stored = found
         stored = tuple(one if one.shape[1] > 1 else one[:, [0] * self.nodes] for one in stored)
-        return BlockEvidence(self.answer(A), tuple(map(self.answer, question)), tuple(map(self.answer, stored)))
+        return BlockEvidence(self.of_nodes(A), tuple(map(self.of_nodes, question)), tuple(map(self.of_nodes, stored)))
 
     # -- learning ----------------------------------------------------------------------------------------------------
 
     def learn(self, evidence: Any) -> Learned:
-        every, done, start, xp = self.sequence(evidence), [], 0, self.device.xp
+        every, done, start, at = self.each(evidence, self.by_sample), [], 0, self.device
         while start < every[0].shape[1]:
-            part = slice(start, start + self.inner.chunk_size(self.device.limits.chunk))
-            done.append(self.inner.learn(self.each(every, lambda array, part=part: array[:, part])))
+            part = slice(start, start + self.inner.chunk_size(at.limits.chunk))
+            some = (None if array is None else at.asarray(array[:, part]) for array in every)
+            done.append(self.inner.learn(type(every)(*some)))
             start = part.stop
-        fields = (xp.concat(field, 1).reshape(-1, self.nodes).swapaxes(0, 1) for field in zip(*done))
-        return Learned(*map(self.device.asarray, fields))
-
-    def each(self, message: Any, change: Any) -> Any:
-        """A message with all its arrays changed, as the inner bank accepts them."""
-        return type(message)(*(None if array is None else self.device.asarray(change(array)) for array in message))
+        fields = (at.xp.concat(field, 1).reshape(-1, self.nodes).swapaxes(0, 1) for field in zip(*done))
+        return Learned(*map(at.asarray, fields))
 
     def store(self, evidence: Any) -> None:
-        self.inner.store(self.sequence(evidence))
+        self.inner.store(self.each(evidence, self.by_sample))
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
     def top_k(self, evidence: Any, count: int) -> tuple[Array, Array]:
-        k, v = self.inner.top_k(self.asked(evidence), count)
-        return self.answer(k), self.answer(v)
+        k, v = self.inner.top_k(self.each(evidence, self.by_place), count)
+        return self.of_nodes(k), self.of_nodes(v)
 
     def at(self, evidence: Any, support: Support) -> Array:
-        return self.inner.at(self.asked(evidence), support)
+        return self.inner.at(self.each(evidence, self.by_place), support)
 
 
 class SharedPatterns(Shared):
@@ -140,34 +140,33 @@ class SharedPatterns(Shared):
         super().__init__(inner, tiling.nodes)
         self.tiling = tiling
 
-    def asked(self, evidence: Patches) -> Patches:
-        found: Patches = self.each(evidence, one_node)
-        return found
+    def by_place(self, array: Array) -> Array:
+        return one_node(array, self.device)
 
-    def sequence(self, evidence: Patches) -> Patches:
-        found: Patches = self.each(evidence, in_sequence)
-        return found
+    def by_sample(self, array: Array) -> Array:
+        return one_node(array.swapaxes(0, 1), self.device)
 
     def reserve(self, more: int) -> None:
         self.inner.reserve(more * self.nodes)
 
     def hold(self, evidence: Patches, k: Array, wrote: Array) -> None:
-        self.inner.hold(self.sequence(evidence), in_sequence(k), in_sequence(wrote))
+        self.inner.hold(self.each(evidence, self.by_sample), self.by_sample(k), self.by_sample(wrote))
 
     def activity(self, evidence: Patches) -> Array:
-        return self.answer(self.inner.activity(self.asked(evidence)))
+        return self.of_nodes(self.inner.activity(self.each(evidence, self.by_place)))
 
     def vectors(self, k: Array) -> Array:
-        return self.answer(self.inner.vectors(one_node(k)))
+        return self.of_nodes(self.inner.vectors(self.by_place(k)))
 
     def known_values(self, k: Array) -> Array:
-        return self.answer(self.inner.known_values(one_node(k)))
+        return self.of_nodes(self.inner.known_values(self.by_place(k)))
 
     def block_evidence(self, evidence: Patches) -> BlockEvidence:
-        return self.of_nodes(self.inner.block_evidence(self.asked(evidence)))
+        return self.evidence_of_nodes(self.inner.block_evidence(self.each(evidence, self.by_place)))
 
-    def shard_states(self) -> Any:
-        return self.inner.shard_states()
+    def shard_states(self) -> Iterator[State]:
+        found: Iterator[State] = self.inner.shard_states()
+        return found
 
 
 class SharedCodes(Shared):
@@ -176,48 +175,39 @@ class SharedCodes(Shared):
     def __init__(self, inner: Any, children: NDArray[np.int32]) -> None:
         super().__init__(inner, len(children))
         self.children = self.device.asarray(children.astype(np.int64))
-        order = np.empty((2, children.size), np.int64)
-        order[:, children] = np.indices(children.shape)
-        self.parent, self.rank = map(self.device.asarray, order)  # of every child: its parent, and its place there
+        parent, rank = np.empty((2, children.size), np.int64)  # of every child: its parent, and its place there
+        parent[children], rank[children] = np.indices(children.shape)
+        self.place = self.device.asarray(rank * len(children) + parent)
 
-    def one_family(self, array: Array) -> Array:
-        """(child nodes, batch, ...) to (children each, nodes * batch, ...)."""
+    def by_place(self, array: Array) -> Array:
         found = array[self.children].swapaxes(0, 1)
-        return found.reshape(len(found), -1, *found.shape[3:])
+        return self.device.asarray(found.reshape(len(found), -1, *found.shape[3:]))
 
-    def asked(self, evidence: Codes) -> Codes:
-        found: Codes = self.each(evidence, self.one_family)
-        return found
-
-    def sequence(self, evidence: Codes) -> Codes:
-        def ordered(array: Array) -> Array:
-            found = array[self.children].swapaxes(0, 1).swapaxes(1, 2)
-            return found.reshape(len(found), -1)
-
-        found: Codes = self.each(evidence, ordered)
-        return found
+    def by_sample(self, array: Array) -> Array:
+        found = array[self.children].swapaxes(0, 1).swapaxes(1, 2)
+        return self.device.asarray(found.reshape(len(found), -1))
 
     def reserve(self, more: int, values: int) -> None:
         self.inner.reserve(more * self.nodes, values)
 
     def hold(self, evidence: Codes, times: int, k: Array, wrote: Array) -> None:
-        self.inner.hold(self.sequence(evidence), times, in_sequence(k), in_sequence(wrote))
+        k, wrote = (one_node(array.swapaxes(0, 1), self.device) for array in (k, wrote))
+        self.inner.hold(self.each(evidence, self.by_sample), times, k, wrote)
 
     def max_sum(self, u: Array) -> Array:
-        return self.answer(self.inner.max_sum(self.device.asarray(self.one_family(u))))
+        return self.of_nodes(self.inner.max_sum(self.by_place(u)))
 
     def block_evidence(self, below: BlockEvidence, weight: float) -> BlockEvidence:
-        A, question, stored = below
-        batch, first = A.shape[1], self.children[0]  # the sums of one place are those of all, if all of it is observed
-        sums = tuple(self.one_family(one) if one.shape[1] == batch else one[first] for one in stored)
-        family = BlockEvidence(self.one_family(A), tuple(map(self.one_family, question)), sums)
-        return self.of_nodes(self.inner.block_evidence(family, weight))
+        (A, question, stored), first = below, self.children[0]
+        alike = stored[0].shape[1] < A.shape[1]  # for all samples: then the sums of one place are those of all
+        sums = tuple(self.by_place(one) if i == 2 or not alike else one[first] for i, one in enumerate(stored))
+        family = BlockEvidence(self.by_place(A), tuple(map(self.by_place, question)), sums)
+        return self.evidence_of_nodes(self.inner.block_evidence(family, weight))
 
     def support(self, j: Array) -> Support:
-        xp, place, (nodes, batch) = self.device.xp, self.device.place, j.shape
-        start, value, probability = self.inner.support(one_node(j))
-        first = (self.rank * nodes + self.parent)[:, None] * batch
-        pair = (first + xp.arange(batch, device=place)).reshape(-1)  # of every child node and sample, in the answer
+        xp, place, batch = self.device.xp, self.device.place, j.shape[1]
+        start, value, probability = self.inner.support(one_node(j, self.device))
+        pair = (self.place[:, None] * batch + xp.arange(batch, device=place)).reshape(-1)
         begin = xp.zeros(len(pair) + 1, dtype=xp.int64, device=place)
         begin[1:] = xp.cumsum(start[pair + 1] - start[pair], 0)
         entry = xp.arange(int(begin[-1]), device=place)
@@ -226,11 +216,6 @@ class SharedCodes(Shared):
         return Support(begin, value[at], probability[at])
 
 
-def one_node(array: Array) -> Array:
-    """(nodes, batch, ...) to (1, nodes * batch, ...): place after place."""
-    return array.reshape(1, -1, *array.shape[2:])
-
-
-def in_sequence(array: Array) -> Array:
-    """(nodes, batch, ...) to (1, batch * nodes, ...): sample after sample."""
-    return one_node(array.swapaxes(0, 1))
+def one_node(array: Array, device: Device) -> Array:
+    """(nodes, batch, ...) to (1, nodes * batch, ...)."""
+    return device.asarray(array.reshape(1, -1, *array.shape[2:]))

@@ -24,7 +24,9 @@ def learn(
         typer.Option(
             metavar="SPEC",
             help="Levels of a new memory, from the input up: 2:600,4:600,600 are KERNEL:CAPACITY and the CAPACITY of "
-            "the memory node; with --capacity only kernels, such as 2,4. A kernel 4x2 has 4 rows and 2 columns.",
+            "the memory node; with --capacity only kernels, such as 2,4. A kernel 4x2 has 4 rows and 2 columns. "
+            "2:256:shared: all nodes of the level share one bank; 2:600:stops: it stops learning when the memory node "
+            "is full.",
         ),
     ] = None,
     similarity: Annotated[

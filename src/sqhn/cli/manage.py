@@ -21,7 +21,7 @@ from sqhn.cli.common import (
 )
 from sqhn.cli.options import AsJson, MemoryArgument, MemoryFile, SkipBad, Sources
 from sqhn.cli.samples import read
-from sqhn.cli.settings import spell_kernel
+from sqhn.cli.settings import FLAGS, spell_kernel
 
 WARMING = 30
 """How long `warm` compiles on one core, in seconds."""
@@ -56,6 +56,7 @@ def info(memory: MemoryArgument, as_json: AsJson = False) -> None:
             f"level {number}: kernel {kernel}, nodes {level['nodes']:,}, capacity {level['capacity']:,}, "
             f"grown {grown['min']:,} / {grown['mean']:,.1f} / {grown['max']:,} (min / mean / max), "
             f"alpha {float(level['alpha']):g}, gamma {level['gamma']:g}, when full {level['when_full']}"
+            + "".join(f", {flag}" for flag in FLAGS if level.get(flag))
         )
     if "nbytes" in about:
         lines.append(f"{about['nbytes']:,} bytes in main memory")

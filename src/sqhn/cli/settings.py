@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from sqhn.memory import SQHN
 
 
-LEVEL = r"([0-9]+(?:x[0-9]+)*)(?::([0-9]+))?"
+FLAGS = ("shared", "stops")
+LEVEL = rf"([0-9]+(?:x[0-9]+)*)(?::([0-9]+))?((?::(?:{'|'.join(FLAGS)}))*)"
 
 
 class Settings:
@@ -92,22 +93,24 @@ def parse_levels(text: str | None, capacity: int | None) -> list[Level]:
 def _parse_level(text: str, capacity: int | None, last: bool) -> Level:
     match = re.fullmatch(LEVEL, text)
     if match is None:
-        raise ValueError("a level is KERNEL:CAPACITY, such as 2:600 or 4x2:600")
+        raise ValueError("a level is KERNEL:CAPACITY, such as 2:600 or 4x2:600, or KERNEL:CAPACITY:shared")
     sides = tuple(map(int, match[1].split("x")))
+    flags: Any = dict.fromkeys(match[3].split(":")[1:], True)
     if match[2] and capacity is not None:
         raise ValueError("it has a capacity, but --capacity applies to all levels: give only one of them")
     size = int(match[2]) if match[2] else capacity
     if size is not None:
-        return Level(sides if len(sides) > 1 else sides[0], size)
+        return Level(sides if len(sides) > 1 else sides[0], size, **flags)
     if last and len(sides) == 1:
-        return Level(capacity=sides[0])  # the memory node
+        return Level(capacity=sides[0], **flags)  # the memory node
     raise ValueError(f"it has no capacity: write {text}:N, or give --capacity for all levels")
 
 
 def spell_levels(levels: Sequence[Level]) -> str:
     """Levels as --levels takes them."""
     return ",".join(
-        f"{level.capacity}" if level.kernel is None else f"{spell_kernel(level.kernel)}:{level.capacity}"
+        (f"{level.capacity}" if level.kernel is None else f"{spell_kernel(level.kernel)}:{level.capacity}")
+        + "".join(f":{flag}" for flag in FLAGS if getattr(level, flag))
         for level in levels
     )
 

@@ -108,8 +108,8 @@ def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     else:
         stored = np.empty((*shape, channels, room)), np.empty((*shape, room)), xm
     split_range(
-        kernels.patches, nodes, 16.0 * A.size, x, as_mask(x, patches.seen), cache.values, bank.centre, question,
-        stored, cache.lengths, bank.neurons.statistics, A,
+        kernels.patches, nodes * shape[1], 16.0 * A.size, x, as_mask(x, patches.seen), cache.values, bank.centre,
+        question, stored, cache.lengths, bank.neurons.statistics, A,
         scratch=partial(kernels.tree_room, channels, bank.size, room),
     )  # fmt: skip
     return BlockEvidence(A, question, stored)

@@ -109,7 +109,7 @@ class Cuda:
     def asarray(self, array: Any) -> Tensor:
         if not is_tensor(array):  # torch accepts only contiguous arrays, in the byte order of the machine
             array = torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
-        x: Tensor = array.to(self.place)
+        x: Tensor = array.to(self.place).contiguous()
         return x
 
     def to_user(self, array: Tensor, x: object) -> Any:

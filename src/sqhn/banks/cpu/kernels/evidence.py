@@ -439,19 +439,19 @@ def tree_room(channels: int, size: int, room: int) -> tuple[Any, ...]:
 
 @kernel
 def patches(lo, hi, x, seen, values, centre, question, stored, all_long, statistics, A, room):
-    """The evidence of the nodes of level 1: A (nodes, batch, room), and their sums; range(lo, hi) runs over nodes.
+    """The evidence of the nodes of level 1: A (nodes, batch, room), and their sums.
 
     values (nodes, size, room): the stored ones; x is less the centre. all_long (nodes, 2, room): lengths, if nothing is
-    masked.
+    masked. range(lo, hi) runs over (node, sample) pairs.
     """
     (n, sums, xx), (m, mm, xm), statistics = question, stored, Statistics(*statistics)
     (work, (odds, bits), totals, _, _), masked = room, seen.shape[2] > 0
     work = Work(*work)
-    products = work.products
-    for node in range(lo, hi):
+    products, batch = work.products, x.shape[1]
+    for node in range(lo // batch, (hi + batch - 1) // batch):
         G = statistics.grown[node]
         neurons = those_living(statistics.c[node], G, work.living)
-        for t in range(x.shape[1]):
+        for t in range(max(lo - node * batch, 0), min(hi - node * batch, batch)):
             begin(A[node, t], neurons[0])
             which, xx[node, t] = ask(x[node, t], seen[node, t], work.which, n[node, t], sums[node, t])
             if not neurons[1]:

@@ -15,28 +15,46 @@ masked_product, difference = compiled(bounds.masked_product), compiled(bounds.di
 
 
 class Small(NamedTuple):
-    """ut: the prototypes of a node less the centre, with neurons side by side; squares: scratch, one per neuron."""
+    """ut: the prototypes of a node less the centre, with neurons side by side; squares: scratch, one per neuron.
+
+    By differences, length, offset: the lengths of neurons, and what is added to their products (`half_square`).
+    """
 
     ut: Any
     squares: Any
+    length: Any
+    offset: Any
 
 
 def scratch(size: int, room: int) -> tuple[Any, ...]:
     """For samples of this size and `room` neurons."""
-    return np.zeros((size + -size % 4, room), np.float32), np.empty(room, np.float32)
+    return np.zeros((size + -size % 4, room), np.float32), *np.empty((3, room), np.float32)
 
 
 @compiled
 def begin(look, own, G, measure):
     """Put the prototypes of a node side by side, so that products run over neurons; rows beyond the values are 0."""
-    side_by_side(look.ut, own.m, np.int64(0), G, measure.centre)
+    for j in range(G):
+        renew(look, own, j, measure)
+
+
+@compiled
+def renew(look, own, j, measure):
+    """Take over neuron j as it is."""
+    for i in range(own.m.shape[1]):
+        look.ut[i, j] = own.m[j, i] - np.float32(measure.centre)
+    if measure.euclidean:
+        look.length[j] = np.sqrt(own.square[j])
+        look.offset[j] = (product(own.m.shape[1]) - 0.5) * own.square[j] + own.candidate[j]
 
 
 @inlined
 def bound(look, sample, own, G, measure, work):
     """Upper bounds for the neurons of a node, as tight as float32 allows."""
     size, length, y, upper = own.m.shape[1], np.sqrt(sample.square), work.y, work.upper
-    if measure.euclidean:
+    if measure.euclidean and not has_holes(sample):
+        products(look.ut, y, look.length, look.offset, product(size) * length, G, upper)
+    elif measure.euclidean:
         differences(look.ut, y, sample.seen, size, G, upper)
         exact, error = 1 - difference(size), rounded(sample.square, 0.0)
         for j in range(G):
@@ -46,14 +64,6 @@ def bound(look, sample, own, G, measure, work):
         cosines_observed(look, y, sample.seen, own.candidate, error, size, G, upper)
     else:
         cosines(look.ut, y, own.inverse, own.candidate, product(size) * length, G, upper)
-
-
-@compiled
-def side_by_side(ut, m, first, last, centre):
-    """ut[i, j] = m[j, i] - centre, for some neurons j."""
-    for j in range(first, last):
-        for i in range(m.shape[1]):
-            ut[i, j] = m[j, i] - np.float32(centre)
 
 
 @summing
@@ -87,9 +97,22 @@ def cosines(ut, y, inverse, candidate, error, G, upper):
 
 
 @summing
+def products(ut, y, length, offset, error, G, upper):
+    """upper[j] = <y, u_j> + error length[j] + offset[j]; the length of y is a multiple of 4."""
+    error = np.float32(error)
+    for j in range(G):
+        upper[j] = error * length[j] + offset[j]
+    for i in range(0, y.shape[0], 4):
+        a, b, c, e = y[i], y[i + 1], y[i + 2], y[i + 3]
+        ua, ub, uc, ue = ut[i], ut[i + 1], ut[i + 2], ut[i + 3]
+        for j in range(G):
+            upper[j] += a * ua[j] + b * ub[j] + c * uc[j] + e * ue[j]
+
+
+@summing
 def cosines_observed(look, y, seen, candidate, error, size, G, upper):
     """As `cosines`, with both lengths over the observed values."""
-    ut, squares = look
+    ut, squares = look.ut, look.squares
     for j in range(G):
         upper[j] = 0
         squares[j] = 0

@@ -83,7 +83,7 @@ def follow(look, n, t, sample, j, own, c, measure):
     if look.is_large:
         large.follow(look.large, n, t, sample, j, own, c, measure)
     else:
-        small.side_by_side(look.small.ut, own.m, j, j + 1, measure.centre)
+        small.renew(look.small, own, j, measure)
 
 
 @kernel
