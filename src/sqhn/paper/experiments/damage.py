@@ -381,8 +381,8 @@ def recalled_images(results: Results, models: Mapping[str, str]) -> Figure:
 
 @FAMILY.figure(
     "x-dmg-wall", "X-DMG",
-    "One stored image with every kind of damage, and what each model recalled. Shared: three levels, of which the first "
-    "has one bank of 256 neurons for all patches of 2 x 2 pixels.",
+    "One stored image with every kind of damage, and what each model recalled. Shared: three levels, the first with "
+    "one bank of 256 neurons for all patches of 2 x 2 pixels.",
 )  # fmt: skip
 def recalled_by_all(results: Results) -> Figure:
     return recalled_images(results, {model: model for model, _ in by_model(results.of("X-DMG", set=RECORDED_RUN[0]))})
