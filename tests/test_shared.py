@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sqhn import SQHN, Level
 from sqhn.data import photos
-from sqhn.level import Options
+from sqhn.level import Options, evidence_centre
 from sqhn.reference import ReferenceSQHN
 from sqhn.storage.files import describe, encode, header_of
 from tests.by_evidence import assert_as_the_reference
@@ -113,6 +113,9 @@ def test_defaults_depend_on_sharing() -> None:
     assert Level(**asdict(shared)) == replace(shared) == shared
     assert SQHN((4,), SIGNAL).options == ReferenceSQHN((4,), SIGNAL).options == Options(similarity="euclidean")
     assert SQHN((4,), capacity=3).options == Options()
+    for level in (Level(2, 4), shared):
+        centers = [evidence_centre(level, Options(one)) for one in ("shifted_cosine", "cosine", "euclidean")]
+        assert centers == [0.5, 0.0, 0.5 if level.shared else 0.0]
 
 
 @pytest.mark.parametrize(
@@ -160,6 +163,17 @@ def test_photographs(device: str, tree: list[Level]) -> None:
     observed = np.ones(x.shape, bool)
     observed[:, 4:12, 3:9] = False
     assert_as_the_reference(memory, x, observed)
+
+
+@ON_HOSTS
+def test_evidence_with_values_that_were_never_observed(device: str) -> None:
+    """They are the center of evidence, which for shared levels is not that of the similarity."""
+    memory = SQHN((8, 8), ALL, device=device)
+    rng = np.random.default_rng(0)
+    x = samples((8, 8), 20, rng)
+    memory.learn(x, observed=rng.random(x.shape) < 0.6)
+    assert_as_the_reference(memory, x[:5])
+    assert_as_the_reference(memory, x[:5], rng.random((5, 8, 8)) < 0.7)
 
 
 @ON_HOSTS

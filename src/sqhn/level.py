@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sqhn.checks import check_number, check_share, check_words, is_real, is_whole
 
-__all__ = ["TIE", "Level", "Options", "as_levels", "default_similarity"]
+__all__ = ["TIE", "Level", "Options", "as_levels", "default_similarity", "evidence_centre"]
 
 TIE = 1e-12
 """Float64 activities that differ by less than this are ties, and an activity below it counts as silent.
@@ -145,6 +145,15 @@ class Options:
     def euclidean(self) -> bool:
         """Whether patches are compared by their difference, and not by a cosine."""
         return self.similarity == "euclidean"
+
+
+def evidence_centre(level: Level, options: Options) -> float:
+    """The value subtracted from a sample before its blocks are compared by evidence; unknown values are set to it.
+
+    It is the center of the similarity. But by differences that is 0, and a shared level 1, whose growth threshold is
+    for values from 0 to 1, then has the middle of these.
+    """
+    return 0.5 if level.shared and options.euclidean else options.centre
 
 
 def _set(value: Any, **numbers: Any) -> None:

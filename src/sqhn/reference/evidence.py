@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE, WHOLE, chance, pyramid
+from sqhn.level import evidence_centre
 from sqhn.patches import Tiling
 from sqhn.reference.model import Codes, Mask, Messages, Network, Node, Vector, winner, winners
 
@@ -77,7 +78,7 @@ def up(network: Network, x: ArrayLike, observed: ArrayLike | None = None) -> Mes
     likeliest block of each child. A node adds to the evidence of its own block that of its children, averaged over the
     values that it expects of them. Forgotten neurons have minus infinity.
     """
-    centre = network.options.centre
+    centre = evidence_centre(network.levels[0][0].level, network.options)
     given = np.asarray(x).astype(np.float64) - centre
     seen = np.ones(network.input_shape, bool) if observed is None else np.asarray(observed)
     if len(network.levels) == 1:
@@ -85,7 +86,7 @@ def up(network: Network, x: ArrayLike, observed: ArrayLike | None = None) -> Mes
     pixels = (-1, network.tilings[0].channels)  # the shape of a patch
     xs, masks = ([one.reshape(pixels) for one in network.patches(array)] for array in (given, seen))
     stored = [
-        (node.m[: node.grown].astype(np.float64) - centre).reshape(node.grown, *xs[0].shape)
+        np.where(node.known > 0, node.m.astype(np.float64) - centre, 0.0)[: node.grown].reshape(-1, *xs[0].shape)
         for node in network.levels[0]
     ]
     A = [[_of_block(*each) for each in zip(network.levels[0], xs, stored, masks)]]

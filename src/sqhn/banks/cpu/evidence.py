@@ -46,13 +46,15 @@ def cached(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
     cache = bank.evidence_cache
     if cache is not None and cache.scales == scales:
         return cache
-    finest, count = scales[0], bank.m.shape[1]
+    finest, count, centre, prototypes = scales[0], bank.m.shape[1], bank.evidence_centre, bank.m
+    if bank.known is not None and centre != bank.centre:
+        prototypes = np.where(bank.known > 0, bank.m, np.float32(centre))
     own = np.arange(finest.size, dtype=np.int32) + np.zeros((finest.nodes, 1), np.int32)
     index = finest.children() if bank.top else own
     values = np.empty((*index.shape, count), np.float32)
     first = np.empty((len(index), finest.channels, count)), np.empty((len(index), count))
     each = np.arange(index.shape[1])
-    split_range(kernels.beside, len(index), 2.0 * values.size, bank.m, index, bank.centre, values, *first, each)
+    split_range(kernels.beside, len(index), 2.0 * values.size, prototypes, index, centre, values, *first, each)
     m, mm = ([part] for part in first)
     order = [np.stack([np.arange(finest.nodes), np.zeros(finest.nodes, np.int64)], 1)[:, None]]
     for scale, (finer, coarser) in enumerate(pairwise(scales), start=1):
@@ -100,7 +102,7 @@ def of_pyramid(
 def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     """The evidence for the neurons of level 1 of a tree, and the sums that the levels above need."""
     cache, shape = cached(bank, [bank.tiling]), patches.x.shape[:2]
-    (nodes, channels, room), x = cache.m.shape, patches.x.astype(np.float64) - bank.centre
+    (nodes, channels, room), x = cache.m.shape, patches.x.astype(np.float64) - bank.evidence_centre
     question = np.empty((*shape, channels), np.int64), np.empty((*shape, channels)), np.empty(shape)
     A, xm = np.empty((*shape, max(1, room))), np.empty((*shape, room))
     if patches.seen is None:
@@ -108,8 +110,8 @@ def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     else:
         stored = np.empty((*shape, channels, room)), np.empty((*shape, room)), xm
     split_range(
-        kernels.patches, nodes * shape[1], 16.0 * A.size, x, as_mask(x, patches.seen), cache.values, bank.centre,
-        question, stored, cache.lengths, bank.neurons.statistics, A,
+        kernels.patches, nodes * shape[1], 16.0 * A.size, x, as_mask(x, patches.seen), cache.values,
+        bank.evidence_centre, question, stored, cache.lengths, bank.neurons.statistics, A,
         scratch=partial(kernels.tree_room, channels, bank.size, room),
     )  # fmt: skip
     return BlockEvidence(A, question, stored)

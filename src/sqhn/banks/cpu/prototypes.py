@@ -24,7 +24,7 @@ from sqhn.banks.interface import BlockEvidence, Device, Learned, Patches, State,
 from sqhn.banks.neurons import Neurons, enlarge, outcomes
 from sqhn.banks.rule import rules
 from sqhn.banks.saved import check_prototypes
-from sqhn.level import Level, Options
+from sqhn.level import Level, Options, evidence_centre
 from sqhn.patches import Tiling
 
 SMALL = 64
@@ -43,6 +43,7 @@ class Prototypes:
         nodes = tiling.nodes
         self.device, self.nodes, self.size, self.level = device, nodes, tiling.size, level
         self.tiling, self.top = tiling, top
+        self.evidence_centre = evidence_centre(level, options)
         self.node = np.arange(nodes)[:, None]  # to index arrays of neurons
         self.centre, self.rules = options.centre, tuple(rules(level, options, top))
         self.measure = options.centre, options.euclidean

@@ -89,8 +89,11 @@ def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     """The evidence for the neurons of level 1 of a tree, and the sums that the levels above need."""
     most = max(1, int(bank.grown.max()))
     living = bank.neurons.living(most)
+    centre, m = bank.evidence_centre, bank.m[:, :most]
     with reserve_memory(bank.place):
-        question, stored = sums(patches.x, bank.m[:, :most], patches.seen, bank.tiling.channels, bank.centre)
+        if bank.known is not None:
+            m = torch.where(bank.known[:, :most] > 0, m, centre)
+        question, stored = sums(patches.x, m, patches.seen, bank.tiling.channels, centre)
         return BlockEvidence(looks(question, stored, living), question, stored)
 
 

@@ -36,7 +36,7 @@ from sqhn.banks.cuda.neurons import Neurons
 from sqhn.banks.interface import Learned, Patches, State, Support
 from sqhn.banks.rule import SKIPPED, rules
 from sqhn.banks.saved import KINDS, check_prototypes
-from sqhn.level import Level, Options
+from sqhn.level import Level, Options, evidence_centre
 from sqhn.patches import Tiling
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Prototypes:
         self.device, self.place, self.level = device, device.place, level
         self.nodes, self.size, self.centre = nodes, tiling.size, options.centre
         self.tiling, self.top = tiling, top
+        self.evidence_centre = evidence_centre(level, options)
         self.euclidean = options.euclidean
         self.rules = rules(level, options, top)
         self.neurons = Neurons(nodes, level, self.place)

@@ -54,7 +54,10 @@ def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> 
 def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     """The evidence for the neurons of level 1 of a tree, and the sums that the levels above need."""
     most = max(1, bank.neurons.most)
-    question, stored = sums_of(patches.x, bank.m[:, :most], patches.seen, bank.tiling.channels, bank.centre)
+    centre, m = bank.evidence_centre, bank.m[:, :most]
+    if bank.known is not None:
+        m = np.where(bank.known[:, :most] > 0, m, np.float32(centre))
+    question, stored = sums_of(patches.x, m, patches.seen, bank.tiling.channels, centre)
     return BlockEvidence(looks(question, stored, bank.neurons.c[:, :most] > 0), question, stored)
 
 

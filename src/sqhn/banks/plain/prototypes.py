@@ -20,7 +20,7 @@ from sqhn.banks.plain.neurons import LearningNeurons, first_best
 from sqhn.banks.rule import SKIPPED
 from sqhn.banks.saved import check_prototypes
 from sqhn.inputs import batches
-from sqhn.level import Level, Options
+from sqhn.level import Level, Options, evidence_centre
 from sqhn.patches import Tiling
 
 MOST_PRODUCTS = 8_000_000
@@ -42,6 +42,7 @@ class Prototypes:
 
     def __init__(self, device: Device, tiling: Tiling, level: Level, options: Options, top: bool) -> None:
         self.device, self.tiling, self.top = device, tiling, top
+        self.evidence_centre = evidence_centre(level, options)
         self.nodes, self.size, self.level = tiling.nodes, tiling.size, level
         self.centre, self.euclidean = options.centre, options.euclidean
         self.node = np.arange(self.nodes)
