@@ -51,8 +51,8 @@ SHARED_4 = "shared 4 x 4"
 JPEG, JPEG_BARE = "JPEG", "JPEG, no headers"
 PLAIN = ("bytes", "bytes, evidence", "reservoir", "reservoir, evidence")
 UNSHARED = ("SQHN L3", "SQHN L3, evidence")
-NEURON_BYTES = 6
-"""Bytes of a file for a neuron above level 1, apart from its codes."""
+NEURON_BYTES, ROOT_BYTES = 1, 12
+"""Bytes of a file for a neuron of the levels between the first and the last, and for one of the last, beside codes."""
 TIMED = 3
 """How many single questions are timed; the fastest counts."""
 
@@ -195,7 +195,8 @@ def shared_neurons(kind: Kind, kernels: tuple[Any, ...], codewords: int, length:
     nodes = [bank.nodes for bank in Tree(1, kernels).network(kind.shape).banks]
     codebook = codewords * (4 * int(np.prod(kind.shape)) // nodes[0] + 4)
     bits = nodes[0] * (codewords - 1).bit_length() + sum(nodes[1:-1]) * (length - 1).bit_length()
-    return max(0, min(length, int((budget - codebook) // (bits / 8 + NEURON_BYTES * sum(nodes[1:])))))
+    sample = bits / 8 + NEURON_BYTES * sum(nodes[1:-1]) + ROOT_BYTES
+    return max(0, min(length, int((budget - codebook) // sample)))
 
 
 def x_byt(reading: Reading) -> Iterator[Case]:  # noqa: ARG001
