@@ -108,7 +108,8 @@ def test_small_nodes_look_from_above(d: int, euclidean: bool, used: Use) -> None
     none = np.zeros(len(m), np.float32)
     rows = Rows(1, d)
     rows.m = m[None]
-    own = Prototypes(*(array[0] for array in rows.arrays), length**2, inverse, none, ALL_KNOWN, np.empty(0, np.float32))
+    m0, raw, place, owner, in_use = (array[0] for array in rows.arrays)
+    own = Prototypes(m0, raw, place, owner, in_use, length**2, inverse, none, ALL_KNOWN, np.empty(0, np.float32))
     look = small.Small(*small.scratch(d, len(m)))
     small.begin(look, own, len(m), measure)
     upper, padded, error = np.empty(len(m), np.float32), np.zeros(d + -d % 4, np.float32), bounds.product(d)
