@@ -127,6 +127,12 @@ def test_novelty_with_a_budget(tmp_path: Path) -> None:
     assert size_of(tmp_path / "image.png") == (800, 360)
 
 
+def test_many_images_in_few_bytes() -> None:
+    found = ran("many_images_in_few_bytes", 400)
+    assert found["clean"] > 0.8
+    assert found["half covered"] > 0.5
+
+
 def test_which_settings() -> None:
     page = (EXAMPLES.parent / "docs" / "settings.md").read_text()
     assert [table for table in ran("which_settings") if table not in page] == []

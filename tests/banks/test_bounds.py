@@ -20,6 +20,7 @@ from sqhn.banks.cpu.kernels.decision import Measure, Prototypes
 from sqhn.banks.cpu.kernels.large import move
 from sqhn.banks.cpu.kernels.prototypes import average_into
 from sqhn.banks.cpu.projection import Projection
+from sqhn.banks.rows import Rows
 
 Use = Callable[[Any, Any], float]
 SIZES = [3, 48, 784, 3072]
@@ -105,7 +106,11 @@ def test_small_nodes_look_from_above(d: int, euclidean: bool, used: Use) -> None
     (y, long), (u, length) = exact(x, measure.centre), exact(m, measure.centre)
     inverse = np.ones(len(m), np.float32) if euclidean else (1 / length).astype(np.float32)
     none = np.zeros(len(m), np.float32)
-    own, look = Prototypes(m, length**2, inverse, none, ALL_KNOWN), small.Small(*small.scratch(d, len(m)))
+    rows = Rows(1, d)
+    rows.m = m[None]
+    m0, raw, place, owner, in_use = (array[0] for array in rows.arrays)
+    own = Prototypes(m0, raw, place, owner, in_use, length**2, inverse, none, ALL_KNOWN, np.empty(0, np.float32))
+    look = small.Small(*small.scratch(d, len(m)))
     small.begin(look, own, len(m), measure)
     upper, padded, error = np.empty(len(m), np.float32), np.zeros(d + -d % 4, np.float32), bounds.product(d)
     for i in range(len(x)):

@@ -35,7 +35,7 @@ def record(experiment: str, results: dict[str, Any], seed: int = 0, **settings: 
 
 def all_records() -> list[Record]:
     """Records of every experiment."""
-    return [*table_1(), *streams(), *encodings(), *recognitions(), *depths(), *damages(), *theory()]
+    return [*table_1(), *streams(), *encodings(), *recognitions(), *depths(), *damages(), *bytes_needed(), *theory()]
 
 
 def table_1() -> Iterator[Record]:
@@ -83,7 +83,8 @@ def streams() -> Iterator[Record]:
                     yield record(experiment, {"length": 251, "curves": curves}, **settings)
     for model, gain in {"SQHN L1": 0.02, "SQHN L2": 0.06, "SQHN L3": 0.1, FIRST_OUT: 0.03, RESERVOIR: 0.03}.items():
         error = 0.05 if model == "SQHN L1" else 0.04
-        curves = {"learned": LEARNED.tolist(), "accuracy": recalled(100, gain), "test_mse": [error] * 6}
+        curves = {"learned": LEARNED.tolist(), "accuracy": recalled(100, gain), "test_mse": [error] * 6,
+                  "test_accuracy": [0.0] * 6}  # fmt: skip
         yield record("AC-D", {"length": 251, "curves": curves, "bytes": 1e6}, model=model, set="cifar100", size=100)
     rows = {"SQHN": (1.0, 0.3, 0.01), "-Dir": (0.3, 0.2, 0.02), "-lrDecay": (0.05, 0.2, 0.02), "-Grw": (0.0, 0.0, 0.05),
             "-Avg": (1.0, 0.4, 0.03), "+OvWr": (1.0, 0.3, 0.02)}  # fmt: skip
@@ -201,6 +202,23 @@ def damages() -> Iterator[Record]:
                     for kind, level in (["noise", 0.0], *kinds)
                 ]
                 yield record(experiment, {"rows": rows}, model=model, set=name, size=10, damages=kinds)
+
+
+def bytes_needed() -> Iterator[Record]:
+    """A stream of 100 samples in two budgets: the share recalled, what is returned of unseen ones, and the file."""
+    cells = {"bytes": (0.1, 0.0, 1.0), "bytes, evidence": (0.1, 0.0, 1.0), "reservoir": (0.1, 0.0, 1.0),
+             "reservoir, evidence": (0.1, 0.0, 1.0), "SQHN L3": (0.5, 0.4, 4.0), "SQHN L3, evidence": (0.3, 0.0, 4.0),
+             "JPEG, no headers": (0.95, 0.0, 0.5), "shared 2 x 2": (0.9, 0.0, 1.0),
+             "shared 4 x 4": (0.8, 0.0, 1.0)}  # fmt: skip
+    for size in (10_000, 40_000):
+        for model, (share, unseen, part) in cells.items():
+            rows = [
+                {"kind": kind, "level": level, "recalled": share, "unseen": unseen, "beyond": share - unseen}
+                for kind, level in (("noise", 0.0), ("noise", 0.2), ("black", 0.5))
+            ]
+            count = int(part * size)
+            found = {"stored": 100, "resident": count, "file": min(count, size), "seconds": 0.01, "rows": rows}
+            yield record("X-BYT", found, model=model, set="cifar10", size=size, length=100)
 
 
 # -- the supplement --------------------------------------------------------------------------------------------------

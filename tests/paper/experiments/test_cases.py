@@ -18,11 +18,13 @@ from sqhn.paper.experiments.case import decode_images, encode_images, generator,
 from sqhn.paper.experiments.depth import Examples, Occlusions
 from sqhn.paper.experiments.encoding import Encoding
 from sqhn.paper.experiments.energy import Energies, Joint
-from sqhn.paper.experiments.models import Nearest, OnlineMHN, OnlineMHNTree, Tree
+from sqhn.paper.experiments.models import ByteStore, Nearest, OnlineMHN, OnlineMHNTree, Tree
+from sqhn.paper.experiments.per_byte import PerByte
 from sqhn.paper.experiments.recognition import TOLERANCES, Recognition
 from sqhn.paper.experiments.streams import Stream
 from sqhn.paper.experiments.table_1 import Loaded
 from sqhn.paper.experiments.theory import Capacity, Cost, Growth, Urn
+from sqhn.protocol import Recalled
 from sqhn.sizes import array_bytes
 
 
@@ -333,3 +335,54 @@ def test_splits() -> None:
     x, y = load_split("one", "train+val")
     assert (len(x), len(y)) == (60, 60)  # there is no val
     np.testing.assert_array_equal(load_split("one", "val")[0], x)
+
+
+# -- recall per byte -------------------------------------------------------------------------------------------------
+
+PER_BYTE = PerByte(**COMMON | {"memory": ByteStore(10 * 768, ask="nearest")}, length=40, questions=40)
+
+
+def test_a_store_recalls_its_share_of_a_stream_and_nothing_unseen() -> None:
+    found = run(PER_BYTE)
+    assert found["stored"] == 40
+    assert found["resident"] == found["file"] == 10 * 768
+    assert found["seconds"] > 0
+    clean, noisy, covered = found["rows"]
+    for row in (clean, noisy):  # random images are not alike
+        assert (row["recalled"], row["unseen"], row["beyond"]) == (0.25, 0.0, 0.25)
+    assert covered["recalled"] <= 0.25
+
+
+class Echo:
+    """A memory that returns any sample as it is."""
+
+    nbytes = 1
+
+    def learn(self, x: NDArray[np.uint8]) -> None:
+        self.learned = x
+
+    def recall(self, x: NDArray[np.float32]) -> Recalled:
+        return Recalled(x, 0, 0)
+
+
+def test_a_model_that_rebuilds_any_sample_recalls_nothing_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PerByte, "build", lambda *_: Echo())
+    clean = run(PER_BYTE)["rows"][0]
+    assert (clean["recalled"], clean["unseen"], clean["beyond"]) == (1.0, 1.0, 0.0)
+
+
+def test_a_stream_that_changes_its_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An equal part of each set, one after another."""
+    memory = Echo()
+    monkeypatch.setattr(PerByte, "build", lambda *_: memory)
+    run(replace(PER_BYTE, data=("one", "other"), length=50))
+    for name, part in zip(("one", "other"), np.split(memory.learned, [25])):
+        known = {one.tobytes() for one in x_of(name)}
+        assert len({one.tobytes() for one in part} & known) == 25
+
+
+def test_the_file_of_a_memory_is_measured() -> None:
+    found = run(replace(PER_BYTE, memory=Tree(5), length=5, questions=5))
+    assert found["file"] > 5 * 768 * 4
+    assert found["resident"] > 5 * 768 * 4
+    assert found["rows"][0]["recalled"] == 1.0

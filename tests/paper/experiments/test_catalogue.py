@@ -17,7 +17,8 @@ from sqhn.paper.experiments.table_1 import PUBLISHED, SIDE
 
 IDS = [
     *("T1-MOD", "T1-HIGH", "OC-L1", "OC-L3", "AC-D", "S-ABL", "NE-L1", "NE-L3", "RC", "AC-E", "X-RECN"),
-    *("AC-B", "AC-C", "S-EXM", "S-EXH", "X-DMG", "X-DMGP", "S-EN", "S-JNT", "S-MAP", "S-EMG", "TH1", "TH2", "S-CST"),
+    *("AC-B", "AC-C", "S-EXM", "S-EXH", "X-DMG", "X-DMGP", "X-BYT"),
+    *("S-EN", "S-JNT", "S-MAP", "S-EMG", "TH1", "TH2", "S-CST"),
 ]
 
 

@@ -11,7 +11,19 @@ from numpy.typing import NDArray
 
 from sqhn.level import Level
 from sqhn.paper.experiments import models
-from sqhn.paper.experiments.models import Ablated, AblatedTree, ByErrorTree, ErrorRecognition, MapTree, Nearest, Tree
+from sqhn.paper.experiments.models import (
+    Ablated,
+    AblatedTree,
+    ByErrorTree,
+    ByteStore,
+    DownscaledStore,
+    ErrorRecognition,
+    JpegStore,
+    MapTree,
+    Nearest,
+    SharedTree,
+    Tree,
+)
 from sqhn.reference import Ablation, ReferenceSQHN, learn_by_map
 
 
@@ -120,11 +132,29 @@ def test_the_verbs_of_a_tree_with_feedback(images: NDArray[np.float32]) -> None:
 )
 def test_every_model_declares_its_requirement(name: str) -> None:
     kind = getattr(models, name)
-    assert kind.needs[0] in ("numba", "numpy", "torch")
-    assert kind.needs[1].startswith("sqhn")
+    assert kind.needs[0] in ("numba", "numpy", "PIL", "torch", "faiss")
+    assert kind.needs[1].startswith("sqhn") or kind.needs == ("faiss", "faiss-cpu")
 
 
 def test_a_store() -> None:
     memory = Nearest(3).build((2, 2), 0, "cpu")
     memory.learn(np.eye(4, dtype=np.float32).reshape(4, 2, 2))
     assert memory.recall(np.ones((1, 2, 2), np.float32)).index.shape == (1,)
+
+
+def test_a_shared_tree() -> None:
+    memory: Any = SharedTree((2, 4), 16, 30).build((32, 32, 3))
+    first, second, root = memory.memory.levels
+    assert (first.capacity, first.shared, first.stops) == (16, True, True)
+    assert (second.capacity, second.shared, second.stops) == (30, False, True)
+    assert (root.capacity, root.when_full) == (30, "freeze")
+    assert memory.inference == "evidence"
+
+
+def test_stores_of_bytes(images: NDArray[np.float32]) -> None:
+    x = images[:8, :16, :16]
+    for declared in (ByteStore(5000), DownscaledStore(5000, 2), JpegStore(9000, header=False)):
+        memory: Any = declared.build((16, 16, 3), 0, "cpu")
+        memory.learn(x)
+        assert 0 < memory.nbytes <= declared.budget
+        assert memory.recall(x[:2]).x.shape == (2, 16, 16, 3)

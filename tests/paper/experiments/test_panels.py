@@ -20,7 +20,7 @@ def test_the_map_has_every_experiment_and_figure() -> None:
     rows = panels_table()[1:]
     for column, names in ((2, EXPERIMENTS), (3, CLAIMS), (4, FIGURES)):
         assert {name for row in rows for name in row[column].split(", ") if name} == set(names)
-    assert set(rows[-1][2].split(", ")) == {"X-RECN", "X-DMG", "X-DMGP"}
+    assert set(rows[-1][2].split(", ")) == {"X-RECN", "X-DMG", "X-DMGP", "X-BYT"}
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.place)

@@ -24,6 +24,9 @@ TINY_DIVISORS = {
     "every": 10,
     "trials": 20,
     "asked": 4,
+    "budget": 20,
+    "neurons": 20,
+    "questions": 10,
 }
 HEAVY_DIVISORS = {"length": 500, "width": 128, "epochs": 2000, "recall_steps": 64}
 
@@ -41,7 +44,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
         replace(job, case=shrink(job.case, TINY_DIVISORS | more_divisors(job)))
         for experiment in EXPERIMENTS.values()
         for job in jobs_of(experiment, (DEFAULT,), heavy=True, seeds=2 if experiment.id in ("T1-MOD", "AC-B") else 1)
-        if (job.seed == 0 or not job.case.heavy) and (experiment.id != "X-DMG" or job.case.set in DAMAGED_SETS)
+        if (job.seed == 0 or not job.case.heavy)
+        and (experiment.id != "X-DMG" or job.case.set in DAMAGED_SETS)
+        and (experiment.id != "X-BYT" or job.case.quick)
     ]
     outcome = run(jobs, folder, 2, "loky", Console(quiet=True))
     assert not outcome.failed, outcome.failed

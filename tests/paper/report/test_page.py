@@ -73,7 +73,7 @@ def test_figures_have_all_panels(drawn: dict[str, Any]) -> None:
     assert panels["oc-l1-curves"] == 3 * 3
     assert panels["oc-l3-curves"] == 3 * 2
     assert panels["ac-b"] == 3 * 4
-    assert panels["ac-d"] == 2 * 3
+    assert panels["ac-d"] == 3 * 3
     assert panels["rc"] == 3
     assert panels["s-exm"] == 4 * 7
 

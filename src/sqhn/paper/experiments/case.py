@@ -30,6 +30,7 @@ CODE: Reading = "code"
 READINGS: tuple[Reading, ...] = (DEFAULT, CODE)
 Images = NDArray[np.float32]
 Anything = TypeVar("Anything")
+Value = TypeVar("Value", np.float32, np.uint8)
 
 BUILTIN = {
     "mnist": "digits",
@@ -224,6 +225,16 @@ def load_split(name: str, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int
         return np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
     part = splits["train" if split == "val" and "val" not in splits else split]
     return part.x, part.y
+
+
+def has_split(name: str, split: str) -> bool:
+    """Whether a data set has a split of this name."""
+    return split in load(name).splits
+
+
+def without_width(x: NDArray[Value]) -> NDArray[Value]:
+    """Samples in the shape for a model: signals have no width."""
+    return x.reshape(len(x), *(n for n in x.shape[1:] if n > 1))
 
 
 def encode_images(**images: Sequence[Images] | Images) -> dict[str, dict[str, Any]]:

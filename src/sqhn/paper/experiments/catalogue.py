@@ -10,6 +10,7 @@ from sqhn.paper.experiments import (
     encoding,
     energy,
     forgetting,
+    per_byte,
     recognition,
     table_1,
     theory,
@@ -27,6 +28,7 @@ FAMILIES: dict[str, Family] = {
     "Recognition": recognition.FAMILY,
     "Robustness by depth": depth.FAMILY,
     "Recall from damage": damage.FAMILY,
+    "Recall per byte": per_byte.FAMILY,
     "Energy": energy.FAMILY,
     "Growth, theorems, costs": theory.FAMILY,
 }

@@ -23,10 +23,11 @@ from sqhn.paper.experiments.case import (
     generator,
     jobs_of,
     load_split,
+    without_width,
 )
 from sqhn.paper.experiments.claims import Measured, above, at_least
 from sqhn.paper.experiments.family import Family
-from sqhn.paper.experiments.models import MHN, AskedTree, ManhattanMHN, Nearest, Spec, Tree
+from sqhn.paper.experiments.models import MHN, AskedTree, ManhattanMHN, Nearest, SharedTree, Spec, Tree
 from sqhn.paper.experiments.own import Own
 from sqhn.paper.experiments.plots import (
     bars,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 FAMILY = Family()
 EVIDENCE_L1, EVIDENCE_L3 = "SQHN L1, evidence", "SQHN L3, evidence"
+SHARED_2 = "shared 2 x 2"
 PAPER_MODELS = ("SQHN L1", "SQHN L2", "SQHN L3", "SQHN L3, exact")
 KERNELS: dict[str, tuple[Any, Any]] = {
     "cifar10": ((8,), (2, 4)),
@@ -91,16 +93,16 @@ class Damaged(Case):
             raise ValueError(f"{self.data[0]} has {len(every)} samples; more than {self.length} are needed")
         chosen = generator(seed, "data").permutation(len(every))[: self.length + self.questions]
         stored, new = np.split(unit(every[chosen]), [self.length])
-        memory = self.build(self.shaped(stored).shape[1:], seed, device)
-        memory.learn(self.shaped(stored))
+        memory = self.build(without_width(stored).shape[1:], seed, device)
+        memory.learn(without_width(stored))
         tested = stored[np.sort(generator(seed, "asked").permutation(len(stored))[: self.questions])]
-        is_found = self.judge(memory, self.shaped(stored), self.shaped(tested))
+        is_found = self.judge(memory, without_width(stored), without_width(tested))
         rows, given, found = [], [], []
         for kind, level in (("noise", 0.0), *self.damages):
             old, _ = CORRUPTIONS[kind](tested, level, generator(seed, "old", kind, level))
             other, _ = CORRUPTIONS[kind](new, level, generator(seed, "new", kind, level))
-            recalled, unknown = memory.recall(self.shaped(old)), memory.recall(self.shaped(other))
-            error = recall_error(recalled.x, self.shaped(tested))
+            recalled, unknown = memory.recall(without_width(old)), memory.recall(without_width(other))
+            error = recall_error(recalled.x, without_width(tested))
             rows.append({
                 "kind": kind, "level": level, "found": float(np.mean(is_found(recalled))),
                 "accuracy": recall_accuracy(error, self.threshold), "mse": float(error.mean()),
@@ -118,11 +120,6 @@ class Damaged(Case):
             return lambda recalled: is_nearest(recalled.x, tested, stored)
         clean = getattr(memory, "memory", memory).recall(tested).index
         return lambda recalled: np.asarray(recalled.index == clean)
-
-    @staticmethod
-    def shaped(x: Images) -> Images:
-        """Samples in the shape for the model: signals have no width."""
-        return x.reshape(len(x), *(n for n in x.shape[1:] if n > 1))
 
 
 def is_nearest(x: Images, originals: Images, stored: Images) -> NDArray[np.bool_]:
@@ -155,7 +152,10 @@ def models_of(name: str, size: int) -> dict[str, Spec]:
 
 def x_dmg(reading: Reading) -> Iterator[Case]:  # noqa: ARG001
     for name in KERNELS:
-        for model, memory in models_of(name, 1000).items():
+        models = models_of(name, 1000)
+        if name == RECORDED_RUN[0]:
+            models[SHARED_2] = SharedTree((2, 4), 256, 1000)
+        for model, memory in models.items():
             yield Damaged(
                 set=name, data=(name,), model=model, size=1000, memory=memory, length=1000,
                 quick=name in ("cifar10", "watch") and not model.startswith("MHN"),
@@ -379,7 +379,11 @@ def recalled_images(results: Results, models: Mapping[str, str]) -> Figure:
     return image_grid(rows, ["given", *runs], [kind.replace("_", " ") for kind, _ in RECORDED_DAMAGES])
 
 
-@FAMILY.figure("x-dmg-wall", "X-DMG", "One stored image with every kind of damage, and what each model recalled.")
+@FAMILY.figure(
+    "x-dmg-wall", "X-DMG",
+    "One stored image with every kind of damage, and what each model recalled. Shared: three levels, the first with "
+    "one bank of 256 neurons for all patches of 2 x 2 pixels.",
+)  # fmt: skip
 def recalled_by_all(results: Results) -> Figure:
     return recalled_images(results, {model: model for model, _ in by_model(results.of("X-DMG", set=RECORDED_RUN[0]))})
 

@@ -147,27 +147,30 @@ def ahead_of_stores(results: Results) -> Measured:
 
 @FAMILY.figure(
     "ac-d", "AC-D",
-    "Recall of all images so far (top; gray: the curve of Theorem 2) and error on unseen images (bottom), by depth, "
-    "with stores of as many images. Trees recall far more past capacity; on unseen images they are worse than one "
-    "level until about twice the capacity, and better after that.",
+    "Recall of all images so far (top; gray: the curve of Theorem 2), the share of unseen images that are returned as "
+    "well as a recalled one, though they were never learned (middle), and the error on unseen images (bottom), by "
+    "depth, with stores of as many images. Trees recall far more past capacity, and rebuild a few of the images that "
+    "they never saw; their error on these is larger than that of one level until about twice the capacity, and smaller "
+    "after that.",
 )  # fmt: skip
 def recall_and_generalization(results: Results) -> Figure:
     runs = results.of("AC-D")
     sizes = runs.settings("size")
-    figure, axes = panels(2, len(sizes))
+    rows = {"accuracy": RECALLED, "test_accuracy": "share returned, unseen", "test_mse": f"{ERROR}, unseen"}
+    figure, axes = panels(len(rows), len(sizes))
     for column, J in enumerate(sizes):
         for model, run in by_model(runs.where(size=J)):
-            line(axes[0, column], run.t, run.curve("accuracy"), model)
-            line(axes[1, column], run.t, run.curve("test_mse"), model)
+            for axis, curve in zip(axes[:, column], rows):
+                line(axis, run.t, run.curve(curve), model)
         t = np.arange(1, run.t[-1] + 1)
         axes[0, column].plot(t, forgetting_bound(J, t), color="0.6", linewidth=3, zorder=0, label="Theorem 2")
         axes[0, column].set_title(f"J = {J}")
-        axes[1, column].set_xlabel(LEARNED)
-        axes[1, column].set_ylim(0, None)
-        for row in (0, 1):
-            mark(axes[row, column], x=J)
-    axes[0, 0].set_ylabel(RECALLED)
-    axes[1, 0].set_ylabel(f"{ERROR}, unseen")
+        axes[-1, column].set_xlabel(LEARNED)
+        for axis in axes[:, column]:
+            axis.set_ylim(0, None)
+            mark(axis, x=J)
+    for axis, label in zip(axes[:, 0], rows.values()):
+        axis.set_ylabel(label)
     legend_above(figure, axes[0, -1])
     return figure
 

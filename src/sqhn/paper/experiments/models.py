@@ -27,13 +27,18 @@ __all__ = [
     "AskedTree",
     "BayesPCN",
     "ByErrorTree",
+    "ByteStore",
+    "DownscaledStore",
     "ErrorRecognition",
     "GradInfMHN",
+    "JpegStore",
     "ManhattanMHN",
     "MapTree",
     "Nearest",
     "OnlineMHN",
     "OnlineMHNTree",
+    "QuantizedStore",
+    "SharedTree",
     "Spec",
     "Tree",
 ]
@@ -102,6 +107,29 @@ class AskedTree(Tree):
 
     def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
         return FixedInference(self.network(shape), self.inference)
+
+
+@dataclass(frozen=True)
+class SharedTree(Spec):
+    """An SQHN of three levels that recalls by evidence; level 1 has one bank of `codewords` for all places.
+
+    neurons: of every node above, so that none of them averages: when the memory node is full, all levels stop.
+    """
+
+    kernels: tuple[int | tuple[int, ...], ...]
+    codewords: int
+    neurons: int
+
+    def build(self, shape: Shape, seed: int = 0, device: str = "cpu") -> Memory:  # noqa: ARG002
+        from sqhn.memory import SQHN
+
+        first, *others = self.kernels
+        levels = [
+            Level(first, self.codewords, shared=True, stops=True),
+            *(Level(kernel, self.neurons, stops=True) for kernel in others),
+            Level(None, self.neurons, when_full="freeze"),
+        ]
+        return FixedInference(SQHN(shape, levels), "evidence")
 
 
 @dataclass(frozen=True)
@@ -329,3 +357,47 @@ class Nearest(Baseline):
     capacity: int
     keep: Literal["first_in_first_out", "reservoir"] = "first_in_first_out"
     tolerance: float = 1e-6
+
+
+@dataclass(frozen=True)
+class Coded(Baseline):
+    """A store of samples as few bytes, at most `budget` of them."""
+
+    needs: ClassVar[tuple[str, str]] = ("PIL", "sqhn")
+    budget: int
+
+
+@dataclass(frozen=True)
+class ByteStore(Coded):
+    """A store of plain bytes."""
+
+    baseline, seeded = "ByteStore", True
+    keep: Literal["first", "reservoir"] = "first"
+    ask: Literal["nearest", "evidence"] = "evidence"
+
+
+@dataclass(frozen=True)
+class DownscaledStore(Coded):
+    """A store of smaller pictures."""
+
+    baseline = "DownscaledStore"
+    factor: int
+
+
+@dataclass(frozen=True)
+class JpegStore(Coded):
+    """A store of JPEGs, each of the smallest quality within `limit`."""
+
+    baseline = "JpegStore"
+    limit: float = 0.01
+    header: bool = True
+
+
+@dataclass(frozen=True)
+class QuantizedStore(Coded):
+    """Product quantization by FAISS, trained with the whole stream."""
+
+    needs: ClassVar[tuple[str, str]] = ("faiss", "faiss-cpu")
+    baseline = "QuantizedStore"
+    width: int
+    bits: int
