@@ -257,7 +257,9 @@ def test_files_and_copies_continue(device: str, tree: list[Level], tmp_path: Pat
     for one in copies:
         assert one.levels == tuple(tree)
         one.learn(x[33:])
-        assert fingerprint(one) == fingerprint(memory)
+        if one.device == device:
+            assert fingerprint(one) == fingerprint(memory)
+        assert_same_state(one, ReferenceSQHN.of(memory))  # on another device means are rounded in another way
         np.testing.assert_array_equal(one.recall(x).x, memory.recall(x).x)
 
 
