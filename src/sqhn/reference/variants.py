@@ -157,7 +157,7 @@ class ReferenceSQHN(Network):
                     getattr(node, name)[: node.grown] = state[name][own]
                 node.free[: node.grown] = node.c[: node.grown] == 0
                 if node.visible:
-                    node.m[: node.grown] = prototypes_of(state, model.options.centre, own)
+                    node.m[: node.grown] = prototypes_of(state, model.options.centre)[own]
                     node.known[: node.grown] = state["known"][own] if "known" in state else node.c[: node.grown, None]
                 else:
                     _, j, q, k, count = state["counts"][state["counts"][:, 0] == n].T
