@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -199,6 +201,35 @@ def recall_by_evidence(*levels: Level) -> Result:
     return judged(result, time_over_paper_tree=4)
 
 
+def shared_level() -> Result:
+    """Three levels (2, 4, 4), 256 shared neurons at level 1, 1,000 images, against 1,000 neurons at each node."""
+    x = images(1000)
+    damaged = noisy(x[:64])
+    levels = (Level(kernel=2, capacity=256, shared=True), *tree(1000)[1:])
+    memory, unshared = SQHN(COLOR, levels), SQHN(COLOR, tree(1000))
+    memory.learn(x)
+    unshared.learn(x)
+    learned, evidence, in_unshared = fastest(
+        lambda: SQHN(COLOR, levels).learn(x),
+        lambda: memory.recall(damaged, inference="evidence"),
+        lambda: unshared.recall(damaged, inference="evidence"),
+        rounds=3,
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "memory"
+        memory.save(path)
+        of_file = path.stat().st_size / len(memory)
+    result = {
+        "images_per_s": len(x) / learned,
+        "recalled_by_evidence_per_s": len(damaged) / evidence,
+        "time_over_unshared_evidence": evidence / in_unshared,
+        "bytes_per_image": memory.nbytes / len(memory),
+        "bytes_per_image_over_unshared": memory.nbytes / unshared.nbytes,
+        "bytes_per_image_in_file": of_file,
+    }
+    return judged(result, images_per_s=3000, time_over_unshared_evidence=2)
+
+
 def one_at_a_time() -> Result:
     """`learn(x)` and `recall(x)` of single samples, 784 inputs, 1,000 neurons, full."""
     x = digits()[0][:2000].astype(np.float32) / np.float32(255)
@@ -274,6 +305,7 @@ CASES: dict[str, Callable[[], Result]] = {
     "evidence-3": described(
         "Recall as in evidence-1, with three levels (2, 4, 4), 1,000 neurons per node.", recall_by_evidence, *tree(1000)
     ),
+    "shared": shared_level,
     "single": one_at_a_time,
     "latency": single_calls,
     "memory": resident_memory,
