@@ -89,6 +89,9 @@ def _learn(memory: SQHN, x: NDArray[np.float32], observed: NDArray[np.bool_] | N
     """Learn in every way; returns the memory, on a CPU."""
     memory = memory.to("cpu")
     memory.reset()
+    memory.learn((255 * x).astype(np.uint8))
+    memory.recall(x[0], k=2)  # decodes prototypes
+    memory.reset()
     memory.learn(x[0], observed=observed)
     memory.memorize(x)
     memory.learn(x, observed=observed)

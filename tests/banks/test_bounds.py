@@ -15,9 +15,12 @@ import pytest
 from numpy.typing import NDArray
 
 from sqhn.banks import bounds
+from sqhn.banks.cpu.kernels import small
+from sqhn.banks.cpu.kernels.decision import Measure, Prototypes
 from sqhn.banks.cpu.kernels.large import move
 from sqhn.banks.cpu.kernels.prototypes import average_into
 from sqhn.banks.cpu.projection import Projection
+from sqhn.banks.rows import Rows
 
 Use = Callable[[Any, Any], float]
 SIZES = [3, 48, 784, 3072]
@@ -92,6 +95,30 @@ def test_half_square(d: int, used: Use) -> None:
         error = bounds.masked_product(d) if not seen.all() else bounds.product(d)
         bound = [bounds.half_square(error, *each) for each in zip(np.linalg.norm(y, axis=1), squares)]
         used(found - ((y * u).sum(1) - squares / 2), np.maximum(bound, 1e-30))
+
+
+@pytest.mark.parametrize("euclidean", [False, True])
+@pytest.mark.parametrize("d", [3, 12, 48])
+def test_small_nodes_look_from_above(d: int, euclidean: bool, used: Use) -> None:
+    """Upper bounds exceed the exact terms by the error that they allow for, up to rounding of less than half of it."""
+    x, m = pairs(d, 0)
+    measure = Measure(0.0 if euclidean else 0.5, euclidean)
+    (y, long), (u, length) = exact(x, measure.centre), exact(m, measure.centre)
+    inverse = np.ones(len(m), np.float32) if euclidean else (1 / length).astype(np.float32)
+    none = np.zeros(len(m), np.float32)
+    rows = Rows(1, d)
+    rows.m = m[None]
+    m0, raw, place, owner, in_use = (array[0] for array in rows.arrays)
+    own = Prototypes(m0, raw, place, owner, in_use, length**2, inverse, none, ALL_KNOWN, np.empty(0, np.float32))
+    look = small.Small(*small.scratch(d, len(m)))
+    small.begin(look, own, len(m), measure)
+    upper, padded, error = np.empty(len(m), np.float32), np.zeros(d + -d % 4, np.float32), bounds.product(d)
+    for i in range(len(x)):
+        padded[:d] = x[i] - np.float32(measure.centre)
+        small.products(look.ut, padded, inverse, look.length, look.offset, error * long[i], len(m), upper)
+        right = u @ y[i] - length**2 / 2 if euclidean else (u @ y[i]) / length
+        allowed = error * (long[i] * length + length**2 if euclidean else long[i])
+        used(upper - right - allowed, allowed / 2)
 
 
 @pytest.mark.parametrize("d", SIZES)

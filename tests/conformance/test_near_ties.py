@@ -50,6 +50,27 @@ def test_near_ties_are_decided_as_by_the_reference(
     assert list(masked.index) == [reference.recall(x, o).index for x, o in zip(queries, observed)]
 
 
+@pytest.mark.parametrize("path", ["small", "large", "large without projection", "plain"])
+def test_near_ties_by_differences(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors near each other and far from zero: in float32, products less half squares give other winners."""
+    set_small(monkeypatch, 10**9 if path == "small" else 0)
+    rng = np.random.default_rng(0)
+    stored = (1 + 3e-4 * rng.uniform(-1, 1, (80, 12))).astype(np.float32)
+    queries = stored[:60] + 3e-4 * rng.uniform(-1, 1, (60, 12)).astype(np.float32)
+    memory = SQHN((12,), capacity=100, similarity="euclidean", device=device_of_path(path))
+    memory.memorize(stored)
+    if path == "large without projection":
+        without_projection(memory)
+    reference = ReferenceSQHN.of(memory)
+    right = [reference.recall(x).index for x in queries]
+    assert list(memory.recall(queries).index) == right
+    rounded = (queries @ stored.T - np.square(stored).sum(axis=1) / 2).argmax(axis=1)
+    assert np.mean(rounded != right) > 0.1
+    written = memory.learn(queries)
+    assert list(written.index) == [reference.learn(x).index for x in queries]
+    assert_same_state(memory, reference)
+
+
 def test_float32_alone_would_not_do() -> None:
     """The test above means something: products in float32 give other winners."""
     stored = scaled_copies((12,), 0)

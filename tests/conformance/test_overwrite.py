@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -45,11 +44,15 @@ def test_the_memory_node_of_a_tree_too(device: str) -> None:
 
 
 @ON_HOSTS
-def test_neurons_of_trees_count_where_those_that_they_replace_did(device: str) -> None:
-    memory = SQHN((6, 6), [Level(3, 50), Level(capacity=3, when_full="overwrite")], device=device)
-    memory.learn(images(40))
-    counts: Any = memory.banks[1]
-    assert np.sum(counts.used) == 3 * 4  # one value of each child
+@pytest.mark.parametrize("gamma", [1.0, 0.5])
+def test_neurons_of_trees_count_where_those_that_they_replace_did(device: str, gamma: float) -> None:
+    memory = SQHN((6, 6), [Level(3, 10), Level(capacity=3, when_full="overwrite", gamma=gamma)], device=device)
+    for _ in range(3):
+        memory.learn(images(40))
+    before = memory.nbytes
+    for _ in range(20):
+        memory.learn(images(40))
+    assert memory.nbytes == before
 
 
 def test_it_is_known_after_loading(tmp_path: Path) -> None:

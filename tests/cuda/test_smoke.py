@@ -15,7 +15,7 @@ from sqhn import SQHN, Level
 from sqhn.level import Options
 from sqhn.reference import ReferenceSQHN
 from tests.by_evidence import assert_as_the_reference
-from tests.helpers import assert_same_answers, assert_same_state, scaled_copies, set_chunk
+from tests.helpers import assert_same_answers, assert_same_state, fingerprint, scaled_copies, set_chunk
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -181,3 +181,17 @@ def record_launches(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     for name, (module, kernel) in KERNELS.items():
         monkeypatch.setattr(module, kernel, Recorded(name, getattr(module, kernel)))
     return launched
+
+
+def test_prototypes_that_are_bytes_become_floats(device: str) -> None:
+    x = np.random.default_rng(4).integers(0, 256, (6, *SHAPE), np.uint8)
+    one, other = SQHN(SHAPE, capacity=4, device="plain"), SQHN(SHAPE, capacity=4, device="plain")
+    one.learn(x[:5])
+    other.learn(x[:5].astype(np.float32) / np.float32(255))
+    one.forget(1)
+    other.forget(1)
+    moved, floats = one.to(device), other.to(device)
+    assert fingerprint(moved) == fingerprint(floats)
+    moved.learn(x[5:])
+    floats.learn(x[5:])
+    assert fingerprint(moved) == fingerprint(floats)

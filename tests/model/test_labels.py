@@ -168,7 +168,7 @@ def test_labels_in_files_copies_and_pickles(tmp_path: Path) -> None:
 
 
 def test_files_list_labels_as_a_feature(tmp_path: Path) -> None:
-    for value, features in ((None, []), (["a"], ["values"])):
+    for value, features in ((None, ["compact"]), (["a"], ["compact", "values"])):
         memory = SQHN((4, 4), capacity=3)
         memory.learn(X[:1], value=value)
         memory.save(tmp_path / "m")

@@ -32,10 +32,14 @@ State = dict[str, NDArray[Any]]
 
 
 class Patches(NamedTuple):
-    """The input of level 1: values, and which of them were observed (None: all); both (nodes, batch, size)."""
+    """The input of level 1: values, and which of them were observed (None: all); both (nodes, batch, size).
+
+    raw: the same values as uint8, to learn on a device that keeps bytes; None if they did not come so.
+    """
 
     x: Array
     seen: Array = None
+    raw: Array = None
 
     @property
     def heard(self) -> Array:
@@ -290,6 +294,7 @@ class Device(Protocol):
     place: the `device` that arrays are created on.
     shards: the number of shards that hold the memory; None on other devices.
     keeps_tensors: whether samples that come as torch tensors stay tensors.
+    keeps_bytes: whether the only level of a memory stores samples of uint8 as such (`banks.rows`).
     atomic: whether a bank learns a chunk in one call that no signal interrupts.
     """
 
@@ -297,6 +302,7 @@ class Device(Protocol):
     place: Any
     limits: Limits
     keeps_tensors: bool
+    keeps_bytes: bool
     atomic: bool
 
     @property

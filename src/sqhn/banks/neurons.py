@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.interface import State
-from sqhn.banks.saved import KINDS, check_growth
+from sqhn.banks.saved import check_growth, kinds
 from sqhn.level import Level
 
 
@@ -16,11 +16,12 @@ class Neurons:
     """Counts, mean activities, last writes and growth of the neurons of a level.
 
     Arrays have the shape (nodes, room), and room grows as needed. Writes are numbered by their steps, from 1; 0 means
-    never. A neuron of count 0 is a free slot; `free` (nodes,) is the number of free slots.
+    never. A neuron of count 0 is a free slot; `free` (nodes,) is the number of free slots. Only the memory node (`top`)
+    has mean activities and last writes; below it, these arrays have no values.
     """
 
-    def __init__(self, nodes: int, level: Level) -> None:
-        self.level = level
+    def __init__(self, nodes: int, level: Level, top: bool) -> None:
+        self.level, self.top = level, top
         self.c = np.zeros((nodes, 0), np.int64)
         self.mu = np.zeros((nodes, 0))
         self.written = np.zeros((nodes, 0), np.int64)
@@ -48,7 +49,8 @@ class Neurons:
         return self.room if need <= self.room else min(max(need, 2 * self.room), self.level.capacity)
 
     def reserve(self, room: int) -> None:
-        self.mu, self.written = enlarge(self.mu, 1, room), enlarge(self.written, 1, room)
+        if self.top:
+            self.mu, self.written = enlarge(self.mu, 1, room), enlarge(self.written, 1, room)
         self.c = enlarge(self.c, 1, room)  # last, because `room` is its length
 
     @property
@@ -66,8 +68,8 @@ class Neurons:
         """Add `count` new neurons to every node; returns their indices (nodes, count)."""
         new = self.grown[:, None] + np.arange(count)
         np.put_along_axis(self.c, new, 1, axis=1)
-        np.put_along_axis(self.mu, new, 1.0, axis=1)
-        np.put_along_axis(self.written, new, self.step + 1 + np.arange(count)[None], axis=1)
+        if self.top:
+            self.mu[0, new], self.written[0, new] = 1.0, self.step + 1 + np.arange(count)
         self.grown += count
         self.steps += count
         return new
@@ -83,16 +85,17 @@ class Neurons:
     def state(self) -> State:
         """Copies of all that is saved: growth, and the statistics of the grown neurons, one node after another."""
         there = np.arange(self.room) < self.grown[:, None]
-        return {"grown": self.grown.copy(), **{name: getattr(self, name)[:, : self.room][there] for name in KINDS}}
+        parts = {name: getattr(self, name)[:, : self.room][there] for name in kinds(self.top)}
+        return {"grown": self.grown.copy(), **parts}
 
     def restore(self, state: State, step: int) -> None:
         """Load a saved state into new statistics."""
-        grown = check_growth(state, len(self.grown), self.level)
+        grown = check_growth(state, len(self.grown), self.level, self.top)
         self.grown[:] = grown
         self.steps[0] = step
         self.reserve(int(grown.max()))
         there = np.arange(self.room) < grown[:, None]
-        for name in KINDS:
+        for name in kinds(self.top):
             getattr(self, name)[there] = state[name]
         self.free[:] = (there & (self.c == 0)).sum(axis=1)
 

@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.interface import State
+from sqhn.inputs import as_floats
 from sqhn.level import Level
 
 KINDS = {"c": np.int64, "mu": np.float64, "written": np.int64}
-"""The statistics of neurons, and their dtypes."""
+"""The statistics of the memory node's neurons, and their dtypes; below it, neurons only have a count."""
 
 
-def check_growth(state: State, nodes: int, level: Level) -> NDArray[np.int64]:
-    """The number of neurons of every node, or an error if a saved state contradicts itself."""
+def kinds(top: bool) -> tuple[str, ...]:
+    """The names of the statistics of neurons; top: of the memory node."""
+    return tuple(KINDS) if top else ("c",)
+
+
+def check_growth(state: State, nodes: int, level: Level, top: bool) -> NDArray[np.int64]:
+    """The number of neurons of every node, or an error if a saved state contradicts itself; top: the memory node."""
     grown = state["grown"]
     if grown.shape != (nodes,) or grown.dtype != np.int64 or grown.min() < 0 or grown.max() > level.capacity:
         raise ValueError("wrong numbers of neurons")
     total = int(grown.sum())
-    for name, kind in KINDS.items():
-        if state[name].shape != (total,) or state[name].dtype != kind:
+    for name in kinds(top):
+        if state[name].shape != (total,) or state[name].dtype != KINDS[name]:
             raise ValueError(f"{name} of shape {state[name].shape} and dtype {state[name].dtype} for {total} neurons")
     if state["c"].min(initial=0) < 0:
         raise ValueError("counts below 0")
-    if "prototypes" in state and len(state["prototypes"]) != total:
+    if "prototypes" in state and len(state["prototypes"]) + len(state.get("bytes", ())) != total:
         raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {total} neurons")
     return grown
 
 
 def check_prototypes(state: State, size: int, centre: float) -> None:
     """Raise unless there is a prototype for every neuron, with the centre in place of unknown values."""
+    if "bytes" in state:
+        is_bytes = check_bytes(state, size)
+        check_prototypes({"c": state["c"][~is_bytes], "prototypes": state["prototypes"]}, size, centre)
+        return
     prototypes, known, total = state["prototypes"], known_of(state, size), len(state["c"])
     if prototypes.shape != (total, size) or prototypes.dtype != np.float32:
         raise ValueError(f"prototypes of shape {prototypes.shape} for {total} neurons of {size} values")
@@ -39,6 +50,32 @@ def check_prototypes(state: State, size: int, centre: float) -> None:
         raise ValueError("prototypes that are not finite")
     if (prototypes[known == 0] != np.float32(centre)).any():
         raise ValueError(f"unknown values that are not {centre}")
+
+
+def check_bytes(state: State, size: int) -> NDArray[np.bool_]:
+    """Which neurons are stored as bytes, or an error if there are not as many rows of bytes, or bytes in free slots."""
+    raw, is_bytes, total = state["bytes"], state["is_bytes"], len(state["c"])
+    if is_bytes.shape != (total,) or is_bytes.dtype != np.bool_:
+        raise ValueError(f"is_bytes of shape {is_bytes.shape} and dtype {is_bytes.dtype} for {total} neurons")
+    if raw.shape != (is_bytes.sum(), size) or raw.dtype != np.uint8:
+        raise ValueError(f"bytes of shape {raw.shape} and dtype {raw.dtype} for {is_bytes.sum()} neurons")
+    if "known" in state or raw[state["c"][is_bytes] == 0].any():
+        raise ValueError("bytes of unknown values")
+    return np.asarray(is_bytes)
+
+
+def prototypes_of(state: State, centre: float, rows: slice = slice(None)) -> NDArray[np.float32]:
+    """The prototypes of all neurons, or of some, in float32; in free slots they are the centre."""
+    if "bytes" not in state:
+        return state["prototypes"][rows]
+    is_bytes = state["is_bytes"][rows]
+    start = int(state["is_bytes"][: rows.start or 0].sum())
+    found = np.empty((len(is_bytes), state["bytes"].shape[1]), np.float32)
+    found[is_bytes] = as_floats(state["bytes"][start : start + int(is_bytes.sum())])
+    start = (rows.start or 0) - start
+    found[~is_bytes] = state["prototypes"][start : start + int((~is_bytes).sum())]
+    found[state["c"][rows] == 0] = centre
+    return found
 
 
 def joined(pieces: Iterable[State], total: int, size: int, holes: bool) -> State:
@@ -64,11 +101,88 @@ def known_of(state: State, entries: int) -> NDArray[np.int32]:
     return known
 
 
-def check_counts(state: State, limits: tuple[int, int, int, int]) -> NDArray[np.int32]:
-    """Saved counts, rows (node, neuron, child, value, count) within limits, or an error.
+# -- columns of code banks ---------------------------------------------------------------------------------------------
 
-    A neuron counted as many values of a child as it was heard.
+# Neurons whose samples all had the same values are rows: `codes` has the values of all their children, for one such
+# neuron after another. `counts` has the entries (node, neuron, child, value, count) of all other neurons, sorted.
+
+
+def narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """Integers of at least 0 in the smallest type that holds them.
+
+    >>> narrow(np.array([0, 255])).dtype, narrow(np.array([256])).dtype
+    (dtype('uint8'), dtype('uint16'))
     """
+    return array.astype(np.min_scalar_type(int(array.max(initial=0))))
+
+
+def split_columns(entries: NDArray[np.int32], state: State, family: int) -> State:
+    """The saved form of the entries of all neurons, which are sorted; state: how often these were written."""
+    c, place = state["c"], places(entries, state["grown"])
+    many = np.bincount(place, minlength=len(c))
+    other = np.bincount(place, entries[:, 4] != c[place], minlength=len(c))
+    of_row = ((many == family) & (other == 0))[place]
+    return {"codes": narrow(entries[of_row, 3].reshape(-1, family)), "counts": entries[~of_row]}
+
+
+def saved_columns(entries: NDArray[np.int32], statistics: State, family: int, holes: bool) -> State:
+    """All that a code bank saves besides the statistics of its neurons, from their entries, which are sorted."""
+    found = split_columns(entries, statistics, family)
+    if holes:
+        found["known"] = heard_of(statistics | found, family).astype(np.int32)
+    return found
+
+
+def all_entries(state: State) -> NDArray[np.int32]:
+    """The inverse of `split_columns`."""
+    codes, entries, (n, j) = state["codes"], state["counts"], row_neurons(state)
+    c, child = state["c"][first_places(state["grown"])[n] + j], np.arange(codes.shape[1])
+    rows = np.broadcast_arrays(n[:, None], j[:, None], child, codes, c[:, None])
+    found = np.concatenate([entries, np.stack([field.ravel() for field in rows], axis=1).astype(np.int32)])
+    return np.asarray(found[np.lexsort(found.T[::-1])])
+
+
+def first_places(grown: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the neurons of each node begin in the list of all."""
+    return np.asarray(np.cumsum(grown) - grown)
+
+
+def places(entries: NDArray[np.int32], grown: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place of each entry's neuron in the list of all."""
+    return np.asarray(first_places(grown)[entries[:, 0]] + entries[:, 1])
+
+
+def row_neurons(state: State) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The nodes and indices of the neurons that are rows: those without entries, but for forgotten ones."""
+    grown, alone = state["grown"], state["c"] > 0
+    alone[places(state["counts"], grown)] = False
+    (place,), node = np.nonzero(alone), np.repeat(np.arange(len(grown)), grown)
+    return node[place], place - first_places(grown)[node[place]]
+
+
+def check_columns(state: State, limits: tuple[int, int, int, int]) -> State:
+    """A state with saved columns, `codes` and `counts`, or an error if they contradict themselves.
+
+    limits: the numbers of nodes, neurons, children and values. A neuron counted as many values of a child as it was
+    heard. Files of earlier versions have no codes, but entries for all neurons.
+    """
+    entries, (*_, family, values) = check_entries(state, limits), limits
+    if "codes" not in state:
+        state = state | split_columns(entries, state, family)
+    codes, rows = state["codes"], len(row_neurons(state)[0])
+    if codes.shape != (rows, family) or codes.dtype.kind != "u":
+        raise ValueError(
+            f"codes of shape {codes.shape} and dtype {codes.dtype} for {rows} neurons of {family} children"
+        )
+    if codes.max(initial=0) >= max(1, values):
+        raise ValueError(f"the value {codes.max()} of a child with {values}")
+    if (heard_of(state, family) != known_of(state, family)).any():
+        raise ValueError("counts that do not add up")
+    return state
+
+
+def check_entries(state: State, limits: tuple[int, ...]) -> NDArray[np.int32]:
+    """Saved entries, rows (node, neuron, child, value, count) within limits, or an error."""
     rows, grown = state["counts"], state["grown"]
     if rows.ndim != 2 or rows.shape[1] != 5 or rows.dtype != np.int32:
         raise ValueError(f"counts of shape {rows.shape} and dtype {rows.dtype}")
@@ -76,14 +190,15 @@ def check_counts(state: State, limits: tuple[int, int, int, int]) -> NDArray[np.
         raise ValueError(f"counts outside the limits {limits}")
     if (rows[:, 1] >= grown[rows[:, 0]]).any():
         raise ValueError("counts of neurons that do not exist")
-    if (heard_of(rows, grown, limits[2]) != known_of(state, limits[2])).any():
-        raise ValueError("counts that do not add up")
     return rows
 
 
-def heard_of(rows: NDArray[np.int32], grown: NDArray[np.int64], family: int) -> NDArray[np.int64]:
-    """How often each neuron heard each child, from saved counts."""
-    n, j, q, _, count = rows.astype(np.int64).T
-    place = (np.cumsum(grown)[n] - grown[n] + j) * family + q
-    heard = np.bincount(place.astype(np.intp), count, minlength=int(grown.sum()) * family)
-    return heard.reshape(-1, family).astype(np.int64)
+def heard_of(state: State, family: int) -> NDArray[np.int64]:
+    """How often each neuron heard each child, (neurons, children), from saved columns."""
+    entries, c = state["counts"], state["c"]
+    place = places(entries, state["grown"])
+    heard: Any = np.bincount((place * family + entries[:, 2]).astype(np.intp), entries[:, 4], minlength=len(c) * family)
+    heard = heard.reshape(-1, family).astype(np.int64)
+    n, j = row_neurons(state)
+    heard[first_places(state["grown"])[n] + j] = c[first_places(state["grown"])[n] + j, None]
+    return np.asarray(heard)

@@ -115,7 +115,7 @@ class Tree:
 
         last: whether this is the last chunk of a call.
         """
-        patches = self.split(samples, observed)
+        patches = self.split(samples, observed, learning=True)
         if part == "root":
             *below, root = self.codes
             known = KNOWING.look(self.patterns, patches)
@@ -166,7 +166,7 @@ class Tree:
             if len(samples) * each > free:
                 more = f" of {each} patches, which share this level" if each > 1 else ""
                 raise ValueError(f"level {number} has room for {free} more neurons; got {len(samples)} samples{more}")
-        evidence: Any = self.split(samples)
+        evidence: Any = self.split(samples, learning=True)
         self._reserve(len(samples))
         banks: list[Any] = [self.patterns, *self.codes]
         for bank in banks:
@@ -226,11 +226,14 @@ class Tree:
             heard.append(any_heard(bank, heard[-1]))
         return heard
 
-    def split(self, samples: Array, observed: Array = None) -> Patches:
-        """Samples cut into patches, on the device."""
+    def split(self, samples: Array, observed: Array = None, learning: bool = False) -> Patches:
+        """Samples cut into patches, on the device; learning: as bytes too, if the only level may keep them."""
         at, split = self.device, self.tilings[0].split
         mask = None if observed is None else at.asarray(split(at.asarray(observed)))
-        return Patches(at.asarray(split(at.floats(samples))), mask)
+        keep = learning and at.keeps_bytes and not self.codes and mask is None and samples.dtype == np.uint8
+        if keep:
+            samples = samples.copy()  # both forms must agree, even if another thread writes to the array
+        return Patches(at.asarray(split(at.floats(samples))), mask, split(samples) if keep else None)
 
     def down(self, messages: list[Message], rule: Inference) -> tuple[list[Array], list[Support]]:
         """Down from the memory node: the values of all nodes, level by level, and those that their parents expect.

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sqhn.banks.rule import AVERAGED, GREW, REPLACED, SKIPPED
+from sqhn.banks.saved import all_entries, prototypes_of
 from sqhn.checks import check_words
 from sqhn.level import REPLACING, TIE, Level, Options, default_similarity
 from sqhn.protocol import Recalled, Written
@@ -152,17 +153,18 @@ class ReferenceSQHN(Network):
         for bank, level in zip(tree.banks, reference.levels):
             state = bank.neurons.state() | bank.state()
             ends = np.cumsum(state["grown"])
+            entries = all_entries(state) if "counts" in state else np.zeros((0, 5), np.int32)
             for n, node in enumerate(dict.fromkeys(level)):
                 node.grown, node.step = int(state["grown"][n]), bank.neurons.step
                 own = slice(ends[n] - node.grown, ends[n])
-                for name in ("c", "mu", "written"):
+                for name in state.keys() & {"c", "mu", "written"}:
                     getattr(node, name)[: node.grown] = state[name][own]
                 node.free[: node.grown] = node.c[: node.grown] == 0
                 if node.visible:
-                    node.m[: node.grown] = state["prototypes"][own]
+                    node.m[: node.grown] = prototypes_of(state, model.options.centre, own)
                     node.known[: node.grown] = state["known"][own] if "known" in state else node.c[: node.grown, None]
                 else:
-                    _, j, q, k, count = state["counts"][state["counts"][:, 0] == n].T
+                    _, j, q, k, count = entries[entries[:, 0] == n].T
                     often = np.zeros((len(node.c), len(node.edges) - 1), np.int64)
                     np.add.at(often, (j, q), count)
                     node.known[:] = np.repeat(often, np.diff(node.edges), axis=1)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save as serialize
 
 from sqhn.banks import devices
-from sqhn.banks.interface import Bank, ShardedBank
+from sqhn.banks.interface import Bank, CodeBank, ShardedBank
 from sqhn.checks import as_shape
 from sqhn.level import Level, Options, as_levels
 from sqhn.model.calibration import Calibration
@@ -33,6 +33,7 @@ from sqhn.model.model import Model
 from sqhn.patches import plan
 from sqhn.protocol import MemoryFileError
 from sqhn.storage.atomic import regular, write_whole
+from sqhn.storage.compact import compressed, expanded
 from sqhn.storage.headers import INCONSISTENT, read_all, read_header, read_rows
 from sqhn.storage.locks import held
 from sqhn.storage.sharded_files import folder_of, keep_only, open_shard_files, write_shard_files
@@ -41,11 +42,14 @@ MEMORY = "memory.sqhn"
 """The checkpoint of a memory that is kept in a folder."""
 FORMAT = 2
 FORMAT_1 = 1  # without features, and without the steps of last writes, which count as 0
-FEATURES = frozenset({"values", "holes", "forgotten", "pieces", "ratios", "shared", "stops"})
-"""The features that this version knows. values: labels. holes: samples with missing values were learned, so neurons
-know how often each of their values was observed. forgotten: neurons of the memory node are forgotten: their count is 0.
-pieces: the prototypes of level 1 are in shard files. ratios: calibrations keep those of their samples. shared: the
-nodes of some levels share a bank, which is saved as one node. stops: some levels stop when the memory node is full."""
+FEATURES = frozenset({"compact", "values", "holes", "forgotten", "pieces", "ratios", "bytes", "shared", "stops"})
+"""The features that this version knows. compact: integers have the smallest type that holds them, neurons that are rows
+have packed codes, and only the neurons of the memory node have all statistics. values: labels. holes: samples with
+missing values were learned, so neurons know how often each of their values was observed. forgotten: neurons of the
+memory node are forgotten: their count is 0. pieces: the prototypes of level 1 are in shard files. ratios: calibrations
+keep those of their samples. bytes: prototypes that are single samples of uint8 are stored as such, the others as
+float32. shared: the nodes of some levels share a bank, which is saved as one node. stops: some levels stop when the
+memory node is full."""
 NEWER = ("shared", "stops")
 """Settings of levels that are saved, as features too, only where they are used: earlier versions do not know them."""
 DROPPED = {"hidden_similarity": "cosine", "update_order": "layerwise"}
@@ -132,6 +136,7 @@ def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
         if made
     }
     features = {
+        "compact": True,
         "values": bool(labels),
         "holes": any(bank.holes for bank in tree.banks),
         "forgotten": len(tree) < int(tree.root.grown[0]),
@@ -149,12 +154,17 @@ def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
         ],
         "options": asdict(model.options),
         "steps": [bank.neurons.step for bank in tree.banks],
+        "bits": [],
         **calibrations,
     }
     tensors: Tensors = {}
     for number, bank in enumerate(tree.banks, start=1):
         state = bank.neurons.state() | (bank.state() if whole or number > 1 else {})
-        tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in state.items()}
+        small, bits = compressed(state)
+        header["bits"].append(bits)
+        tensors |= {f"level{number}.{name}": np.ascontiguousarray(array) for name, array in small.items()}
+    if "level1.bytes" in tensors:
+        header["features"].append("bytes")
     if labels:
         tensors["values"] = labels.state()
     return header, tensors
@@ -201,6 +211,9 @@ def _fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
             for name, array in tensors.items()
             if name.startswith(prefix)
         }
+        if "compact" in header.get("features", ()):
+            children = 0 if number == 1 else cast("CodeBank", bank).children.shape[1]
+            state = expanded(state, header["bits"][number - 1], children)
         if header["format"] == FORMAT_1:
             state["written"] = np.zeros_like(state["c"])
         if not isinstance(step, int) or step < 0:
@@ -209,6 +222,8 @@ def _fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
             raise ValueError("counts below 1")
         if "known" in state and "holes" not in header.get("features", ()):
             raise ValueError("counts of values without holes")
+        if "bytes" in state and "bytes" not in header.get("features", ()):
+            raise ValueError("bytes that the header does not announce")
         bank.neurons.restore(state, step)
         bank.restore(state, values)
         values = bank.neurons.room

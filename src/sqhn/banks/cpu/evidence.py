@@ -15,6 +15,7 @@ from sqhn.banks.cpu.kernels.decision import as_mask
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import BlockEvidence, Patches
 from sqhn.evidence import WHOLE
+from sqhn.inputs import batches
 from sqhn.patches import Tiling
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 
 Floats = NDArray[np.float64]
+NEURONS_AT_ONCE = 512
+"""How many neurons that are kept as bytes become float32 at once."""
 
 
 class EvidenceCache(NamedTuple):
@@ -46,15 +49,18 @@ def cached(bank: Prototypes, scales: Sequence[Tiling]) -> EvidenceCache:
     cache = bank.evidence_cache
     if cache is not None and cache.scales == scales:
         return cache
-    finest, count, centre, prototypes = scales[0], bank.m.shape[1], bank.evidence_centre, bank.m
-    if bank.known is not None and centre != bank.centre:
-        prototypes = np.where(bank.known > 0, bank.m, np.float32(centre))
+    finest, count, centre = scales[0], bank.neurons.room, bank.evidence_centre
     own = np.arange(finest.size, dtype=np.int32) + np.zeros((finest.nodes, 1), np.int32)
     index = finest.children() if bank.top else own
     values = np.empty((*index.shape, count), np.float32)
     first = np.empty((len(index), finest.channels, count)), np.empty((len(index), count))
+    for rows in batches(count, NEURONS_AT_ONCE if bank.rows.has_bytes else max(1, count)):
+        prototypes = bank.floats(rows)
+        if bank.known is not None and centre != bank.centre:
+            prototypes = np.where(bank.known[:, rows] > 0, prototypes, np.float32(centre))
+        split_range(kernels.beside, len(index), 2.0 * values.size, prototypes, rows.start, index, values)
     each = np.arange(index.shape[1])
-    split_range(kernels.beside, len(index), 2.0 * values.size, prototypes, index, centre, values, *first, each)
+    split_range(kernels.stored_sums, len(index), 2.0 * values.size, values, centre, *first, each)
     m, mm = ([part] for part in first)
     order = [np.stack([np.arange(finest.nodes), np.zeros(finest.nodes, np.int64)], 1)[:, None]]
     for scale, (finer, coarser) in enumerate(pairwise(scales), start=1):
@@ -125,8 +131,8 @@ def above(bank: Counts, below: BlockEvidence, weight: float) -> BlockEvidence:
     A, xm = np.empty((2, nodes, batch, room))
     stored = np.empty((nodes, samples, channels, room)), np.empty((nodes, samples, room)), xm
     split_range(
-        kernels.above, nodes, 16.0 * A.size * bank.family, children, below.A, question, below.stored, bank.lists,
+        kernels.above, nodes, 16.0 * A.size * bank.family, children, below.A, question, below.stored, bank.columns,
         bank.neurons.statistics, bank.holes, stored, weight, A,
-        scratch=partial(kernels.tree_room, channels, bank.family, room),
+        scratch=partial(kernels.tree_room, channels, bank.family, room, below.stored[2].shape[2]),
     )  # fmt: skip
     return BlockEvidence(A, question, stored)

@@ -8,7 +8,7 @@ sample: its share of the products, and O(grown + chunk).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,8 +32,10 @@ Floats = NDArray[np.float32]
 FirstLook = Any
 """As the kernels expect it (`steps.first_look`)."""
 
-HELD_PRODUCTS, HELD_SHARE = 1 << 23, 8
-"""The most float32 products in memory at once: this number, or one for every so many values of prototypes if larger."""
+HELD_PRODUCTS, HELD_SHARE = 1 << 23, 32
+"""The most float32 products in memory at once: this number, or one for every so many bytes of prototypes if larger."""
+DECODED_NEURONS = 64
+"""How many neurons that are kept as bytes become float32 at once."""
 SQUARED_NEURONS = 1024
 """How many neurons have their squares over observed values computed at once."""
 TRIAL = 16
@@ -79,7 +81,7 @@ class LargeNodes:
             stale = np.flatnonzero(self.moves[n] >= STALE)
             for part in batches(len(stale), self.projection.few):
                 rows = stale[part]
-                features = self.projection(bank.m[n, rows], bank.centre)
+                features = self.projection(bank.rows.of(n, rows), bank.centre)
                 self.features[n, rows] = features
                 self.square[n, rows] = np.einsum("ij,ij->i", features, features, dtype=np.float64)
                 self.moves[n, rows], self.scale[n, rows] = 0, np.sqrt(bank.square[n, rows])
@@ -181,7 +183,12 @@ def pays(bank: Prototypes, first_look: FirstLook) -> bool:
 
 def samples_at_once(bank: Prototypes, width: int) -> int:
     """How many samples can have their products with `width` neurons in memory at once."""
-    return int(max(1, max(HELD_PRODUCTS, bank.m.size // HELD_SHARE) // max(1, width)))
+    return int(max(1, max(HELD_PRODUCTS, bank.rows.nbytes // HELD_SHARE) // max(1, width)))
+
+
+def blocks(bank: Prototypes, neurons: int) -> Iterator[slice]:
+    """The first neurons, in blocks if they must be decoded: these stay in the cache until they are multiplied."""
+    return batches(neurons, DECODED_NEURONS if bank.rows.has_bytes else max(1, neurons))
 
 
 def multiply(y: Floats, u: Floats, P: Floats) -> None:
@@ -197,7 +204,8 @@ def whole_products(bank: Prototypes, n: int, y: Floats, P: Floats) -> float:
 
     Returns a bound of their relative error, which is largest for the shortest neuron.
     """
-    multiply(y, bank.m[n, : P.shape[1]], P)
+    for block in blocks(bank, P.shape[1]):
+        multiply(y, bank.floats(block)[n], P[:, block])
     if not bank.centre:
         return bounds.product(bank.size)
     P -= (bank.centre * y.sum(axis=1, dtype=np.float64)).astype(np.float32)[:, None]
@@ -208,12 +216,12 @@ def observed_products(bank: Prototypes, nodes: slice, x: Floats, seen: NDArray[n
     """Products over the observed values at some nodes (`Observed`); there (nodes, batch): for which samples."""
     centre, rows = np.float32(bank.centre), np.flatnonzero(there.any(axis=0))
     P, squares = np.zeros((2, len(x), len(rows), bank.neurons.most), np.float32)
-    for n, m in enumerate(bank.m[nodes]):
-        mask = seen[n, rows].astype(np.float32)
-        y = (x[n, rows] - centre) * mask
-        for block in batches(int(bank.grown[nodes][n]), SQUARED_NEURONS):
-            u = m[block] - centre
-            multiply(y, u, P[n, :, block])
-            multiply(mask, np.square(u), squares[n, :, block])
+    for own, n in enumerate(range(bank.nodes)[nodes]):
+        mask = seen[own, rows].astype(np.float32)
+        y = (x[own, rows] - centre) * mask
+        for block in batches(int(bank.grown[n]), SQUARED_NEURONS):
+            u = bank.floats(block)[n] - centre
+            multiply(y, u, P[own, :, block])
+            multiply(mask, np.square(u), squares[own, :, block])
     row = np.where(there, np.cumsum(there.any(axis=0)) - 1, NONE)
     return P, squares, row, bounds.masked_product(bank.size)

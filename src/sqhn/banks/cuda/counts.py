@@ -29,7 +29,7 @@ from sqhn.banks.cuda.kernels.common import NONE
 from sqhn.banks.cuda.neurons import Neurons
 from sqhn.banks.interface import Codes, Learned, State, Support
 from sqhn.banks.rule import OVERWRITE, rules
-from sqhn.banks.saved import KINDS, check_counts, heard_of
+from sqhn.banks.saved import KINDS, all_entries, check_columns, saved_columns
 from sqhn.level import TIE, Level, Options
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Counts:
         self.children = torch.from_numpy(children).to(self.place).long()
         self.order = self.children.reshape(-1).argsort()  # from the children of each node to the level below
         self.nodes, self.family = (int(side) for side in children.shape)
-        self.neurons = Neurons(self.nodes, level, self.place)
+        self.neurons = Neurons(self.nodes, level, top, self.place)
         self.heard_only = options.norm == "heard"
         self.holes = False
         self.rules = rules(level, options, top)
@@ -357,14 +357,12 @@ class Counts:
 
     def state(self) -> State:
         counts = torch.stack(self.entries.rows(), 1).to(torch.int32).cpu().numpy()
-        if not self.holes:
-            return {"counts": counts}
-        return {"counts": counts, "known": heard_of(counts, self.grown.cpu().numpy(), self.family).astype(np.int32)}
+        return saved_columns(counts, self.neurons.state(), self.family, self.holes)
 
     def restore(self, state: State, values: int) -> None:
-        rows = check_counts(state, (self.nodes, self.neurons.room, self.family, values))
+        state = check_columns(state, (self.nodes, self.neurons.room, self.family, values))
         self.holes = "known" in state
-        n, j, q, k, count = torch.from_numpy(rows.astype(np.int64)).to(self.place).T
+        n, j, q, k, count = torch.from_numpy(all_entries(state).astype(np.int64)).to(self.place).T
         self.add(self.empty.pack(n, q, k, j), count.to(torch.int32))
         self.S = torch.zeros((self.nodes, self.neurons.room), dtype=torch.int64, device=self.place)
         self.S.index_put_((n, j), count * count, accumulate=True)

@@ -36,6 +36,7 @@ class Cuda:
 
     shards: int | None = None
     keeps_tensors = True
+    keeps_bytes = False
     atomic = False
     xp = torch
 

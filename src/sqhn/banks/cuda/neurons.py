@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sqhn.banks.cuda.arrays import enlarge_all
 from sqhn.banks.interface import State
-from sqhn.banks.saved import KINDS, check_growth
+from sqhn.banks.saved import KINDS, check_growth, kinds
 from sqhn.level import Level
 
 
@@ -17,11 +17,11 @@ class Neurons:
 
     free: how many slots of each node are free, because their neurons were forgotten; the count of a free slot is 0.
     any_free: whether any slot was ever freed. most: an upper bound of the neurons of any node, known without waiting
-    for the device.
+    for the device. Only those of the memory node (`top`) are saved whole; kernels keep them at all levels.
     """
 
-    def __init__(self, nodes: int, level: Level, device: torch.device) -> None:
-        self.level, self.device = level, device
+    def __init__(self, nodes: int, level: Level, top: bool, device: torch.device) -> None:
+        self.level, self.top, self.device = level, top, device
         self.c = torch.zeros((nodes, 0), dtype=torch.int64, device=device)
         self.mu = torch.zeros((nodes, 0), dtype=torch.float64, device=device)
         self.written = torch.zeros((nodes, 0), dtype=torch.int64, device=device)
@@ -86,17 +86,17 @@ class Neurons:
     def state(self) -> State:
         """The arrays to save, as copies: growth, and the statistics of all slots, one node after another."""
         slots = self.slots()
-        parts = {"grown": self.grown.clone(), **{name: getattr(self, name)[slots] for name in KINDS}}
+        parts = {"grown": self.grown.clone(), **{name: getattr(self, name)[slots] for name in kinds(self.top)}}
         return {name: part.cpu().numpy() for name, part in parts.items()}
 
     def restore(self, state: State, step: int) -> None:
         """Take over a saved state, into new neurons."""
-        grown = check_growth(state, len(self.grown), self.level)
+        grown = check_growth(state, len(self.grown), self.level, self.top)
         self.grown.copy_(torch.from_numpy(grown))
         self.step, self.most = step, int(grown.max())
         enlarge_all(self.most, (self, KINDS))
         slots = self.slots()
-        for name in KINDS:
+        for name in kinds(self.top):
             getattr(self, name)[slots] = torch.from_numpy(state[name]).to(self.device)
         self.free = (slots & (self.c == 0)).sum(1)
         self.any_free = bool(self.free.any())

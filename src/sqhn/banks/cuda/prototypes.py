@@ -35,7 +35,7 @@ from sqhn.banks.cuda.kernels.common import NONE
 from sqhn.banks.cuda.neurons import Neurons
 from sqhn.banks.interface import Learned, Patches, State, Support
 from sqhn.banks.rule import SKIPPED, rules
-from sqhn.banks.saved import KINDS, check_prototypes
+from sqhn.banks.saved import KINDS, check_prototypes, prototypes_of
 from sqhn.level import Level, Options, evidence_centre
 from sqhn.patches import Tiling
 
@@ -70,7 +70,7 @@ class Prototypes:
         self.evidence_centre = evidence_centre(level, options)
         self.euclidean = options.euclidean
         self.rules = rules(level, options, top)
-        self.neurons = Neurons(nodes, level, self.place)
+        self.neurons = Neurons(nodes, level, top, self.place)
         self.node = torch.arange(nodes, device=self.place)[:, None]  # to index (nodes, batch)
         precise = self.size > FLOAT32_SIZE and exact_products(self.place)
         self.m = torch.zeros((nodes, 0, self.size), device=self.place)
@@ -174,7 +174,7 @@ class Prototypes:
 
     def learn_directly(self, evidence: Patches) -> Learned:
         """Online steps from the vectors alone, a few samples at a time."""
-        k, v, a, kind = together([self.learn_few(*part) for part in split(evidence, DIRECT_CHUNK)])
+        k, v, a, kind = together([self.learn_few(part.x, part.seen) for part in split(evidence, DIRECT_CHUNK)])
         n, t = torch.nonzero(kind != SKIPPED, as_tuple=True)
         self.derive(*torch.unique(torch.stack([n, k[n, t].long()]), dim=1))
         return Learned(k, v, a, kind)
@@ -291,7 +291,7 @@ class Prototypes:
             return self.device.top_k_of(self.activity, evidence, count, self.nodes * max(most, self.size))
         with reserve_memory(self.place):
             parts = split(evidence, PRODUCTS_PER_CHUNK // (self.nodes * most))
-            k, v = together([self.best_of(*part, most) for part in parts])
+            k, v = together([self.best_of(part.x, part.seen, most) for part in parts])
         return k[..., None], v[..., None]
 
     def best_of(self, x: Tensor, seen: Tensor | None, width: int) -> tuple[Tensor, Tensor]:
@@ -312,7 +312,8 @@ class Prototypes:
 
     def activity(self, evidence: Patches) -> Tensor:
         most = int(self.grown.max())
-        s = self.compared(*evidence, most) if self.euclidean else self.cosines(*evidence, most)
+        compare = self.compared if self.euclidean else self.cosines
+        s = compare(evidence.x, evidence.seen, most)
         s = torch.where(self.neurons.living(most), s, -torch.inf)
         if self.holes:
             s[self.grown == 0, :, 0] = 0.0
@@ -346,7 +347,7 @@ class Prototypes:
         batch, constants = evidence.x.shape[1], {**self.direct_constants, "J": EXPECTED_AT_ONCE}
         s = torch.empty(len(support.value), dtype=torch.float64, device=self.place)
         direct.at[(batch, self.nodes)](
-            samples(*evidence), (self.m, self.known), support.start, support.value, s,
+            samples(evidence.x, evidence.seen), (self.m, self.known), support.start, support.value, s,
             (batch, self.neurons.room, self.size), num_warps=max(1, constants["D"] // 32), **constants,
         )  # fmt: skip
         return s
@@ -369,7 +370,7 @@ class Prototypes:
         check_prototypes(state, self.size, self.centre)
         enlarge_all(self.neurons.room, (self, self.arrays))
         n, j = torch.nonzero(self.neurons.slots(), as_tuple=True)
-        self.m[n, j] = torch.from_numpy(state["prototypes"]).to(self.place)
+        self.m[n, j] = torch.from_numpy(prototypes_of(state, self.centre)).to(self.place)
         if "known" in state:
             self.known = torch.zeros(self.m.shape, dtype=torch.int32, device=self.place)
             self.known[n, j] = torch.from_numpy(state["known"]).to(self.place)

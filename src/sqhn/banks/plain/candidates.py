@@ -34,7 +34,7 @@ class Candidates:
 
     def __init__(self, bank: Prototypes, evidence: Patches, width: int) -> None:
         self.bank, self.evidence = bank, evidence
-        (x, self.seen), self.error = evidence, bounds.product(bank.size)
+        (x, self.seen, _), self.error = evidence, bounds.product(bank.size)
         y = np.subtract(x, bank.centre, dtype=np.float64)
         self.silent = np.zeros(x.shape[:2], bool)  # where nothing was observed
         self.values = np.full(x.shape[:2], bank.size)  # how many were

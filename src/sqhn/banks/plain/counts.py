@@ -17,7 +17,7 @@ from sqhn.banks.neurons import enlarge, outcomes
 from sqhn.banks.plain.evidence import above
 from sqhn.banks.plain.neurons import LearningNeurons, first_best
 from sqhn.banks.rule import GREW, SKIPPED
-from sqhn.banks.saved import check_counts, heard_of
+from sqhn.banks.saved import all_entries, check_columns, saved_columns
 from sqhn.level import LARGEST_CAPACITY, TIE, Level, Options
 
 Floats = NDArray[np.float64]
@@ -61,7 +61,7 @@ class Counts:
     def __init__(self, device: Device, children: NDArray[np.int32], level: Level, options: Options, top: bool) -> None:
         self.device, self.children, self.level, self.top = device, children, level, top
         self.nodes, self.family = children.shape
-        self.neurons = LearningNeurons(self.nodes, level, options)
+        self.neurons = LearningNeurons(self.nodes, level, options, top)
         self.table, self.used = np.zeros((4, 0), np.int32), 0
         self.node, self.rank = np.empty((2, children.size), np.intp)
         self.node[children], self.rank[children] = np.arange(self.nodes)[:, None], np.arange(self.family)
@@ -159,7 +159,7 @@ class Counts:
             self.add(evidence.k[:, t], counted[:, t] & (kind[:, t] != SKIPPED)[self.node], j, 1)
             k[:, t], score[:, t] = j, h
             v[:, t] = np.where(heard, self.activity(evidence, t)[node, j], 0.0)
-            if self.strengths:
+            if self.top and self.strengths:
                 new = kind[:, t] >= GREW
                 neurons.mu[node[new], j[new]] = v[new, t]
         neurons.steps += batch
@@ -200,7 +200,7 @@ class Counts:
             n = np.flatnonzero(wrote[:, t])
             self.add(evidence.k[:, t], heard[:, t] & wrote[self.node, t], k[:, t], times)
             self.neurons.c[n, k[n, t]] += times
-            self.neurons.written[n, k[n, t]] = self.neurons.step
+            self.neurons.note(n, k[n, t], self.neurons.step)
 
     def store(self, evidence: Codes) -> None:
         every = np.ones(len(evidence.k), bool)
@@ -282,19 +282,18 @@ class Counts:
     # -- persistence -----------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        """Rows (node, neuron, child, value, count), sorted."""
+
         child, neuron, value, count = self.entries
         rows = np.stack(
             [self.node[child], neuron, self.rank[child], value, count], axis=1, dtype=np.int32, casting="same_kind"
         )
-        known = {"known": heard_of(rows, self.grown, self.family).astype(np.int32)} if self.holes else {}
-        return {"counts": rows[np.lexsort(rows.T[::-1])], **known}
+        return saved_columns(rows[np.lexsort(rows.T[::-1])], self.neurons.state(), self.family, self.holes)
 
     def restore(self, state: State, values: int) -> None:
-        rows = check_counts(state, (self.nodes, self.neurons.room, self.family, values))
+        state = check_columns(state, (self.nodes, self.neurons.room, self.family, values))
         self.holes = "known" in state
-        n, j, q, value, count = rows.T
-        self.used = len(rows)
+        n, j, q, value, count = all_entries(state).T
+        self.used = len(n)
         self.table = np.array([self.children[n, q], j, value, count], np.int32)
         self.S = np.zeros((self.nodes, self.neurons.room), np.int64)
         np.add.at(self.S, (n, j), np.square(count, dtype=np.int64))

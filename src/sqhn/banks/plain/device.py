@@ -30,6 +30,7 @@ class Plain:
     limits = Limits()
     shards: int | None = None
     keeps_tensors = False
+    keeps_bytes = True
     atomic = False
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> PatternBank:

@@ -33,9 +33,9 @@ Sums = tuple[Floats, ...]
 
 def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> Floats:
     """The evidence for the neurons of one level, over blocks of all scales: (1, batch, neurons)."""
-    finest, most, (x, seen) = scales[0], bank.neurons.most, patches
+    finest, most, (x, seen, _) = scales[0], bank.neurons.most, patches
     living = bank.neurons.c[:, :most] > 0
-    stored = finest.split(bank.m[0, :most].reshape(-1, *finest.shape))
+    stored = finest.split(bank.rows.of(0, np.arange(most)).reshape(-1, *finest.shape))
     A = np.empty((1, x.shape[1], most))
     for part in batches(x.shape[1], max(1, MOST_SCORES // (finest.nodes * most))):
         asked, there = (
@@ -54,7 +54,7 @@ def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> 
 def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     """The evidence for the neurons of level 1 of a tree, and the sums that the levels above need."""
     most = max(1, bank.neurons.most)
-    centre, m = bank.evidence_centre, bank.m[:, :most]
+    centre, m = bank.evidence_centre, bank.rows.m[:, :most]
     if bank.known is not None:
         m = np.where(bank.known[:, :most] > 0, m, np.float32(centre))
     question, stored = sums_of(patches.x, m, patches.seen, bank.tiling.channels, centre)

@@ -16,8 +16,8 @@ Floats = NDArray[np.float64]
 class LearningNeurons(Neurons):
     """Statistics that learn: `place` finds the neurons that a sample is written to, and `count` notes them."""
 
-    def __init__(self, nodes: int, level: Level, options: Options) -> None:
-        super().__init__(nodes, level)
+    def __init__(self, nodes: int, level: Level, options: Options, top: bool) -> None:
+        super().__init__(nodes, level, top)
         self.node = np.arange(nodes)
         self.pseudo = options.mu == "pseudocount"
         self.when_full = WHEN_FULL[level.when_full]
@@ -47,11 +47,17 @@ class LearningNeurons(Neurons):
         j, new, score = j[n], kind[n] >= GREW, score[n]
         self.free[n] -= new & (j < self.grown[n]) & (self.c[n, j] == 0)
         self.grown[n] = np.maximum(self.grown[n], j + 1)
-        self.written[n, j] = step
         self.c[n, j] = np.where(new, 1, self.c[n, j] + 1)
-        score = np.where(new, 0.0, score)  # it may be minus infinity
-        mean = self.mu[n, j] + (score - self.mu[n, j]) / (self.c[n, j] + self.pseudo)
-        self.mu[n, j] = np.where(new, 1.0, mean)
+        self.note(n, j, step)
+        if self.top:
+            score = np.where(new, 0.0, score)  # it may be minus infinity
+            mean = self.mu[n, j] + (score - self.mu[n, j]) / (self.c[n, j] + self.pseudo)
+            self.mu[n, j] = np.where(new, 1.0, mean)
+
+    def note(self, n: Indices, j: Indices, step: int) -> None:
+        """Note the step at which neurons j of nodes n were written."""
+        if self.top:
+            self.written[n, j] = step
 
 
 def first_best(score: Floats) -> tuple[Indices, Floats]:

@@ -17,6 +17,7 @@ from sqhn.banks.neurons import enlarge, outcomes
 from sqhn.banks.plain.candidates import Candidates, squares
 from sqhn.banks.plain.evidence import of_patches, of_pyramid
 from sqhn.banks.plain.neurons import LearningNeurons, first_best
+from sqhn.banks.rows import Rows
 from sqhn.banks.rule import SKIPPED
 from sqhn.banks.saved import check_prototypes
 from sqhn.inputs import batches
@@ -32,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 class Prototypes:
-    """The prototypes m (nodes, room, size) of all nodes, float32, in slots of which `grown` are used.
+    """The prototypes of all nodes (`rows`), in slots of which `grown` are used.
 
     known (nodes, room, size) counts how often each value was observed; None while all were. look (nodes, room, size):
     the vectors that samples are multiplied with to find candidates. By cosines, they are the prototypes less the
@@ -46,8 +47,8 @@ class Prototypes:
         self.nodes, self.size, self.level = tiling.nodes, tiling.size, level
         self.centre, self.euclidean = options.centre, options.euclidean
         self.node = np.arange(self.nodes)
-        self.neurons = LearningNeurons(self.nodes, level, options)
-        self.m = np.zeros((self.nodes, 0, self.size), np.float32)
+        self.neurons = LearningNeurons(self.nodes, level, options, top)
+        self.rows = Rows(self.nodes, self.size)
         self.look = np.zeros((self.nodes, 0, self.size), np.float32)
         self.half = np.zeros((self.nodes, 0), np.float32)
         self.known: NDArray[np.int32] | None = None
@@ -65,10 +66,11 @@ class Prototypes:
         return min(limit, max(1, MOST_PRODUCTS // (self.nodes * width)))
 
     def reserve(self, more: int) -> None:
-        self.enlarge(self.neurons.wanted(more))
+        self.enlarge(self.neurons.wanted(more), more)
 
-    def enlarge(self, room: int) -> None:
-        self.m, self.look = enlarge(self.m, 1, room), enlarge(self.look, 1, room, np.nan)
+    def enlarge(self, room: int, more: int = 0) -> None:
+        self.rows.reserve(room, more)
+        self.look = enlarge(self.look, 1, room, np.nan)
         self.half = enlarge(self.half, 1, room)
         if self.known is not None:
             self.known = enlarge(self.known, 1, room)
@@ -78,7 +80,7 @@ class Prototypes:
         self.level = self.neurons.level = level
 
     def settle(self) -> None:
-        """Nothing to do: no work is delayed here."""
+        self.rows.trim()
 
     # -- similarities ----------------------------------------------------------------------------------------------
 
@@ -102,11 +104,11 @@ class Prototypes:
 
     def compare(self, evidence: Patches, n: NDArray[Any], t: NDArray[Any], j: NDArray[Any]) -> Floats:
         """The similarities of samples t of nodes n to their neurons j; all (pairs,)."""
-        (x, seen), found = evidence, np.empty(len(j))
+        (x, seen, _), found = evidence, np.empty(len(j))
         for part in batches(len(j), max(1, MOST_VALUES // self.size)):
             of, own = (n[part], t[part]), (n[part], j[part])
             known = None if self.known is None else self.known[own]
-            found[part] = self.similarity_of(x[of], None if seen is None else seen[of], self.m[own], known)
+            found[part] = self.similarity_of(x[of], None if seen is None else seen[of], self.rows.of(*own), known)
         return found
 
     def at(self, evidence: Patches, support: Support) -> Floats:
@@ -125,9 +127,7 @@ class Prototypes:
     # -- learning --------------------------------------------------------------------------------------------------
 
     def learn(self, evidence: Patches) -> Learned:
-        (x, seen), neurons = evidence, self.neurons
-        if seen is not None:
-            self.count_values()
+        (x, seen, raw), neurons = self.noted(evidence), self.neurons
         found = k, v, score, kind = outcomes(self.nodes, x.shape[1])
         heard = np.ones(k.shape, bool) if seen is None else seen.any(axis=2)
         step, threshold = neurons.times(x.shape[1])
@@ -138,28 +138,45 @@ class Prototypes:
             j, kind[:, t] = neurons.place(j, s, threshold[t], heard[:, t])
             neurons.count(j, kind[:, t], s, step + t)
             n = self.node[kind[:, t] != SKIPPED]
-            self.average(n, j[n], x[n, t], None if seen is None else seen[n, t])
+            own = (None if array is None else array[n, t] for array in (seen, raw))
+            self.average(n, j[n], x[n, t], *own)
             candidates.follow(t, j)
             k[:, t], score[:, t] = j, s
             v[:, t] = self.compare(evidence, self.node, np.full(self.nodes, t), j)
         neurons.steps += x.shape[1]
         return Learned(*found)
 
+    def noted(self, evidence: Patches) -> Patches:
+        """Samples to learn, as bytes too if they may stay so, once the bank is ready for them."""
+        x, seen, raw = evidence
+        if seen is not None:
+            self.count_values()
+        if raw is not None and self.top and not (self.neurons.most or self.rows.has_bytes or self.holes):
+            self.rows.keep_bytes()
+        return Patches(x, seen, raw if self.rows.has_bytes else None)
+
     def count_values(self) -> None:
         """From now on count how often each value was observed; so far, as often as its neuron was written."""
         if self.known is None:
+            self.rows.as_floats(self.neurons.c, self.centre)
             self.known = np.repeat(self.neurons.c[:, :, None], self.size, axis=2).astype(np.int32)
 
-    def average(self, n: NDArray[Any], j: NDArray[Any], x: NDArray[np.float32], seen: Any) -> None:
-        """Average samples (pairs, size) into the neurons j of distinct nodes n, which have counted them already."""
-        m, c = self.m[n, j], self.neurons.c[n, j, None]
+    def average(self, n: NDArray[Any], j: NDArray[Any], x: NDArray[np.float32], seen: Any, raw: Any = None) -> None:
+        """Average samples (pairs, size) into the neurons j of nodes n, which have counted them already.
+
+        The pairs of n and j are distinct. raw: the samples as bytes, if neurons of one sample may be such.
+        """
+        m, c = self.rows.of(n, j), self.neurons.c[n, j, None]
         if self.known is None:
-            self.m[n, j] = np.where(c == 1, x, m + (x - m) / c.astype(np.float32))
+            new = np.zeros(len(j), bool) if raw is None else c[:, 0] == 1
+            self.rows.write(n[~new], j[~new], np.where(c == 1, x, m + (x - m) / c.astype(np.float32))[~new])
+            if raw is not None:
+                self.rows.write_bytes(j[new], raw[new])
         else:
             seen = np.ones(x.shape, bool) if seen is None else seen
             known = np.where(c == 1, 0, self.known[n, j]) + seen
             mean = np.where(known == 1, x, m + (x - m) / np.maximum(known, 1).astype(np.float32))
-            self.m[n, j] = np.where(seen, mean, np.where(c == 1, self.centre, m))
+            self.rows.write(n, j, np.where(seen, mean, np.where(c == 1, self.centre, m)))
             self.known[n, j] = known
         self.derive(n, j)
 
@@ -167,7 +184,7 @@ class Prototypes:
         """Compute the vectors for products (`look`) of the neurons j of nodes n."""
         for part in batches(len(n), max(1, MOST_VALUES // self.size)):
             own = n[part], j[part]
-            u = np.subtract(self.m[own], self.centre, dtype=np.float64)
+            u = np.subtract(self.rows.of(*own), self.centre, dtype=np.float64)
             square, usable = squares(u), self.neurons.c[own] > 0
             if self.euclidean:
                 self.half[own] = square / 2
@@ -179,25 +196,24 @@ class Prototypes:
             self.look[own] = np.where(usable[:, None], u, np.nan)
 
     def hold(self, evidence: Patches, k: NDArray[np.int32], wrote: NDArray[np.bool_]) -> None:
-        x, seen = evidence
-        if seen is not None:
-            self.count_values()
+        x, seen, _ = self.noted(evidence)
         for t in range(x.shape[1]):
             self.neurons.steps += 1
             n = self.node[wrote[:, t]]
             j = k[n, t]
             self.neurons.c[n, j] += 1
-            self.neurons.written[n, j] = self.neurons.step
+            self.neurons.note(n, j, self.neurons.step)
             self.average(n, j, x[n, t], None if seen is None else seen[n, t])
 
     def store(self, evidence: Patches) -> None:
-        new = self.neurons.append(evidence.x.shape[1])
+        x, _, raw = self.noted(evidence)
+        new = self.neurons.append(x.shape[1])
         n = np.repeat(self.node, new.shape[1])
-        self.average(n, new.ravel(), evidence.x.reshape(-1, self.size), None)
+        self.average(n, new.ravel(), x.reshape(-1, self.size), None, None if raw is None else raw[0])
 
     def forget(self, j: NDArray[np.int64]) -> None:
         self.neurons.forget(j)
-        self.m[0, j] = self.centre
+        self.rows.forget(j, self.centre)
         if self.known is not None:
             self.known[0, j] = 0
         self.derive(np.zeros_like(j), j)
@@ -205,7 +221,7 @@ class Prototypes:
     # -- questions -------------------------------------------------------------------------------------------------
 
     def top_k(self, evidence: Patches, count: int) -> tuple[NDArray[np.int32], Floats]:
-        (x, seen), most = evidence, max(1, self.neurons.most)
+        (x, seen, _), most = evidence, max(1, self.neurons.most)
         k, v = np.empty((*x.shape[:2], count), np.int32), np.empty((*x.shape[:2], count))
         for part in batches(x.shape[1], max(1, MOST_PRODUCTS // (self.nodes * most))):
             asked = Patches(x[:, part], None if seen is None else seen[:, part])
@@ -222,7 +238,7 @@ class Prototypes:
         return of_pyramid(self, evidence, scales)
 
     def vectors(self, k: NDArray[np.int32]) -> NDArray[np.float32]:
-        return self.m[self.node[:, None], k]
+        return self.rows.of(self.node[:, None], k)
 
     def known_values(self, k: NDArray[np.int32]) -> NDArray[np.bool_]:
         if self.known is None:
@@ -232,16 +248,18 @@ class Prototypes:
     # -- persistence -----------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        found = {"prototypes": self.m} if self.known is None else {"prototypes": self.m, "known": self.known}
-        there = np.arange(self.neurons.room) < self.grown[:, None]
-        return {name: array[:, : self.neurons.room][there] for name, array in found.items()}
+        found = self.rows.state(self.grown)
+        if self.known is not None:
+            there = np.arange(self.neurons.room) < self.grown[:, None]
+            found["known"] = self.known[:, : self.neurons.room][there]
+        return found
 
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
         check_prototypes(state, self.size, self.centre)
         self.enlarge(self.neurons.room)
         there = np.arange(self.neurons.room) < self.grown[:, None]
-        self.m[there] = state["prototypes"]
+        self.rows.restore(state, there, self.centre, self.top)
         if "known" in state:
-            self.known = np.zeros(self.m.shape, np.int32)
+            self.known = np.zeros(self.look.shape, np.int32)
             self.known[there] = state["known"]
         self.derive(*np.nonzero(there))

@@ -25,6 +25,7 @@ class Sharded(Cpu):
     """
 
     limits = Limits(chunk=LONGEST_CHUNK, breadth=4)  # shards get the next samples while they answer
+    keeps_bytes = False
     atomic = False
     shards: int
 

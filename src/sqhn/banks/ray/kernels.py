@@ -11,7 +11,6 @@ from sqhn.banks.cpu.kernels.decision import (
     NEVER,
     NONE,
     Measure,
-    Prototypes,
     Scratch,
     evaluate,
     featureless,
@@ -39,7 +38,7 @@ def nearest(lo, hi, x, seen, products, prototypes, measure, bar, k, v, rest, roo
     none are evaluated for samples of which none can.
     """
     look, work = large.first_look(products, room[2]), Scratch(*room[0])
-    own, measure = of_node(Prototypes(*prototypes), 0), Measure(*measure)
+    own, measure = of_node(prototypes, 0, work.decoded), Measure(*measure)
     upper, index, value, count, G = work.upper, work.index, work.value, k.shape[1] - 1, look.products.P.shape[2]
     large.begin(look, 0, own, G, measure)
     for t in range(lo, hi):

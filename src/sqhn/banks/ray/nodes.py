@@ -14,7 +14,7 @@ from sqhn.banks import devices
 from sqhn.banks.compilation import at_once
 from sqhn.banks.interface import BlockEvidence, Codes, State, Support
 from sqhn.banks.ray.shards import BUILD, Call, each_array
-from sqhn.banks.saved import KINDS, check_counts, check_growth, joined, known_of
+from sqhn.banks.saved import KINDS, check_columns, check_growth, joined, known_of, row_neurons
 from sqhn.level import Level, Options
 from sqhn.patches import Tiling
 
@@ -25,6 +25,8 @@ LONGEST_CHUNK = 1536
 """The most samples that are learned at once: large chunks, since each level needs one round trip for a chunk."""
 
 
+COLUMNS = "codes", "counts", "known"
+"""The names of the saved arrays of a code bank."""
 Status = tuple[NDArray[np.int64], int, int, bool, int]
 """The bank of a shard after a write: grown, room, step, holes, and how many samples it can learn at once."""
 
@@ -103,7 +105,7 @@ class SplitNeurons:
 
     def restore(self, state: State, step: int) -> None:
         """Check the statistics; `SplitNodes.restore` sends them to the shards, with the prototypes or counts."""
-        self.grown, self.step = check_growth(state, self.bank.nodes, self.bank.level), step
+        self.grown, self.step = check_growth(state, self.bank.nodes, self.bank.level, top=False), step
 
 
 def asked(method: str, fill: float = 0.0) -> Any:
@@ -273,14 +275,16 @@ class SplitCodes(SplitNodes):
         found = []
         for part, one in self.states(self.children.shape[1]):
             found.append(one | {"counts": one["counts"] + np.array([part.start, 0, 0, 0, 0], np.int32)})
-        return {name: np.concatenate([one[name] for one in found]) for name in ("counts", "known") if name in found[0]}
+        return {name: np.concatenate([one[name] for one in found]) for name in COLUMNS if name in found[0]}
 
     def restore(self, state: State, values: int) -> None:
-        rows = check_counts(state, (self.nodes, self.neurons.most, self.children.shape[1], values))
+        state = check_columns(state, (self.nodes, self.neurons.most, self.children.shape[1], values))
+        (row_nodes, _), codes, entries = row_neurons(state), state["codes"], state["counts"]
 
         def of_nodes(nodes: slice) -> State:
-            own = rows[(rows[:, 0] >= nodes.start) & (rows[:, 0] < nodes.stop)]
-            return {"counts": own - np.array([nodes.start, 0, 0, 0, 0], np.int32), "reserved": np.array([0, values])}
+            row, own = ((of >= nodes.start) & (of < nodes.stop) for of in (row_nodes, entries[:, 0]))
+            counts = entries[own] - np.array([nodes.start, 0, 0, 0, 0], np.int32)
+            return {"codes": codes[row], "counts": counts, "reserved": np.array([0, values])}
 
         self.divide(state, of_nodes)
 

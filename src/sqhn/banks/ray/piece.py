@@ -95,7 +95,7 @@ class Piece:
         rows: a follow-up query about only these of its samples. bar: the similarities that a neuron must reach to
         matter to them.
         """
-        x, seen = evidence = own(evidence if rows is None else each_array(evidence, itemgetter((slice(None), rows))))
+        x, seen, _ = evidence = own(evidence if rows is None else each_array(evidence, itemgetter((slice(None), rows))))
         large, cosines, living = self.bank.large, not self.bank.measure[1], self.living
         if large is not None and seen is None and cosines and count <= FEW and count < living:
             return self._nearest(large, x[0], count, question, rows, bar)
@@ -158,7 +158,7 @@ class Piece:
     def fetch(self, j: Indices) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
         """The prototypes of neurons, and how often each value of them was seen (as in `Vectors`)."""
         at, known = self._places(j), self.bank.known
-        return self.bank.m[0, at], None if known is None else known[0, at]
+        return self.bank.rows.of(0, at), None if known is None else known[0, at]
 
     # -- writes --------------------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Piece:
         found: State = {
             "number": self.number,
             "c": self.bank.neurons.c[0, :grown],
-            "prototypes": self.bank.m[0, :grown],
+            "prototypes": self.bank.rows.m[0, :grown],
         }
         return found if known is None else {**found, "known": known[0, :grown]}
 

@@ -32,7 +32,7 @@ from sqhn.banks.ray.piece import Indices, Piece, Vectors
 from sqhn.banks.ray.search import NAME, Search
 from sqhn.banks.ray.shards import BUILD, Call, Shared, each_array
 from sqhn.banks.rule import GREW, SKIPPED
-from sqhn.banks.saved import KINDS, check_prototypes, joined, known_of
+from sqhn.banks.saved import KINDS, check_bytes, check_prototypes, joined, known_of, prototypes_of
 from sqhn.inputs import batches
 from sqhn.level import REPLACING, TIE, Level, Options
 from sqhn.patches import Tiling
@@ -81,7 +81,7 @@ class SplitPrototypes:
 
     def __init__(self, device: Sharded, tiling: Tiling, level: Level, options: Options) -> None:
         self.device, self.shards, self.tiling, self.level, self.options = device, device.start(), tiling, level, options
-        self.neurons = Neurons(1, level)
+        self.neurons = Neurons(1, level, top=True)
         self.owner = np.zeros(0, np.int16)  # the shard of every neuron
         self.holes = False
         self.fresh = NO_NEURONS  # written by the last part; shards may not have these yet
@@ -224,7 +224,7 @@ class SplitPrototypes:
         number = np.concatenate([chosen, np.arange(grown, grown + int(local.grown[0]) - n)])
         wrote = np.unique(learned.k[0][learned.kind[0] != SKIPPED])
         known = None if local.known is None else local.known[0, wrote]
-        vectors = Vectors(number[wrote], local.neurons.c[0, wrote], local.m[0, wrote], known)
+        vectors = Vectors(number[wrote], local.neurons.c[0, wrote], local.rows.of(0, wrote), known)
         if samples is None or known is not None:
             self._put(vectors)
         else:  # neurons that were written once are their samples
@@ -366,8 +366,11 @@ class SplitPrototypes:
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
         self.holes, total = "known" in state, self.neurons.most
         c = self.neurons.c[0]
+        if "bytes" in state:
+            check_bytes(state, self.tiling.size)
         for now in batches(total, max(1, MESSAGE // (4 * self.tiling.size))):
-            some: State = {name: array[now] for name, array in state.items() if name in ("prototypes", "known")}
+            some: State = {name: array[now] for name, array in state.items() if name == "known"}
+            some["prototypes"] = prototypes_of(state, self.options.centre, now)
             check_prototypes({**some, "c": c[now]}, self.tiling.size, self.options.centre)
             self._put(Vectors(np.arange(now.start, now.stop), c[now], some["prototypes"], some.get("known")))
 

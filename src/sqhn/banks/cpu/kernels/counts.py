@@ -1,12 +1,8 @@
-"""Counts of children's values: the columns of the levels above the first.
+"""Activities of columns, learning, and what neurons expect of their children: the levels above the first.
 
-A column of the paper says how often each child had each value when neuron j won. It is kept as integer counts, sparse:
-an entry (j, k, n) of child q stands in two linked lists, one over the neurons that know value k of child q (walked
-upward, from the children's values to the neurons that agree) and one over the values of child q that neuron j knows
-(walked downward, from a neuron to what it expects). Memory is bounded by what was stored.
-
-`children` (nodes, children) are rows of `k` and `v` (child nodes, batch), the children's values and strengths, and of
-`heard`: whether any of their values was observed; an empty array if all children were heard.
+A decision looks at the neurons in lists that know a value of a child, and counts for each row how many children agree.
+The strengths of children are between the least and the greatest, so these counts rule most rows out. The others are
+evaluated, and that decides.
 """
 
 from __future__ import annotations
@@ -16,34 +12,41 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sqhn.banks.cpu.compiled import compiled, inlined, kernel
-from sqhn.banks.cpu.kernels.neurons import Statistics, Times, count, written_to
+from sqhn.banks.cpu.kernels.columns import (
+    COUNT,
+    FREE,
+    NEXT_BY_NEURON,
+    NEXT_BY_VALUE,
+    NONE,
+    ROW,
+    ROWS,
+    SLOT,
+    SLOTS,
+    VALUE,
+    Columns,
+    clear,
+    count_sample,
+    find,
+    there,
+    value_of,
+)
+from sqhn.banks.cpu.kernels.neurons import Statistics, Times, count, note, written_to
 from sqhn.banks.rule import GREW, SKIPPED, Rules
 from sqhn.level import TIE
 
-NEURON, VALUE, COUNT, NEXT_BY_VALUE, NEXT_BY_NEURON = 0, 1, 2, 3, 4
-NONE = -1
-
-
-class Lists(NamedTuple):
-    """The entries of all nodes, `pool` (nodes, entries, 5) with the fields above, `used` of them by each node.
-
-    free: heads of the lists of freed entries (nodes,); by_value (nodes, children, values) and by_neuron (nodes,
-    neurons, children): heads of the two lists; S (nodes, neurons): sums of squared counts.
-    """
-
-    pool: Any
-    used: Any
-    free: Any
-    by_value: Any
-    by_neuron: Any
-    S: Any
+MOST_AGREEING = 255
+"""Children whose agreement is counted in one byte."""
+SCANNED = 128
+"""Neurons that are compared at once in a search."""
+ROUNDED = 1e-9
+"""More than the rounding error of a sum of strengths, for each child."""
 
 
 class Heard(NamedTuple):
     """The children of a node, and the values k and strengths v of a level, of which a sample t is heard.
 
     length: of the strengths; partly: a child is silent, and the norm is over those that are heard; many: how many
-    children have anything to count.
+    children have anything to count; loud: how many are not silent; least, most: the extreme strengths of these.
     """
 
     children: Any
@@ -53,80 +56,30 @@ class Heard(NamedTuple):
     length: Any
     partly: Any
     many: Any
+    loud: Any
+    least: Any
+    most: Any
+
+
+class Scratch(NamedTuple):
+    """For decisions, one entry per neuron: activities and indices of those that were evaluated, and, for slots, where
+    among these they are. same, few, agreeing: which neurons agree with a child, and with how many children.
+    """
+
+    value: Any
+    index: Any
+    mark: Any
+    same: Any
+    few: Any
+    agreeing: Any
 
 
 def scratch(room: int) -> tuple[Any, ...]:
-    """For decisions, one entry per neuron: overlaps, which were touched, and for which decision."""
-    return np.empty(room), np.empty(room, np.int64), np.full(room, -1)
-
-
-# -- the lists -------------------------------------------------------------------------------------------------------
-
-
-@compiled
-def find(pool, head, value):
-    """The entry of a neuron's list that holds a value, or NONE."""
-    e = head
-    while e != NONE and pool[e, VALUE] != value:
-        e = pool[e, NEXT_BY_NEURON]
-    return e
-
-
-@compiled
-def times(pool, head, value):
-    """How often a neuron's child had a value."""
-    e = find(pool, head, value)
-    return pool[e, COUNT] if e != NONE else 0
-
-
-@compiled
-def add(n, j, q, value, more, lists):
-    """Count a value of child q for neuron j."""
-    pool, used, free, by_value, by_neuron, S = lists
-    e = find(pool[n], by_neuron[n, j, q], value)
-    if e == NONE:
-        if free[n] != NONE:
-            e = free[n]
-            free[n] = pool[n, e, NEXT_BY_NEURON]
-        else:
-            e = used[n]
-            used[n] += 1
-        pool[n, e, NEURON], pool[n, e, VALUE], pool[n, e, COUNT] = j, value, 0
-        pool[n, e, NEXT_BY_VALUE], by_value[n, q, value] = by_value[n, q, value], e
-        pool[n, e, NEXT_BY_NEURON], by_neuron[n, j, q] = by_neuron[n, j, q], e
-    before = np.int64(pool[n, e, COUNT])
-    pool[n, e, COUNT] += more
-    S[n, j] += more * (2 * before + more)
-
-
-@kernel
-def erase(neurons, lists):
-    """Forget everything that these neurons of the only node know."""
-    lists = Lists(*lists)
-    for i in range(neurons.shape[0]):
-        clear(np.int64(0), neurons[i], lists)
-
-
-@compiled
-def clear(n, j, lists):
-    """Forget everything that neuron j knows."""
-    pool, _, free, by_value, by_neuron, S = lists
-    for q in range(by_neuron.shape[2]):
-        e = by_neuron[n, j, q]
-        while e != NONE:
-            value = pool[n, e, VALUE]
-            before, at = NONE, by_value[n, q, value]
-            while at != e:
-                before, at = at, pool[n, at, NEXT_BY_VALUE]
-            if before == NONE:
-                by_value[n, q, value] = pool[n, e, NEXT_BY_VALUE]
-            else:
-                pool[n, before, NEXT_BY_VALUE] = pool[n, e, NEXT_BY_VALUE]
-            after = pool[n, e, NEXT_BY_NEURON]
-            pool[n, e, NEXT_BY_NEURON], free[n] = free[n], e
-            e = after
-        by_neuron[n, j, q] = NONE
-    S[n, j] = 0
+    """For `room` neurons."""
+    return (
+        np.empty(room), np.empty(room, np.int64), np.full(room, -1), np.empty(room, np.uint8), np.empty(room, np.uint8),
+        np.empty(room, np.int32),
+    )  # fmt: skip
 
 
 # -- bottom-up activity ----------------------------------------------------------------------------------------------
@@ -138,40 +91,42 @@ def loud(s):
     return s if abs(s) > TIE else 0.0
 
 
-@compiled
-def there(heard, child, t):
-    """Whether anything of a child was seen."""
-    return heard.shape[0] == 0 or heard[child, t]
-
-
 @inlined
 def hear(children, codes, t, heard_only):
     """The message of sample t for a node with these children."""
     k, v, heard = codes
-    square = 0.0
-    silent, many = False, 0
+    square, least, most = 0.0, np.inf, -np.inf
+    counted, many = 0, 0
     for q in range(children.shape[0]):
         s = loud(v[children[q], t])
         square += s * s
-        silent = silent or s == 0
+        if s != 0:
+            counted += 1
+            least, most = min(least, s), max(most, s)
         many += there(heard, children[q], t)
-    partly = silent and (heard_only or many < children.shape[0])
-    return Heard(children, k, v, t, np.sqrt(square), partly, many)
+    partly = counted < children.shape[0] and (heard_only or many < children.shape[0])
+    return Heard(children, k, v, t, np.sqrt(square), partly, many, counted, least, most)
 
 
 @compiled
-def squares_of(n, j, heard, lists):
-    """The sum of squared counts of neuron j; if the norm asks for it, over the children that are not silent."""
+def squares_of(n, s, heard, columns):
+    """The sum of squared counts of a slot; if the norm asks for it, over the children that are not silent."""
     if not heard.partly:
-        return lists.S[n, j]
+        return columns.S[n, s]
     total = np.int64(0)
     for q in range(heard.children.shape[0]):
         if loud(heard.v[heard.children[q], heard.t]) != 0:
-            e = lists.by_neuron[n, j, q]
+            e = columns.by_neuron[n, s, q]
             while e != NONE:
-                total += np.int64(lists.pool[n, e, COUNT]) ** 2
-                e = lists.pool[n, e, NEXT_BY_NEURON]
+                total += np.int64(columns.pool[n, e, COUNT]) ** 2
+                e = columns.pool[n, e, NEXT_BY_NEURON]
     return total
+
+
+@compiled
+def squares_of_row(heard):
+    """The same of a row, for one sample: its counts are the same for all children, so they do not matter."""
+    return np.int64(heard.loud if heard.partly else heard.children.shape[0])
 
 
 @compiled
@@ -184,87 +139,209 @@ def normalize(overlap, squares, length):
 
 
 @compiled
-def activity_at(n, j, heard, lists):
+def activity_at(n, j, heard, columns):
     """h of one neuron."""
-    overlap = 0.0
+    overlap, s = 0.0, np.int64(columns.slot[n, j])
+    if s == FREE:
+        return 0.0
     for q in range(heard.children.shape[0]):
         child = heard.children[q]
-        s = loud(heard.v[child, heard.t])
-        overlap += s * times(lists.pool[n], lists.by_neuron[n, j, q], heard.k[child, heard.t])
-    return normalize(overlap, squares_of(n, j, heard, lists), heard.length)
+        strength, value = loud(heard.v[child, heard.t]), np.int64(heard.k[child, heard.t])
+        if s == ROW:
+            overlap += strength if value_of(columns.rows, n, q, j) == value else 0.0
+        else:
+            e = find(columns.pool[n], columns.by_neuron[n, s, q], value)
+            overlap += strength * columns.pool[n, e, COUNT] if e != NONE else 0.0
+    squares = squares_of_row(heard) if s == ROW else squares_of(n, s, heard, columns)
+    return normalize(overlap, squares, heard.length)
+
+
+# -- the winner ------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def agree(rows, n, q, value, G, same, few):
+    """Count the neurons whose rows have a value of child q; same: scratch."""
+    for p in range(rows.shape[0]):
+        row, byte = rows[p, n, q], np.uint8((value >> (8 * p)) & 255)
+        if p == 0:
+            for j in range(G):
+                same[j] = np.uint8(row[j] == byte)
+        else:
+            for j in range(G):
+                same[j] &= np.uint8(row[j] == byte)
+    for j in range(G):
+        few[j] += same[j]
+
+
+@compiled
+def agreements(n, G, heard, columns, work):
+    """How many loud children agree with each row; returns the largest number."""
+    same, few, agreeing, slot = work.same, work.few, work.agreeing, columns.slot[n]
+    family = heard.children.shape[0]
+    for j in range(G):
+        agreeing[j] = 0
+    for first in range(0, family, MOST_AGREEING):
+        for j in range(G):
+            few[j] = 0
+        for q in range(first, min(first + MOST_AGREEING, family)):
+            child = heard.children[q]
+            if loud(heard.v[child, heard.t]) != 0:
+                agree(columns.rows, n, q, np.int64(heard.k[child, heard.t]), G, same, few)
+        for j in range(G):
+            agreeing[j] += np.int32(few[j])
+    top = np.int32(0)
+    for j in range(G):
+        agreeing[j] = agreeing[j] if slot[j] == ROW else np.int32(0)
+        top = max(top, agreeing[j])
+    return top
+
+
+@compiled
+def reaching(agreeing, least):
+    """How many rows agree with so many children."""
+    many = np.int32(0)
+    for j in range(agreeing.shape[0]):
+        many += np.int32(agreeing[j] >= least)
+    return many
+
+
+@compiled
+def evaluate_slots(n, heard, columns, work, stamp):
+    """Evaluate the neurons in lists that know a value of a loud child; returns how many.
+
+    stamp: a number that is higher than all entries of `mark`.
+    """
+    value, index, mark = work.value, work.index, work.mark
+    pool, many = columns.pool[n], 0
+    for q in range(heard.children.shape[0]):
+        child = heard.children[q]
+        strength = loud(heard.v[child, heard.t])
+        if strength == 0:
+            continue
+        e = columns.by_value[n, q, heard.k[child, heard.t]]
+        while e != NONE:
+            s = pool[e, SLOT]
+            if mark[s] < stamp:
+                mark[s], index[many], value[many] = stamp + many, s, 0.0
+                many += 1
+            value[mark[s] - stamp] += strength * pool[e, COUNT]
+            e = pool[e, NEXT_BY_VALUE]
+    for i in range(many):
+        value[i] = normalize(value[i], squares_of(n, index[i], heard, columns), heard.length)
+        index[i] = columns.owner[n, index[i]]
+    return many
+
+
+@compiled
+def evaluate_rows(n, G, heard, columns, work, first):
+    """Evaluate the rows whose activity may be the best, after the `first` neurons that were evaluated before.
+
+    No strength is negative, so an overlap lies between the number of children that agree times the least strength, and
+    the same times the greatest. Returns how many neurons were evaluated.
+    """
+    value, index, agreeing, many = work.value, work.index, work.agreeing, first
+    top = agreements(n, G, heard, columns, work)
+    if top == 0:
+        return many
+    squares, reach = squares_of_row(heard), top * heard.least
+    for i in range(first):
+        reach = max(reach, value[i] * heard.length * np.sqrt(np.float64(squares)))
+    reach -= ROUNDED * heard.children.shape[0]
+    least = np.int32(max(1.0, np.ceil(reach / heard.most)))
+    for b in range(0, G, SCANNED):
+        stop = min(b + SCANNED, G)
+        if reaching(agreeing[b:stop], least):
+            for j in range(b, stop):
+                if agreeing[j] >= least:
+                    index[many], value[many] = j, 0.0
+                    many += 1
+    for q in range(heard.children.shape[0]):
+        child = heard.children[q]
+        strength, k = loud(heard.v[child, heard.t]), np.int64(heard.k[child, heard.t])
+        if strength != 0:
+            for i in range(first, many):
+                value[i] += strength if value_of(columns.rows, n, q, index[i]) == k else 0.0
+    for i in range(first, many):
+        value[i] = normalize(value[i], squares, heard.length)
+    return many
+
+
+@compiled
+def one_by_one(n, G, heard, columns, work):
+    """Evaluate all neurons; returns how many there are."""
+    many = 0
+    for j in range(G):
+        if columns.slot[n, j] != FREE:
+            work.index[many], work.value[many] = j, activity_at(n, j, heard, columns)
+            many += 1
+    return many
+
+
+@compiled
+def first_neuron(slot, G):
+    """The first neuron of a node."""
+    for j in range(G):
+        if slot[j] != FREE:
+            return j
+    return 0
 
 
 @inlined
-def decide(n, G, heard, lists, c, scratch, stamp):
-    """The winning neuron and its activity; stamp: a number that was not used with this scratch; c: their counts.
-
-    Only neurons that know a value of a child are looked at, unless none of them agrees: strengths may be negative.
-    """
-    overlap, touched, mark = scratch
-    pool = lists.pool
-    many = 0
-    for q in range(heard.children.shape[0]):
-        child = heard.children[q]
-        s = loud(heard.v[child, heard.t])
-        if s == 0:
-            continue
-        e = lists.by_value[n, q, heard.k[child, heard.t]]
-        while e != NONE:
-            j = pool[n, e, NEURON]
-            if mark[j] != stamp:
-                mark[j], overlap[j], touched[many] = stamp, 0.0, j
-                many += 1
-            overlap[j] += s * pool[n, e, COUNT]
-            e = pool[n, e, NEXT_BY_VALUE]
-    best = -np.inf
+def decide(n, G, heard, columns, work, stamp):
+    """The winning neuron of a node that has grown, and its activity; stamp: as in `evaluate_slots`."""
+    value, index, many, best = work.value, work.index, 0, -np.inf
+    if heard.loud and heard.least < 0:
+        many = one_by_one(n, G, heard, columns, work)
+    elif heard.loud:
+        if columns.heads[n, SLOTS] > 0:
+            many = evaluate_slots(n, heard, columns, work, stamp)
+        if columns.heads[n, ROWS] > 0:
+            many = evaluate_rows(n, G, heard, columns, work, many)
     for i in range(many):
-        j = touched[i]
-        h = normalize(overlap[j], squares_of(n, j, heard, lists), heard.length)
-        overlap[j] = h
-        best = max(best, h)
-    if best <= TIE:
-        for j in range(G):
-            if c[j] and mark[j] != stamp:
-                best, overlap[j], touched[many] = max(best, 0.0), 0.0, j
-                many += 1
-    if many == 0:
-        return 0, 0.0
-    winner = G - 1  # a neuron even if all strengths are NaN
+        best = max(best, value[i])
+    if heard.least > 0 and best <= TIE:  # no activity is negative, so all are ties
+        winner = first_neuron(columns.slot[n], G)
+        return winner, activity_at(n, winner, heard, columns)
+    winner, h = G, best
     for i in range(many):
-        if overlap[touched[i]] >= best - TIE:
-            winner = min(winner, touched[i])
-    return winner, overlap[winner]
+        if value[i] >= best - TIE and index[i] < winner:
+            winner, h = index[i], value[i]
+    return winner, h
 
 
 @kernel
-def best(lo, hi, children, codes, lists, statistics, heard_only, k, v, scratch):
+def best(lo, hi, children, codes, columns, statistics, heard_only, k, v, work):
     """The winner and its activity; range(lo, hi) runs over (node, sample) pairs."""
-    lists, statistics = Lists(*lists), Statistics(*statistics)
+    columns, statistics, work = Columns(*columns), Statistics(*statistics), Scratch(*work)
     for i in range(lo, hi):
         n, t = i // k.shape[1], i % k.shape[1]
-        heard = hear(children[n], codes, t, heard_only)
-        k[n, t], v[n, t] = decide(n, statistics.grown[n], heard, lists, statistics.c[n], scratch, i)
+        k[n, t], v[n, t] = 0, 0.0
+        if statistics.grown[n]:
+            heard = hear(children[n], codes, t, heard_only)
+            stamp = i * work.mark.shape[0]
+            k[n, t], v[n, t] = decide(n, statistics.grown[n], heard, columns, work, stamp)
 
 
 @kernel
-def at(lo, hi, children, codes, start, candidate, lists, heard_only, h):
+def at(lo, hi, children, codes, start, candidate, columns, heard_only, h):
     """h of the candidates start[i] .. start[i + 1] of (node, sample) pairs, over which range(lo, hi) runs."""
-    lists, batch = Lists(*lists), codes[0].shape[1]
+    columns, batch = Columns(*columns), codes[0].shape[1]
     for i in range(lo, hi):
         n, t = i // batch, i % batch
         heard = hear(children[n], codes, t, heard_only)
         for e in range(start[i], start[i + 1]):
-            h[e] = activity_at(n, np.int64(candidate[e]), heard, lists)
+            h[e] = activity_at(n, np.int64(candidate[e]), heard, columns)
 
 
 # -- learning --------------------------------------------------------------------------------------------------------
 
 
 @kernel
-def learn(lo, hi, children, codes, lists, statistics, rules, steps, heard_only, sent, scratch):
+def learn(lo, hi, children, codes, columns, statistics, rules, steps, heard_only, sent, work):
     """A chunk of online steps at nodes lo..hi."""
-    lists, statistics, rules, steps = Lists(*lists), Statistics(*statistics), Rules(*rules), Times(*steps)
-    (below, _, seen), (k, v, a, kind) = codes, sent
+    columns, statistics, rules, steps = Columns(*columns), Statistics(*statistics), Rules(*rules), Times(*steps)
+    (k, v, a, kind), work = sent, Scratch(*work)
     batch = k.shape[1]
     for n in range(lo, hi):
         for t in range(batch):
@@ -275,40 +352,39 @@ def learn(lo, hi, children, codes, lists, statistics, rules, steps, heard_only, 
             G = statistics.grown[n]
             j, h = -1, -np.inf
             if statistics.free[n] < G:
-                j, h = decide(n, G, heard, lists, statistics.c[n], scratch, n * batch + t)
+                j, h = decide(n, G, heard, columns, work, (n * batch + t) * work.mark.shape[0])
             j, what = written_to(j, h, steps.eps[t], n, G, statistics, rules)
             new = what >= GREW
             if what != SKIPPED:
-                if new and j < G:
-                    clear(n, j, lists)
+                before = np.int64(0)
+                if not new:
+                    before = statistics.c[n, j]
+                elif j < G:
+                    clear(n, j, columns)
                 count(n, j, new, h, steps.first + t, statistics, rules)
-                for q in range(children.shape[1]):
-                    if there(seen, children[n, q], t):
-                        add(n, j, q, below[children[n, q], t], np.int64(1), lists)
-                if new and rules.strengths:
-                    statistics.mu[n, j] = activity_at(n, j, heard, lists)
+                count_sample(n, j, before, np.int64(1), children[n], codes, t, columns)
+                if new and rules.top and rules.strengths:
+                    statistics.mu[n, j] = activity_at(n, j, heard, columns)
             k[n, t], a[n, t], kind[n, t] = j, h, what
             if rules.top:
                 v[n, t] = 1.0 if new else h
             else:
-                v[n, t] = activity_at(n, j, heard, lists)
+                v[n, t] = activity_at(n, j, heard, columns)
     if lo == 0:
         statistics.steps[0] += batch
 
 
 @kernel
-def hold(children, codes, more, winner, wrote, lists, statistics, step):
+def hold(children, codes, more, winner, wrote, columns, statistics, step):
     """Count samples `more` times again for the neurons k of their nodes, where `wrote` says so; step: of the first."""
-    (k, _, heard), lists, statistics = codes, Lists(*lists), Statistics(*statistics)
+    columns, statistics = Columns(*columns), Statistics(*statistics)
     for n in range(children.shape[0]):
-        for t in range(k.shape[1]):
+        for t in range(winner.shape[1]):
             if wrote[n, t]:
                 j = np.int64(winner[n, t])
+                count_sample(n, j, statistics.c[n, j], more, children[n], codes, t, columns)
                 statistics.c[n, j] += more
-                statistics.written[n, j] = step + t
-                for q in range(children.shape[1]):
-                    if there(heard, children[n, q], t):
-                        add(n, j, q, k[children[n, q], t], more, lists)
+                note(n, j, step + t, statistics)
 
 
 # -- top-down --------------------------------------------------------------------------------------------------------
@@ -327,32 +403,36 @@ def counted(pool, head, c, holes):
 
 
 @kernel
-def support_sizes(lo, hi, children, j, lists, start):
+def support_sizes(lo, hi, children, j, columns, start):
     """start[child * batch + t + 1] = how many values of the child the neuron j[n, t] knows."""
-    lists = Lists(*lists)
+    columns = Columns(*columns)
     batch = j.shape[1]
     for n in range(lo, hi):
         for q in range(children.shape[1]):
             for t in range(batch):
-                size = 0
-                e = lists.by_neuron[n, j[n, t], q]
+                s = np.int64(columns.slot[n, j[n, t]])
+                size = np.int64(s == ROW)
+                e = columns.by_neuron[n, s, q] if s >= 0 else NONE
                 while e != NONE:
                     size += 1
-                    e = lists.pool[n, e, NEXT_BY_NEURON]
+                    e = columns.pool[n, e, NEXT_BY_NEURON]
                 start[children[n, q] * batch + t + 1] = size
 
 
 @kernel
-def support_entries(lo, hi, children, j, lists, c, holes, start, value, probability):
+def support_entries(lo, hi, children, j, columns, c, holes, start, value, probability):
     """Those values and the probabilities that the neuron gives them."""
-    lists = Lists(*lists)
+    columns = Columns(*columns)
     batch = j.shape[1]
     for n in range(lo, hi):
-        pool = lists.pool[n]
+        pool = columns.pool[n]
         for q in range(children.shape[1]):
             for t in range(batch):
                 i = start[children[n, q] * batch + t]
-                e = lists.by_neuron[n, j[n, t], q]
+                s = np.int64(columns.slot[n, j[n, t]])
+                if s == ROW:
+                    value[i], probability[i] = value_of(columns.rows, n, q, j[n, t]), 1.0
+                e = columns.by_neuron[n, s, q] if s >= 0 else NONE
                 often = counted(pool, e, c[n, j[n, t]], holes)
                 while e != NONE:
                     value[i], probability[i] = pool[e, VALUE], pool[e, COUNT] / often
@@ -361,20 +441,24 @@ def support_entries(lo, hi, children, j, lists, c, holes, start, value, probabil
 
 
 @kernel
-def max_sum(lo, hi, children, u, top, lists, statistics, holes, out):
+def max_sum(lo, hi, children, u, top, columns, statistics, holes, out):
     """out[n, t, j] = sum over children of max over values of (probability under j + u of the value).
 
     u (child nodes, batch, values) and its maximum top (child nodes, batch). range(lo, hi) runs over (node, sample).
     """
-    lists, statistics = Lists(*lists), Statistics(*statistics)
-    pool, batch = lists.pool, u.shape[1]
+    columns, statistics = Columns(*columns), Statistics(*statistics)
+    pool, batch = columns.pool, u.shape[1]
     for i in range(lo, hi):
         n, t = i // batch, i % batch
         for j in range(statistics.grown[n]):
-            total = 0.0 if statistics.c[n, j] else -np.inf
+            s = np.int64(columns.slot[n, j])
+            total = 0.0 if s != FREE else -np.inf
             for q in range(children.shape[1]):
-                child, e = children[n, q], lists.by_neuron[n, j, q]
-                reach, often = top[child, t], counted(pool[n], e, statistics.c[n, j], holes)
+                child = children[n, q]
+                e, reach = columns.by_neuron[n, s, q] if s >= 0 else NONE, top[child, t]
+                if s == ROW:
+                    reach = max(reach, 1.0 + u[child, t, value_of(columns.rows, n, q, j)])
+                often = counted(pool[n], e, statistics.c[n, j], holes)
                 while e != NONE:
                     reach = max(reach, pool[n, e, COUNT] / often + u[child, t, pool[n, e, VALUE]])
                     e = pool[n, e, NEXT_BY_NEURON]
@@ -384,33 +468,3 @@ def max_sum(lo, hi, children, u, top, lists, statistics, holes, out):
             out[n, t, j] = -np.inf
         if statistics.grown[n] == 0:
             out[n, t, 0] = 0.0
-
-
-# -- persistence -----------------------------------------------------------------------------------------------------
-
-
-@kernel
-def dump(lists, grown, rows):
-    """All entries as rows (node, neuron, child, value, count); returns how many."""
-    lists = Lists(*lists)
-    pool, by_neuron = lists.pool, lists.by_neuron
-    many = 0
-    for n in range(by_neuron.shape[0]):
-        for j in range(grown[n]):
-            for q in range(by_neuron.shape[2]):
-                e = by_neuron[n, j, q]
-                while e != NONE:
-                    rows[many, 0], rows[many, 1], rows[many, 2] = n, j, q
-                    rows[many, 3], rows[many, 4] = pool[n, e, VALUE], pool[n, e, COUNT]
-                    many += 1
-                    e = pool[n, e, NEXT_BY_NEURON]
-    return many
-
-
-@kernel
-def fill(rows, lists):
-    """The inverse of `dump`, into empty lists."""
-    lists = Lists(*lists)
-    for i in range(rows.shape[0]):
-        n, j, q, more = np.int64(rows[i, 0]), np.int64(rows[i, 1]), np.int64(rows[i, 2]), np.int64(rows[i, 4])
-        add(n, j, q, rows[i, 3], more, lists)

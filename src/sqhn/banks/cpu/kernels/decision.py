@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqhn.banks import bounds
 from sqhn.banks.bounds import SHORT
 from sqhn.banks.cpu.compiled import compiled, inlined, summing
+from sqhn.banks.cpu.kernels.rows import prototype
 from sqhn.level import TIE
 
 NONE = -1
@@ -37,8 +39,9 @@ class Measure(NamedTuple):
 
 
 class Prototypes(NamedTuple):
-    """The neurons of a level, or of one node: float32 prototypes m, and what is derived from them.
+    """The neurons of one node: their prototypes, and what is derived from them.
 
+    m, raw, place, owner, used: `sqhn.banks.rows`; decoded: scratch for a prototype that is bytes, if there are such.
     square: of their lengths, less the centre, in float64. inverse: of their lengths, in float32; 0 where a vector has
     none or is short; 1 by differences. candidate: what is added to upper bounds: nothing, or ALWAYS, where float32
     products cannot be trusted (short vectors; by differences, values that are not known), or NEVER (free slots).
@@ -46,10 +49,15 @@ class Prototypes(NamedTuple):
     """
 
     m: Any
+    raw: Any
+    place: Any
+    owner: Any
+    used: Any
     square: Any
     inverse: Any
     candidate: Any
     known: Any
+    decoded: Any
 
 
 class Sample(NamedTuple):
@@ -68,7 +76,7 @@ class Scratch(NamedTuple):
     """For decisions: the sample less the centre, and 0 up to a multiple of 4; and one entry per neuron.
 
     upper, bits: upper bounds, and the same memory as integers. index, value: the neurons that were evaluated, and their
-    similarities.
+    similarities. decoded: for `Prototypes`.
     """
 
     y: Any
@@ -76,13 +84,14 @@ class Scratch(NamedTuple):
     bits: Any
     index: Any
     value: Any
+    decoded: Any
 
 
-def scratch(size: int, room: int) -> tuple[Any, ...]:
+def scratch(size: int, room: int, decoded: NDArray[np.float32]) -> tuple[Any, ...]:
     """For samples of this size and `room` neurons."""
     upper = np.empty(room, np.float32)
     y = np.zeros(size + -size % 4, np.float32)
-    return y, upper, upper.view(np.int32), np.empty(room, np.int64), np.empty(room)
+    return y, upper, upper.view(np.int32), np.empty(room, np.int64), np.empty(room), decoded
 
 
 def as_mask(x: Any, seen: Any) -> Any:
@@ -91,10 +100,12 @@ def as_mask(x: Any, seen: Any) -> Any:
 
 
 @compiled
-def of_node(prototypes, n):
-    """The neurons of one node."""
-    m, square, inverse, candidate, known = prototypes
-    return Prototypes(m[n], square[n], inverse[n], candidate[n], known[n])
+def of_node(prototypes, n, decoded):
+    """The neurons of one node, from arrays of all nodes; decoded: scratch."""
+    m, raw, place, owner, used, square, inverse, candidate, known = prototypes
+    return Prototypes(
+        m[n], raw[n], place[n], owner[n], used[n : n + 1], square[n], inverse[n], candidate[n], known[n], decoded
+    )
 
 
 @compiled
@@ -210,9 +221,10 @@ def cosine(xm, xx, mm):
 @compiled
 def similarity(sample, own, j, measure):
     """The similarity of a sample and neuron j of a node; minus infinity of a free slot."""
-    x, m, centre = sample.x, own.m[j], measure.centre
+    x, centre = sample.x, measure.centre
     if own.candidate[j] == NEVER:
         return -np.inf
+    m = prototype(own, j)
     if measure.euclidean:
         if own.known.shape[1] or has_holes(sample):
             square, many = observed_difference(x, m, sample.seen, own.known[j])
@@ -326,7 +338,7 @@ def tighten(sample, own, G, measure, scratch, done):
     j, n = highest(scratch.bits, G), done + 1
     while done < n:
         if own.candidate[j] == 0 and upper[j] != NEVER:
-            near = np.float64(inner_single(scratch.y, own.m[j], measure.centre)) * own.inverse[j]
+            near = np.float64(inner_single(scratch.y, prototype(own, j), measure.centre)) * own.inverse[j]
             off = error * length
             if measure.euclidean:
                 near -= own.square[j] / 2

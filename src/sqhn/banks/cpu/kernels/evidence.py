@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sqhn.banks.cpu.compiled import compiled, fused, kernel, loop, numbers
-from sqhn.banks.cpu.kernels.counts import COUNT, NEXT_BY_NEURON, NONE, VALUE, Lists, counted
+from sqhn.banks.cpu.kernels.columns import COUNT, NEXT_BY_NEURON, NONE, ROW, SLOTS, VALUE, Columns
+from sqhn.banks.cpu.kernels.counts import counted
 from sqhn.banks.cpu.kernels.decision import is_seen
 from sqhn.banks.cpu.kernels.neurons import Statistics
 from sqhn.evidence import FLOOR, LENGTH, ODDS, STRUCTURE
@@ -34,8 +35,8 @@ LARGE = 600.0
 FRACTION, ONE, EXACT = np.uint64(2**52 - 1), np.uint64(1023 << 52), np.uint64(1075 << 52)
 """The bits of a number's fraction, those of 1, and of 2^52, to which small integers can be added as bits."""
 SHIFT, LN2 = 2.0**52 + 1023.0, np.log(2.0)
-SEVERAL = -2
-"""A neuron has seen more than one value of a child."""
+SIDE_BY_SIDE = GROUP = 4
+"""Children whose values are added to the sums of a neuron at once, and sums of a value that lie side by side."""
 
 
 class Work(NamedTuple):
@@ -143,14 +144,6 @@ def copy(row, out):
 
 
 @numbers
-def gather(known, row, G, out):
-    """Add the entries of a row that are known; those below 0 are none."""
-    for j in range(G):
-        if known[j] >= 0:
-            out[j] += row[known[j]]
-
-
-@numbers
 def lengths(n, m, mm, G, out):
     """The lengths of a block of neurons, as it is and less its means, into out (2, neurons)."""
     left, energy = out[1], out[0]
@@ -175,24 +168,31 @@ def all_lengths(lo, hi, n, m, mm, out):
 
 
 @kernel
-def beside(lo, hi, m, index, centre, values, sums, squares, which):
-    """The values of all neurons side by side, (blocks, size, neurons), and their sums, less the centre.
+def beside(lo, hi, m, start, index, values):
+    """The values of neurons side by side, (blocks, size, neurons), where those of m begin at `start`.
 
     m (nodes, neurons, all values); index (blocks, size): which values a block has. One node has all blocks, or each
-    one. sums (blocks, channels, neurons), squares (blocks, neurons). range(lo, hi) runs over blocks.
+    one. range(lo, hi) runs over blocks.
     """
-    neurons = values.shape[2]
-    for first in range(0, neurons, NEURON_BLOCK):
-        last = min(first + NEURON_BLOCK, neurons)
+    for first in range(0, m.shape[1], NEURON_BLOCK):
+        last = min(first + NEURON_BLOCK, m.shape[1])
         for b in range(lo, hi):
             rows, one = m[min(b, m.shape[0] - 1)], values[b]
             for i in range(index.shape[1]):
                 at = index[b, i]
                 for j in range(first, last):
-                    one[i, j] = rows[j, at]
+                    one[i, start + j] = rows[j, at]
+
+
+@kernel
+def stored_sums(lo, hi, values, centre, sums, squares, which):
+    """Sums over the values of blocks, less the centre: (blocks, channels, neurons), and of squares (blocks, neurons).
+
+    range(lo, hi) runs over blocks.
+    """
     for b in range(lo, hi):
         sums[b], squares[b] = 0.0, 0.0
-        add_stored(which, values[b], centre, neurons, sums[b], squares[b])
+        add_stored(which, values[b], centre, values.shape[2], sums[b], squares[b])
 
 
 # -- a block -----------------------------------------------------------------------------------------------------------
@@ -431,10 +431,19 @@ def those_living(c, G, living):
     return living[:G], many
 
 
-def tree_room(channels: int, size: int, room: int) -> tuple[Any, ...]:
-    """Scratch of a thread, for nodes with so many values or children. Trees have no totals of shards."""
-    columns = np.empty((2, size, room), np.int64)
-    return scratch(room, channels, size), even_odds(room), np.empty(0), columns[0], columns[1]
+def tree_room(channels: int, size: int, room: int, values: int | None = None) -> tuple[Any, ...]:
+    """Scratch of a thread, for nodes with so many values or children.
+
+    values: how many values each child has; None at level 1. Trees have no totals of shards.
+    """
+    columns: tuple[Any, ...] = ()
+    if values is not None:
+        groups = -(-(1 + channels) // GROUP)
+        columns = (
+            np.empty((size, room), np.int32), np.zeros((SIDE_BY_SIDE, values + 1, 2)), np.empty((room, 2)),
+            np.zeros((groups, SIDE_BY_SIDE, values + 1, GROUP)), np.empty((groups, room, GROUP)),
+        )  # fmt: skip
+    return scratch(room, channels, size), even_odds(room), np.empty(0), columns
 
 
 @kernel
@@ -445,7 +454,7 @@ def patches(lo, hi, x, seen, values, centre, question, stored, all_long, statist
     masked. range(lo, hi) runs over (node, sample) pairs.
     """
     (n, sums, xx), (m, mm, xm), statistics = question, stored, Statistics(*statistics)
-    (work, (odds, bits), totals, _, _), masked = room, seen.shape[2] > 0
+    (work, (odds, bits), totals, _), masked = room, seen.shape[2] > 0
     work = Work(*work)
     products, batch = work.products, x.shape[1]
     for node in range(lo // batch, (hi + batch - 1) // batch):
@@ -470,27 +479,32 @@ def patches(lo, hi, x, seen, values, centre, question, stored, all_long, statist
 
 
 @compiled
-def read_columns(node, lists, statistics, holes, G, table, main):
-    """Which value each neuron gives to each child, (children, neurons): NONE if it knows none, SEVERAL if not one.
+def read_columns(node, columns, G, values, main):
+    """The likeliest value that each neuron gives to each child, the lowest of those that are: (children, neurons).
 
-    main: the likeliest, the lowest of those that are as likely.
+    `values`, an index beyond all values, if it knows none.
     """
-    pool = lists.pool
-    for q in range(table.shape[0]):
+    pool, rows = columns.pool[node], columns.rows
+    for q in range(main.shape[0]):
+        low, own = rows[0, node, q], main[q]
         for j in range(G):
-            e = lists.by_neuron[node, j, q]
-            if e == NONE or statistics.c[node, j] <= 0:
-                table[q, j], main[q, j] = NONE, NONE
-                continue
-            often = counted(pool[node], e, statistics.c[node, j], holes)
-            table[q, j] = pool[node, e, VALUE] if pool[node, e, COUNT] == often else SEVERAL
-            value, most = NONE, 0
-            while e != NONE:
-                count, other = pool[node, e, COUNT], pool[node, e, VALUE]
-                if count > most or (count == most and other < value):
-                    value, most = other, count
-                e = pool[node, e, NEXT_BY_NEURON]
-            main[q, j] = value
+            own[j] = np.int32(low[j])
+        for p in range(1, rows.shape[0]):
+            more, shift = rows[p, node, q], np.int32(8 * p)
+            for j in range(G):
+                own[j] |= np.int32(more[j]) << shift
+    for j in range(G):
+        s = np.int64(columns.slot[node, j])
+        if s != ROW:
+            for q in range(main.shape[0]):
+                e = columns.by_neuron[node, s, q] if s >= 0 else NONE
+                value, most = values, 0
+                while e != NONE:
+                    count, other = pool[e, COUNT], pool[e, VALUE]
+                    if count > most or (count == most and other < value):
+                        value, most = other, count
+                    e = pool[e, NEXT_BY_NEURON]
+                main[q, j] = value
 
 
 @compiled
@@ -507,46 +521,122 @@ def mean_odds(pool, head, often, row):
     return np.log(total) + top
 
 
+@compiled
+def add_pairs(a, b, c, d, tables, G, sums):
+    """Add two sums of the values of four children, which neurons know, to those of each neuron."""
+    of_a, of_b, of_c, of_d = tables[0], tables[1], tables[2], tables[3]
+    for j in range(G):
+        k, m, n, o = a[j], b[j], c[j], d[j]
+        first = sums[j, 0] + of_a[k, 0] + of_b[m, 0] + of_c[n, 0] + of_d[o, 0]
+        second = sums[j, 1] + of_a[k, 1] + of_b[m, 1] + of_c[n, 1] + of_d[o, 1]
+        sums[j, 0], sums[j, 1] = first, second
+
+
+@compiled
+def add_groups(a, b, c, d, tables, G, sums):
+    """The same for four sums of each."""
+    of_a, of_b, of_c, of_d = tables[0], tables[1], tables[2], tables[3]
+    for j in range(G):
+        k, m, n, o = a[j], b[j], c[j], d[j]
+        first = sums[j, 0] + of_a[k, 0] + of_b[m, 0] + of_c[n, 0] + of_d[o, 0]
+        second = sums[j, 1] + of_a[k, 1] + of_b[m, 1] + of_c[n, 1] + of_d[o, 1]
+        third = sums[j, 2] + of_a[k, 2] + of_b[m, 2] + of_c[n, 2] + of_d[o, 2]
+        fourth = sums[j, 3] + of_a[k, 3] + of_b[m, 3] + of_c[n, 3] + of_d[o, 3]
+        sums[j, 0], sums[j, 1], sums[j, 2], sums[j, 3] = first, second, third, fourth
+
+
+@compiled
+def place_pairs(children, first, t, A, xm, tables):
+    """Put the evidence and the products of the values of four children side by side."""
+    for i in range(SIDE_BY_SIDE):
+        if first + i < children.shape[0]:
+            child = children[first + i]
+            for k in range(xm.shape[2]):
+                tables[i, k, 0], tables[i, k, 1] = A[child, t, k], xm[child, t, k]
+        else:
+            tables[i] = 0.0
+
+
+@compiled
+def place_groups(children, first, s, mm, m, tables):
+    """Put the squares and the sums of the values of four children side by side."""
+    for i in range(SIDE_BY_SIDE):
+        for g in range(1 + m.shape[2]):
+            table, part = tables[g // GROUP, i], g % GROUP
+            if first + i >= children.shape[0]:
+                table[:, part] = 0.0
+            elif g == 0:
+                for k in range(mm.shape[2]):
+                    table[k, part] = mm[children[first + i], s, k]
+            else:
+                for k in range(mm.shape[2]):
+                    table[k, part] = m[children[first + i], s, g - 1, k]
+
+
+@compiled
+def add_several(node, columns, statistics, holes, q, row, sums):
+    """Correct the evidence from child q, whose neurons have the evidence `row`, where a neuron knows several values."""
+    pool = columns.pool[node]
+    for s in range(columns.heads[node, SLOTS]):
+        j, e = columns.owner[node, s], columns.by_neuron[node, s, q]
+        if j == NONE or e == NONE or pool[e, NEXT_BY_NEURON] == NONE:
+            continue
+        value, most, i = NONE, 0, e
+        while i != NONE:
+            if pool[i, COUNT] > most or (pool[i, COUNT] == most and pool[i, VALUE] < value):
+                value, most = pool[i, VALUE], pool[i, COUNT]
+            i = pool[i, NEXT_BY_NEURON]
+        often = counted(pool, e, statistics.c[node, j], holes)
+        sums[j, 0] += mean_odds(pool, e, often, row) - row[value]
+
+
 @kernel
-def above(lo, hi, children, below, question, under, lists, statistics, holes, stored, weight, A, room):
+def above(lo, hi, children, below, question, under, columns, statistics, holes, stored, weight, A, room):
     """The evidence of the nodes of a level from that of their children, `below` (child nodes, batch, values).
 
     question: the sums of this level's; under, stored: of the children's neurons and of this level's, whose blocks are
     those of the values that they most likely give to their children. range(lo, hi) runs over nodes.
+
+    All sums of a value lie side by side in a table, so that a neuron finds those of its child's value in one place.
     """
     (n, sums, xx), (m, mm, xm), (under_m, under_mm, under_xm) = question, stored, under
-    work, (odds, bits), totals, table, main = room
-    lists, statistics, work, family = Lists(*lists), Statistics(*statistics), Work(*work), children.shape[1]
-    products = work.products
+    work, (odds, bits), totals, (main, pairs, found, groups, static) = room
+    columns, statistics, work, family = Columns(*columns), Statistics(*statistics), Work(*work), children.shape[1]
+    products, values, last = work.products, under_xm.shape[2], family - 1
     for node in range(lo, hi):
-        G = statistics.grown[node]
+        G, own = statistics.grown[node], children[node]
         neurons = those_living(statistics.c[node], G, work.living)
-        read_columns(node, lists, statistics, holes, G, table, main)
+        read_columns(node, columns, G, np.int32(values), main)
         for t in range(A.shape[1]):
             begin(A[node, t], neurons[0])
-            if neurons[1]:
-                s = min(t, m.shape[1] - 1)
-                of_m, of_mm = m[node, s], mm[node, s]
-                products[:] = 0.0
+            if not neurons[1]:
+                continue
+            s = min(t, m.shape[1] - 1)
+            of_m, of_mm = m[node, s], mm[node, s]
+            found[:G], static[:, :G] = 0.0, 0.0
+            for q in range(0, family, SIDE_BY_SIDE):
+                four = main[q], main[min(q + 1, last)], main[min(q + 2, last)], main[min(q + 3, last)]
+                place_pairs(own, q, t, below, under_xm, pairs)
+                add_pairs(four[0], four[1], four[2], four[3], pairs, G, found)
                 if s == t:
-                    of_m[:], of_mm[:] = 0.0, 0.0
-                for q in range(family):
-                    child, known = children[node, q], main[q]
-                    gather(known, under_xm[child, t], G, products)
-                    if s == t:
-                        gather(known, under_mm[child, s], G, of_mm)
-                        for c in range(of_m.shape[0]):
-                            gather(known, under_m[child, s, c], G, of_m[c])
-                copy(products, xm[node, t])
-                if s == t:
-                    lengths(n[node, t], of_m, of_mm, G, work.long)
-                compare(n[node, t], sums[node, t], xx[node, t], of_m, products, work.long, neurons, totals, work, odds)
-                tell(odds, bits, weight, G, work.logs, work.bits, A[node, t])
+                    place_groups(own, q, s, under_mm, under_m, groups)
+                    for g in range(groups.shape[0]):
+                        add_groups(four[0], four[1], four[2], four[3], groups[g], G, static[g])
             for q in range(family):
-                row = below[children[node, q], t]
-                gather(table[q], row, G, A[node, t])
+                add_several(node, columns, statistics, holes, q, below[own[q], t], found)
+            products[G:] = 0.0
+            for j in range(G):
+                products[j] = found[j, 1]
+            copy(products, xm[node, t])
+            if s == t:
+                of_m[:], of_mm[:] = 0.0, 0.0
                 for j in range(G):
-                    if table[q, j] == SEVERAL:
-                        head, pool = lists.by_neuron[node, j, q], lists.pool[node]
-                        often = counted(pool, head, statistics.c[node, j], holes)
-                        A[node, t, j] += mean_odds(pool, head, often, row)
+                    of_mm[j] = static[0, j, 0]
+                for c in range(1, 1 + of_m.shape[0]):
+                    for j in range(G):
+                        of_m[c - 1, j] = static[c // GROUP, j, c % GROUP]
+                lengths(n[node, t], of_m, of_mm, G, work.long)
+            compare(n[node, t], sums[node, t], xx[node, t], of_m, products, work.long, neurons, totals, work, odds)
+            tell(odds, bits, weight, G, work.logs, work.bits, A[node, t])
+            for j in range(G):
+                A[node, t, j] += found[j, 0]

@@ -119,7 +119,7 @@ def first_look(products, columns):
 @inlined
 def begin(look, n, own, G, measure):
     """Take the products of a node for those of its neurons as they are."""
-    for j in range(own.m.shape[0]):
+    for j in range(own.square.shape[0]):
         look.columns.changed[j] = look.columns.lost[j] = False
     for j in range(G):
         loosen(look, n, j, own, measure)

@@ -15,7 +15,7 @@ from sqhn.level import TIE
 class Statistics(NamedTuple):
     """Counts, mean activities and last writes (nodes, room), growth and free slots (nodes,), number of steps (1,).
 
-    A neuron of count 0 is a free slot.
+    A neuron of count 0 is a free slot. Below the memory node, mean activities and last writes have no values.
     """
 
     c: Any
@@ -67,19 +67,27 @@ def written_to(j, a, eps, n, G, statistics, rules):
     return j, what
 
 
+@compiled
+def note(n, j, step, statistics):
+    """Note the step at which neuron j of node n was written."""
+    if statistics.written.shape[1]:
+        statistics.written[n, j] = step
+
+
 @inlined
 def count(n, j, new, a, step, statistics, rules):
     """Note that neuron j of node n was written, as a new one or by averaging a sample that matched with a."""
-    statistics.written[n, j] = step
+    note(n, j, step, statistics)
     if new:
         if j < statistics.grown[n] and statistics.c[n, j] == 0:
             statistics.free[n] -= 1
         statistics.grown[n] = max(statistics.grown[n], j + 1)
         statistics.c[n, j] = 1
-        statistics.mu[n, j] = 1.0
     else:
         statistics.c[n, j] += 1
-        statistics.mu[n, j] += (a - statistics.mu[n, j]) / (statistics.c[n, j] + rules.pseudo)
+    if statistics.mu.shape[1]:
+        mean = statistics.mu[n, j] + (a - statistics.mu[n, j]) / (statistics.c[n, j] + rules.pseudo)
+        statistics.mu[n, j] = 1.0 if new else mean
 
 
 @kernel

@@ -10,14 +10,14 @@ from sqhn.banks.cpu.kernels.decision import (
     ALWAYS,
     NEVER,
     Measure,
-    Prototypes,
     is_seen,
     of_node,
     regard,
     similarity,
     squared,
 )
-from sqhn.banks.cpu.kernels.neurons import Statistics, count
+from sqhn.banks.cpu.kernels.neurons import Statistics, count, note
+from sqhn.banks.cpu.kernels.rows import become_bytes, prototype, row
 
 
 @compiled
@@ -49,20 +49,22 @@ def become(m, known, sample, measure):
 
 
 @inlined
-def write(n, j, new, s, sample, step, own, statistics, rules, measure):
-    """Grow or average neuron j of node n."""
+def write(n, j, new, s, sample, raw, step, own, statistics, rules, measure):
+    """Grow or average neuron j of node n; raw: the sample as bytes, if the neuron may be that, else no values."""
     count(n, j, new, s, step, statistics, rules)
-    if new:
-        become(own.m[j], own.known[j], sample, measure)
+    if new and raw.shape[0]:
+        become_bytes(own, j, raw)
+    elif new:
+        become(row(own, j), own.known[j], sample, measure)
     else:
-        average_into(own.m[j], sample.x, sample.seen, own.known[j], statistics.c[n, j])
+        average_into(row(own, j), sample.x, sample.seen, own.known[j], statistics.c[n, j])
     derive(own, j, statistics.c[n, j] > 0, measure)
 
 
 @compiled
 def derive(own, j, living, measure):
     """Compute what is derived from the prototype of neuron j of a node (`Prototypes`)."""
-    square = squared(own.m[j], measure.centre)
+    square = squared(prototype(own, j), measure.centre)
     own.square[j], own.inverse[j], own.candidate[j] = square, 1.0, 0.0
     if not living:
         own.candidate[j] = NEVER
@@ -87,38 +89,38 @@ def complete(known):
 
 
 @kernel
-def derive_at(lo, hi, nodes, neurons, prototypes, c, measure):
+def derive_at(lo, hi, nodes, neurons, prototypes, c, measure, decoded):
     """Compute what is derived from the prototypes of some neurons, each at its node."""
-    prototypes, measure = Prototypes(*prototypes), Measure(*measure)
+    measure = Measure(*measure)
     for i in range(lo, hi):
         n, j = nodes[i], neurons[i]
-        derive(of_node(prototypes, n), j, c[n, j] > 0, measure)
+        derive(of_node(prototypes, n, decoded), j, c[n, j] > 0, measure)
 
 
 @kernel
-def hold(lo, hi, x, seen, k, wrote, prototypes, statistics, step, measure):
+def hold(lo, hi, x, seen, k, wrote, prototypes, statistics, step, measure, decoded):
     """Average each sample into the neuron k of its node, where `wrote` says so; step: of the first of them."""
-    prototypes, statistics, measure = Prototypes(*prototypes), Statistics(*statistics), Measure(*measure)
+    statistics, measure = Statistics(*statistics), Measure(*measure)
     for n in range(lo, hi):
-        own = of_node(prototypes, n)
+        own = of_node(prototypes, n, decoded)
         for t in range(x.shape[1]):
             if wrote[n, t]:
                 j = np.int64(k[n, t])
                 statistics.c[n, j] += 1
-                statistics.written[n, j] = step + t
-                average_into(own.m[j], x[n, t], seen[n, t], own.known[j], statistics.c[n, j])
+                note(n, j, step + t, statistics)
+                average_into(row(own, j), x[n, t], seen[n, t], own.known[j], statistics.c[n, j])
                 derive(own, j, statistics.c[n, j] > 0, measure)
 
 
 @kernel
-def activity(lo, hi, x, seen, prototypes, grown, measure, s):
+def activity(lo, hi, x, seen, prototypes, grown, measure, s, decoded):
     """s (nodes, batch, room) of every neuron; minus infinity in free slots and beyond the grown ones.
 
     A node without neurons is like a node with one that is silent.
     """
-    prototypes, measure = Prototypes(*prototypes), Measure(*measure)
+    measure = Measure(*measure)
     for n in range(lo, hi):
-        own, G = of_node(prototypes, n), grown[n]
+        own, G = of_node(prototypes, n, decoded), grown[n]
         for t in range(x.shape[1]):
             sample = regard(x[n, t], seen[n, t], measure.centre)
             for j in range(G):
@@ -131,12 +133,12 @@ def activity(lo, hi, x, seen, prototypes, grown, measure, s):
 
 
 @kernel
-def at(lo, hi, x, seen, start, neuron, prototypes, grown, measure, s):
+def at(lo, hi, x, seen, start, neuron, prototypes, grown, measure, s, decoded):
     """s of the neurons start[n, t] .. start[n, t + 1] of each node and sample; none is a free slot."""
     batch = x.shape[1]
-    prototypes, measure = Prototypes(*prototypes), Measure(*measure)
+    measure = Measure(*measure)
     for n in range(lo, hi):
-        own = of_node(prototypes, n)
+        own = of_node(prototypes, n, decoded)
         for t in range(batch):
             sample = regard(x[n, t], seen[n, t], measure.centre)
             silent = sample.many == 0 or grown[n] == 0

@@ -17,7 +17,8 @@ masked_product, difference = compiled(bounds.masked_product), compiled(bounds.di
 class Small(NamedTuple):
     """ut: the prototypes of a node less the centre, with neurons side by side; squares: scratch, one per neuron.
 
-    By differences, length, offset: the lengths of neurons, and what is added to their products (`half_square`).
+    An upper bound is a product times the inverse length of the neuron, plus its offset, plus the error of the product,
+    which is relative to `length`: 1 for cosines, or by differences that of the neuron (`bounds.half_square`).
     """
 
     ut: Any
@@ -43,32 +44,31 @@ def renew(look, own, j, measure):
     """Take over neuron j as it is."""
     for i in range(own.m.shape[1]):
         look.ut[i, j] = own.m[j, i] - np.float32(measure.centre)
+    look.length[j], look.offset[j] = 1.0, own.candidate[j]
     if measure.euclidean:
         look.length[j] = np.sqrt(own.square[j])
-        look.offset[j] = (product(own.m.shape[1]) - 0.5) * own.square[j] + own.candidate[j]
+        look.offset[j] += (product(own.m.shape[1]) - 0.5) * own.square[j]
 
 
 @inlined
 def bound(look, sample, own, G, measure, work):
     """Upper bounds for the neurons of a node, as tight as float32 allows."""
     size, length, y, upper = own.m.shape[1], np.sqrt(sample.square), work.y, work.upper
-    if measure.euclidean and not has_holes(sample):
-        products(look.ut, y, look.length, look.offset, product(size) * length, G, upper)
+    if not has_holes(sample):
+        products(look.ut, y, own.inverse, look.length, look.offset, product(size) * length, G, upper)
     elif measure.euclidean:
         differences(look.ut, y, sample.seen, size, G, upper)
         exact, error = 1 - difference(size), rounded(sample.square, 0.0)
         for j in range(G):
             upper[j] = (sample.square - upper[j] * exact) / 2 + error + own.candidate[j]
-    elif has_holes(sample):
+    else:
         error = masked_product(size) * length
         cosines_observed(look, y, sample.seen, own.candidate, error, size, G, upper)
-    else:
-        cosines(look.ut, y, own.inverse, own.candidate, product(size) * length, G, upper)
 
 
 @summing
-def cosines(ut, y, inverse, candidate, error, G, upper):
-    """upper[j] = <y, u_j> inverse[j] + error + candidate[j]; the length of y is a multiple of 4."""
+def products(ut, y, inverse, length, offset, error, G, upper):
+    """upper[j] = <y, u_j> inverse[j] + error length[j] + offset[j]; the length of y is a multiple of 4."""
     last, error = y.shape[0] - 4, np.float32(error)
     for j in range(G):
         upper[j] = 0
@@ -93,25 +93,12 @@ def cosines(ut, y, inverse, candidate, error, G, upper):
     ua, ub, uc, ue = ut[i], ut[i + 1], ut[i + 2], ut[i + 3]
     for j in range(G):
         total = upper[j] + a * ua[j] + b * ub[j] + c * uc[j] + e * ue[j]
-        upper[j] = total * inverse[j] + error + candidate[j]
-
-
-@summing
-def products(ut, y, length, offset, error, G, upper):
-    """upper[j] = <y, u_j> + error length[j] + offset[j]; the length of y is a multiple of 4."""
-    error = np.float32(error)
-    for j in range(G):
-        upper[j] = error * length[j] + offset[j]
-    for i in range(0, y.shape[0], 4):
-        a, b, c, e = y[i], y[i + 1], y[i + 2], y[i + 3]
-        ua, ub, uc, ue = ut[i], ut[i + 1], ut[i + 2], ut[i + 3]
-        for j in range(G):
-            upper[j] += a * ua[j] + b * ub[j] + c * uc[j] + e * ue[j]
+        upper[j] = total * inverse[j] + (error * length[j] + offset[j])
 
 
 @summing
 def cosines_observed(look, y, seen, candidate, error, size, G, upper):
-    """As `cosines`, with both lengths over the observed values."""
+    """Upper bounds by cosines, with both lengths over the observed values."""
     ut, squares = look.ut, look.squares
     for j in range(G):
         upper[j] = 0

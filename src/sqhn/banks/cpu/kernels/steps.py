@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqhn.banks.cpu.compiled import compiled, inlined, kernel
 from sqhn.banks.cpu.kernels import large, small
 from sqhn.banks.cpu.kernels.decision import (
     NEVER,
     Measure,
-    Prototypes,
     Scratch,
     decide,
     evaluate,
@@ -43,10 +43,10 @@ class Look(NamedTuple):
     large: Any
 
 
-def room_for(size: int, room: int, is_large: bool) -> tuple[tuple[Any, ...], ...]:
+def room_for(size: int, room: int, is_large: bool, decoded: NDArray[np.float32]) -> tuple[tuple[Any, ...], ...]:
     """Room for the intermediate results of one thread, at nodes with so many values and neurons."""
     sides = NO_SIDES if is_large else small.scratch(size, room)
-    return scratch(size, room), sides, large.scratch(room) if is_large else NO_COLUMNS
+    return scratch(size, room, decoded), sides, large.scratch(room) if is_large else NO_COLUMNS
 
 
 @inlined
@@ -87,13 +87,12 @@ def follow(look, n, t, sample, j, own, c, measure):
 
 
 @kernel
-def learn(lo, hi, x, seen, products, prototypes, statistics, rules, times, measure, sent, room):
+def learn(lo, hi, x, seen, raw, products, prototypes, statistics, rules, times, measure, sent, room):
     """A chunk of online steps at nodes lo..hi."""
     (look, work), (k, v, a, kind) = first_look(products, room), sent
-    prototypes, statistics = Prototypes(*prototypes), Statistics(*statistics)
-    times, rules, measure = Times(*times), Rules(*rules), Measure(*measure)
+    statistics, times, rules, measure = Statistics(*statistics), Times(*times), Rules(*rules), Measure(*measure)
     for n in range(lo, hi):
-        own = of_node(prototypes, n)
+        own = of_node(prototypes, n, work.decoded)
         begin(look, n, own, statistics.grown[n], measure)
         for t in range(x.shape[1]):
             sample, G = regard(x[n, t], seen[n, t], measure.centre), statistics.grown[n]
@@ -107,7 +106,7 @@ def learn(lo, hi, x, seen, products, prototypes, statistics, rules, times, measu
             j, what = written_to(j, s, times.eps[t], n, G, statistics, rules)
             new = what >= GREW
             if what != SKIPPED:
-                write(n, j, new, s, sample, times.first + t, own, statistics, rules, measure)
+                write(n, j, new, s, sample, raw[n, t], times.first + t, own, statistics, rules, measure)
                 follow(look, n, t, sample, j, own, statistics.c[n, j], measure)
             k[n, t], a[n, t], kind[n, t] = j, s, what
             if rules.top:
@@ -122,9 +121,9 @@ def learn(lo, hi, x, seen, products, prototypes, statistics, rules, times, measu
 def best(lo, hi, x, seen, products, prototypes, grown, measure, k, v, room):
     """The best neurons and their similarities, k, v (nodes, batch, count); lo..hi runs over (node, sample) pairs."""
     look, work = first_look(products, room)
-    prototypes, measure, batch = Prototypes(*prototypes), Measure(*measure), x.shape[1]
+    measure, batch = Measure(*measure), x.shape[1]
     for n in range(lo // batch, (hi + batch - 1) // batch):
-        own, G = of_node(prototypes, n), grown[n]
+        own, G = of_node(prototypes, n, work.decoded), grown[n]
         begin(look, n, own, G, measure)
         for t in range(max(lo - n * batch, 0), min(hi - n * batch, batch)):
             sample = regard(x[n, t], seen[n, t], measure.centre)
