@@ -16,6 +16,7 @@ from sqhn.paper.experiments.results import Results, Values, spread
 
 if TYPE_CHECKING:  # matplotlib is imported when a figure is drawn
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 
@@ -207,14 +208,19 @@ def legend_above(figure: Figure, axis: Axes) -> None:
 
 def log_log(axis: Axes) -> None:
     """Logarithmic scales with plain numbers."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     axis.set_xscale("log")
     axis.set_yscale("log")
     for scale in (axis.xaxis, axis.yaxis):
-        scale.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        scale.set_major_formatter("{x:g}")
-        scale.set_minor_formatter(NullFormatter())
+        plain_numbers(scale)
+
+
+def plain_numbers(scale: Axis) -> None:
+    """Plain numbers along a logarithmic scale."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    scale.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    scale.set_major_formatter("{x:g}")
+    scale.set_minor_formatter(NullFormatter())
 
 
 def corruption_panels(
