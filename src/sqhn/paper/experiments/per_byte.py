@@ -347,7 +347,7 @@ def against_bytes(results: Results, measure: str, names: tuple[str, ...] = ()) -
 @FAMILY.figure(
     "x-byt", "X-BYT",
     "Recall per byte: the share of a stream that is recalled, less the share of images never seen that is returned, "
-    "against the bytes of the file. Shared: trees with one bank of 256 patches of 2 x 2 pixels (of sensors: 2 steps), or "
+    "against the bytes of the file. Shared: trees with one bank of 256 patches of 2 x 2 pixels (sensors: 2 steps), or "
     "of 1,024 patches of 4 x 4 (4 steps), by evidence. Half and a quarter of the side, JPEG and PQ (product "
     "quantization, trained offline with the whole stream) are decoded for each question, and asked by evidence.",
 )  # fmt: skip
