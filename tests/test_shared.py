@@ -249,7 +249,7 @@ def test_files_say_what_earlier_versions_do_not_know(tmp_path: Path) -> None:
         memory = SQHN((8, 8), tree)
         memory.save(tmp_path / "m")
         header = header_of(tmp_path / "m")
-        assert set(header["features"]) == features
+        assert set(header["features"]) == features | {"compact"}
         for number, (level, own) in enumerate(zip(header["levels"], tree), start=1):
             flags = {name for name in ("shared", "stops") if getattr(own, name)}
             assert {name: level[name] for name in ("shared", "stops") if name in level} == dict.fromkeys(flags, True)

@@ -157,7 +157,7 @@ class Counts:
         h = np.empty(len(support.value))
         split_range(
             kernels.at, len(support.start) - 1, 32.0 * len(h) * self.family, self.children, codes(evidence),
-            support.start, support.value, self.columns, self.heard_only, h,
+            support.start, support.value, self.columns, self.neurons.c, self.heard_only, h,
         )  # fmt: skip
         return h
 

@@ -124,9 +124,9 @@ def squares_of(n, s, heard, columns):
 
 
 @compiled
-def squares_of_row(heard):
-    """The same of a row, for one sample: its counts are the same for all children, so they do not matter."""
-    return np.int64(heard.loud if heard.partly else heard.children.shape[0])
+def squares_of_row(c, heard):
+    """The same of a row that has counted c samples."""
+    return c * c * np.int64(heard.loud if heard.partly else heard.children.shape[0])
 
 
 @compiled
@@ -139,8 +139,8 @@ def normalize(overlap, squares, length):
 
 
 @compiled
-def activity_at(n, j, heard, columns):
-    """h of one neuron."""
+def activity_at(n, j, c, heard, columns):
+    """h of neuron j, which has counted c samples."""
     overlap, s = 0.0, np.int64(columns.slot[n, j])
     if s == FREE:
         return 0.0
@@ -148,11 +148,11 @@ def activity_at(n, j, heard, columns):
         child = heard.children[q]
         strength, value = loud(heard.v[child, heard.t]), np.int64(heard.k[child, heard.t])
         if s == ROW:
-            overlap += strength if value_of(columns.rows, n, q, j) == value else 0.0
+            overlap += strength * c if value_of(columns.rows, n, q, j) == value else 0.0
         else:
             e = find(columns.pool[n], columns.by_neuron[n, s, q], value)
             overlap += strength * columns.pool[n, e, COUNT] if e != NONE else 0.0
-    squares = squares_of_row(heard) if s == ROW else squares_of(n, s, heard, columns)
+    squares = squares_of_row(c, heard) if s == ROW else squares_of(n, s, heard, columns)
     return normalize(overlap, squares, heard.length)
 
 
@@ -234,7 +234,7 @@ def evaluate_slots(n, heard, columns, work, stamp):
 
 
 @compiled
-def evaluate_rows(n, G, heard, columns, work, first):
+def evaluate_rows(n, G, heard, columns, c, work, first):
     """Evaluate the rows whose activity may be the best, after the `first` neurons that were evaluated before.
 
     No strength is negative, so an overlap lies between the number of children that agree times the least strength, and
@@ -244,9 +244,9 @@ def evaluate_rows(n, G, heard, columns, work, first):
     top = agreements(n, G, heard, columns, work)
     if top == 0:
         return many
-    squares, reach = squares_of_row(heard), top * heard.least
+    reach, length = top * heard.least, heard.length * np.sqrt(np.float64(squares_of_row(np.int64(1), heard)))
     for i in range(first):
-        reach = max(reach, value[i] * heard.length * np.sqrt(np.float64(squares)))
+        reach = max(reach, value[i] * length)
     reach -= ROUNDED * heard.children.shape[0]
     least = np.int32(max(1.0, np.ceil(reach / heard.most)))
     for b in range(0, G, SCANNED):
@@ -261,19 +261,19 @@ def evaluate_rows(n, G, heard, columns, work, first):
         strength, k = loud(heard.v[child, heard.t]), np.int64(heard.k[child, heard.t])
         if strength != 0:
             for i in range(first, many):
-                value[i] += strength if value_of(columns.rows, n, q, index[i]) == k else 0.0
+                value[i] += strength * c[index[i]] if value_of(columns.rows, n, q, index[i]) == k else 0.0
     for i in range(first, many):
-        value[i] = normalize(value[i], squares, heard.length)
+        value[i] = normalize(value[i], squares_of_row(c[index[i]], heard), heard.length)
     return many
 
 
 @compiled
-def one_by_one(n, G, heard, columns, work):
+def one_by_one(n, G, heard, columns, c, work):
     """Evaluate all neurons; returns how many there are."""
     many = 0
     for j in range(G):
         if columns.slot[n, j] != FREE:
-            work.index[many], work.value[many] = j, activity_at(n, j, heard, columns)
+            work.index[many], work.value[many] = j, activity_at(n, j, c[j], heard, columns)
             many += 1
     return many
 
@@ -288,21 +288,21 @@ def first_neuron(slot, G):
 
 
 @inlined
-def decide(n, G, heard, columns, work, stamp):
+def decide(n, G, heard, columns, c, work, stamp):
     """The winning neuron of a node that has grown, and its activity; stamp: as in `evaluate_slots`."""
     value, index, many, best = work.value, work.index, 0, -np.inf
     if heard.loud and heard.least < 0:
-        many = one_by_one(n, G, heard, columns, work)
+        many = one_by_one(n, G, heard, columns, c, work)
     elif heard.loud:
         if columns.heads[n, SLOTS] > 0:
             many = evaluate_slots(n, heard, columns, work, stamp)
         if columns.heads[n, ROWS] > 0:
-            many = evaluate_rows(n, G, heard, columns, work, many)
+            many = evaluate_rows(n, G, heard, columns, c, work, many)
     for i in range(many):
         best = max(best, value[i])
     if heard.least > 0 and best <= TIE:  # no activity is negative, so all are ties
         winner = first_neuron(columns.slot[n], G)
-        return winner, activity_at(n, winner, heard, columns)
+        return winner, activity_at(n, winner, c[winner], heard, columns)
     winner, h = G, best
     for i in range(many):
         if value[i] >= best - TIE and index[i] < winner:
@@ -320,18 +320,19 @@ def best(lo, hi, children, codes, columns, statistics, heard_only, k, v, work):
         if statistics.grown[n]:
             heard = hear(children[n], codes, t, heard_only)
             stamp = i * work.mark.shape[0]
-            k[n, t], v[n, t] = decide(n, statistics.grown[n], heard, columns, work, stamp)
+            k[n, t], v[n, t] = decide(n, statistics.grown[n], heard, columns, statistics.c[n], work, stamp)
 
 
 @kernel
-def at(lo, hi, children, codes, start, candidate, columns, heard_only, h):
+def at(lo, hi, children, codes, start, candidate, columns, c, heard_only, h):
     """h of the candidates start[i] .. start[i + 1] of (node, sample) pairs, over which range(lo, hi) runs."""
     columns, batch = Columns(*columns), codes[0].shape[1]
     for i in range(lo, hi):
         n, t = i // batch, i % batch
         heard = hear(children[n], codes, t, heard_only)
         for e in range(start[i], start[i + 1]):
-            h[e] = activity_at(n, np.int64(candidate[e]), heard, columns)
+            j = np.int64(candidate[e])
+            h[e] = activity_at(n, j, c[n, j], heard, columns)
 
 
 # -- learning --------------------------------------------------------------------------------------------------------
@@ -352,7 +353,7 @@ def learn(lo, hi, children, codes, columns, statistics, rules, steps, heard_only
             G = statistics.grown[n]
             j, h = -1, -np.inf
             if statistics.free[n] < G:
-                j, h = decide(n, G, heard, columns, work, (n * batch + t) * work.mark.shape[0])
+                j, h = decide(n, G, heard, columns, statistics.c[n], work, (n * batch + t) * work.mark.shape[0])
             j, what = written_to(j, h, steps.eps[t], n, G, statistics, rules)
             new = what >= GREW
             if what != SKIPPED:
@@ -364,12 +365,12 @@ def learn(lo, hi, children, codes, columns, statistics, rules, steps, heard_only
                 count(n, j, new, h, steps.first + t, statistics, rules)
                 count_sample(n, j, before, np.int64(1), children[n], codes, t, columns)
                 if new and rules.top and rules.strengths:
-                    statistics.mu[n, j] = activity_at(n, j, heard, columns)
+                    statistics.mu[n, j] = activity_at(n, j, statistics.c[n, j], heard, columns)
             k[n, t], a[n, t], kind[n, t] = j, h, what
             if rules.top:
                 v[n, t] = 1.0 if new else h
             else:
-                v[n, t] = activity_at(n, j, heard, columns)
+                v[n, t] = activity_at(n, j, statistics.c[n, j], heard, columns)
     if lo == 0:
         statistics.steps[0] += batch
 
