@@ -244,9 +244,10 @@ def beyond(runs: Results, cue: tuple[str, float]) -> float:
     {"ahead of the best of them": above(0), "its file, as a share of the budget": at_most(1.05).on_paper_data},
     beyond=True,
     explanation=(
-        "It fails in the smallest budgets of Fashion-MNIST and of the watch, of which the bank takes up to a third, and "
-        "under noise in the largest of the watch, whose segments are so alike that little can be recalled beyond those "
-        "never seen. There unshared trees take more than the budget, since their capacity is that of prototypes alone."
+        "It fails in the smallest budgets of Fashion-MNIST and of the watch, of which the bank takes up to a third, "
+        "and under noise in the largest of the watch, whose segments are so alike that little can be recalled beyond "
+        "those never seen. There unshared trees take more than the budget, since their capacity is that of prototypes "
+        "alone."
     ),
 )  # fmt: skip
 def ahead_per_byte(results: Results) -> Measured:
