@@ -96,7 +96,7 @@ class SQHN:
 
     def _begin(self, model: Model, journal: Journal | None = None) -> None:
         self._model, self._journal, self._lock = model, journal, ReadWriteLock()
-        if model.pending:
+        if model.pending or (model.refusal and model.tree.device.name == "cpu"):
             startup.begin(self._upgrade)
 
     def __len__(self) -> int:
@@ -404,16 +404,27 @@ class SQHN:
         files.save(path, self._model, self._read)
 
     @classmethod
-    def load(cls, path: StrPath, device: str = "cpu", shards: int | None = None, *, read_only: bool = False) -> Self:
+    def load(
+        cls,
+        path: StrPath,
+        device: str = "cpu",
+        shards: int | None = None,
+        *,
+        read_only: bool = False,
+        mmap: bool = False,
+    ) -> Self:
         """Read a memory saved from any device; it continues exactly where the saved one stopped.
 
         path: a file, or the folder of a memory that is kept durably (see `folder`), which then continues there.
         shards: with device "ray"; by default as many as the memory was saved from.
         read_only: load a copy of the memory in a folder, as it is now, even if another process uses the folder or
             nothing can be written there. Changes of the copy are not kept.
+        mmap: answer from the file, which may be larger than main memory: prototypes are read block by block for every
+            question, and the statistics and labels alone are loaded. For one level, on "cpu" or "plain". The memory
+            cannot be changed, saved or copied. The file must stay as it is; another one may take its place.
         """
         memory = cls.__new__(cls)
-        memory._begin(*load(path, device, shards, read_only))
+        memory._begin(*load(path, device, shards, read_only, mmap))
         return memory
 
     @classmethod
@@ -464,12 +475,15 @@ class SQHN:
 
     def _write(self, action: Callable[..., Answer], *args: Any) -> Answer:
         """Call the only function that may apply changes now."""
+        if refusal := self._model.refusal:
+            raise RuntimeError(refusal)
         with self._model.tree.device.stream():
             return self._lock.write(action, *args)
 
     def _upgrade(self) -> None:
         """Move to compiled kernels, which are ready."""
-        self._write(self._lock.atomic, self._model.upgrade)
+        if self._model.pending:
+            self._write(self._lock.atomic, self._model.upgrade)
 
     def _apply(self, change: Change) -> Any:
         """Apply a change while nobody reads; if the memory has a folder, the change is on disk first."""

@@ -133,3 +133,13 @@ def test_a_row_takes_a_byte_for_each_child() -> None:
         bank.settle()
         assert bank.rows.nbytes == 2 * 500 * 16 * size
         assert bank.pool.nbytes == bank.by_neuron.nbytes == 0
+
+
+def test_few_strong_children_may_outweigh_many_weak_ones() -> None:
+    for bank in both(1, 5, 2, Level(capacity=2), top=True):
+        bank.reserve(2, 2)
+        bank.learn(Codes(np.array([[0, 1], [0, 1], [1, 0], [1, 0], [1, 0]], np.int32), np.ones((5, 2))))
+        strengths = np.array([0.9, 0.9, 0.1, 0.1, 0.1])
+        k, v = bank.top_k(Codes(np.zeros((5, 1), np.int32), strengths[:, None].copy()), 1)
+        assert k.item() == 0
+        assert v.item() == pytest.approx(1.8 / np.sqrt(5) / np.linalg.norm(strengths))

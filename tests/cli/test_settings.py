@@ -95,6 +95,20 @@ def test_other_levels_than_in_the_file(options: list[str], wanted: str, tmp_path
     output_of("learn", source, "--memory", file, "--levels", "2:5,4:6,7")
 
 
+def test_levels_that_share_and_stop(tmp_path: Path, file: Path) -> None:
+    source, options = put(tmp_path / "x.npy", COLOR), ("--levels", "2:9:shared:stops,9", "--when-full", "freeze")
+    for _ in range(2):  # the second time with the same options
+        output_of("learn", source, "--memory", file, *options)
+    lower, memory = SQHN.load(file).levels
+    assert (lower, memory) == (
+        Level(2, 9, when_full="freeze", shared=True, stops=True),
+        Level(None, 9, when_full="freeze"),
+    )
+    assert "when full freeze, shared, stops\n" in output_of("info", file)
+    error = error_of("learn", source, "--memory", file, "--levels", "2:9:shared,9")
+    assert "has levels 2:9:shared:stops,9, but the options say 2:9:shared,9:" in error
+
+
 GIVEN = ("--when-full", "overwrite", "--alpha", "50", "--gamma", "0.9", "--similarity", "cosine", "--rho", "0.5")
 
 

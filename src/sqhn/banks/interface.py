@@ -231,6 +231,23 @@ class OnlyLevel(PatternBank, Protocol):
         """The evidence for the neurons, over blocks of all scales: (1, batch, neurons)."""
 
 
+class PartOfLevel(PatternBank, Protocol):
+    """Some neurons of level 1, if it is the memory node."""
+
+    @property
+    def neurons(self) -> Neurons: ...
+
+    def pyramid_evidence(
+        self, evidence: Patches, scales: Sequence[Tiling], many: int | None = None, totals: Array = None
+    ) -> Array:
+        """As for the whole level, of which other banks have the other neurons.
+
+        many: the number of neurons in all; totals (batch, blocks, 2): for each look at a block, the logarithm of the
+        sum of their likelihoods. Where a total is minus infinity, that of the neurons of this bank is written there,
+        and the look adds no evidence.
+        """
+
+
 class LowestLevel(PatternBank, Protocol):
     """Level 1 of a tree."""
 

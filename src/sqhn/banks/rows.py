@@ -164,12 +164,13 @@ class Rows:
         return {**found, "is_bytes": is_bytes}
 
     def restore(self, state: State, there: NDArray[np.bool_], centre: float, bytes_too: bool) -> None:
-        """Load a checked state into the slots that are `there` (nodes, room); bytes_too: they may stay bytes."""
+        """Load a checked state into new rows, where slots are `there` (nodes, room); bytes_too: they may stay bytes."""
+        room = there.shape[1]
         if not bytes_too or "bytes" not in state:
+            self.reserve(room)
             self.m[there] = prototypes_of(state, centre)
             return
-        is_bytes, room = state["is_bytes"], there.shape[1]
-        self.keep_floats(self.m[:, :0])
+        is_bytes = state["is_bytes"]
         self.keep_bytes()
         self.reserve(room, len(state["prototypes"]))
         self.raw[0, np.flatnonzero(is_bytes)] = state["bytes"]

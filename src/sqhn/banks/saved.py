@@ -64,17 +64,26 @@ def check_bytes(state: State, size: int) -> NDArray[np.bool_]:
     return np.asarray(is_bytes)
 
 
-def prototypes_of(state: State, centre: float, rows: slice = slice(None)) -> NDArray[np.float32]:
-    """The prototypes of all neurons, or of some, in float32; in free slots they are the centre."""
+def part_of(state: State, rows: slice) -> State:
+    """The saved arrays of some neurons of the only node, from those of all."""
+    found = {name: state[name][rows] for name in (*KINDS, "prototypes", "is_bytes", "known") if name in state}
+    if "bytes" in state:
+        start, many = np.count_nonzero(state["is_bytes"][: rows.start]), np.count_nonzero(found["is_bytes"])
+        found["bytes"] = state["bytes"][start : start + many]
+        found["prototypes"] = state["prototypes"][rows.start - start : rows.stop - start - many]
+    if "known" in found:
+        found["known"] = found["known"].astype(np.int32)  # files have smaller integers
+    return found
+
+
+def prototypes_of(state: State, centre: float) -> NDArray[np.float32]:
+    """The prototypes of neurons in float32; in free slots they are the centre."""
     if "bytes" not in state:
-        return state["prototypes"][rows]
-    is_bytes = state["is_bytes"][rows]
-    start = int(state["is_bytes"][: rows.start or 0].sum())
+        return state["prototypes"]
+    is_bytes = state["is_bytes"]
     found = np.empty((len(is_bytes), state["bytes"].shape[1]), np.float32)
-    found[is_bytes] = as_floats(state["bytes"][start : start + int(is_bytes.sum())])
-    start = (rows.start or 0) - start
-    found[~is_bytes] = state["prototypes"][start : start + int((~is_bytes).sum())]
-    found[state["c"][rows] == 0] = centre
+    found[is_bytes], found[~is_bytes] = as_floats(state["bytes"]), state["prototypes"]
+    found[state["c"] == 0] = centre
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sqhn.banks.compilation import Pending, State, compiled
+from sqhn.banks.in_file import InFile
 from sqhn.banks.interface import Array, Device
 from sqhn.checks import is_whole
 from sqhn.level import TIE, Level, Options
@@ -41,6 +42,11 @@ class Model:
         if self.pending and State.ready:
             with suppress(MemoryError):  # for two copies; plain NumPy goes on, and the next change tries again
                 self.tree, self.pending = self.tree.on(compiled()), False
+
+    @property
+    def refusal(self) -> str | None:
+        """Why nothing can be changed; None if it can."""
+        return self.tree.device.refusal if isinstance(self.tree.device, InFile) else None
 
     @property
     def options(self) -> Options:

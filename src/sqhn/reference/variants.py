@@ -161,7 +161,7 @@ class ReferenceSQHN(Network):
                     getattr(node, name)[: node.grown] = state[name][own]
                 node.free[: node.grown] = node.c[: node.grown] == 0
                 if node.visible:
-                    node.m[: node.grown] = prototypes_of(state, model.options.centre, own)
+                    node.m[: node.grown] = prototypes_of(state, model.options.centre)[own]
                     node.known[: node.grown] = state["known"][own] if "known" in state else node.c[: node.grown, None]
                 else:
                     _, j, q, k, count = entries[entries[:, 0] == n].T

@@ -15,17 +15,19 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save as serialize
 
 from sqhn.banks import devices
-from sqhn.banks.interface import Bank, CodeBank, ShardedBank
+from sqhn.banks.in_file import InFile
+from sqhn.banks.interface import Bank, CodeBank, Device, ShardedBank
 from sqhn.checks import as_shape
 from sqhn.level import Level, Options, as_levels
 from sqhn.model.calibration import Calibration
@@ -34,7 +36,7 @@ from sqhn.patches import plan
 from sqhn.protocol import MemoryFileError
 from sqhn.storage.atomic import regular, write_whole
 from sqhn.storage.compact import compressed, expanded
-from sqhn.storage.headers import INCONSISTENT, read_all, read_header, read_rows
+from sqhn.storage.headers import INCONSISTENT, ArrayInFile, read_all, read_header, read_rows
 from sqhn.storage.locks import held
 from sqhn.storage.sharded_files import folder_of, keep_only, open_shard_files, write_shard_files
 
@@ -170,8 +172,8 @@ def encode(model: Model, whole: bool = True) -> tuple[Header, Tensors]:
     return header, tensors
 
 
-def decode(header: Header, tensors: Tensors, device: str, shards: int | None = None) -> Model:
-    """The memory with this header and these arrays."""
+def decode(header: Header, tensors: Tensors, device: str | Device, shards: int | None = None) -> Model:
+    """The memory with this header and these arrays; device: or its name."""
     levels = as_levels([_level(fields) for fields in header["levels"]])
     shape, nodes = as_shape(header["input_shape"]), len(tensors["level1.grown"])
     size = tensors["level1.prototypes"].shape[1]
@@ -179,7 +181,7 @@ def decode(header: Header, tensors: Tensors, device: str, shards: int | None = N
         nodes *= plan(shape, levels)[0].nodes
     if math.prod(shape) != nodes * size:  # before arrays of that size are made
         raise ValueError(f"{nodes} nodes with prototypes of {size} values, for samples of shape {shape}")
-    at = devices.device_of(device, shards)
+    at = devices.device_of(device, shards) if isinstance(device, str) else device
     with at.stream():
         model = Model(shape, levels, Options(**_options(header)), at)
         _fill(model.tree.banks, header, tensors)
@@ -207,7 +209,7 @@ def _fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
     for number, (bank, step) in enumerate(zip(banks, header["steps"], strict=True), start=1):
         prefix = f"level{number}."
         state = {
-            name.removeprefix(prefix): array if bank.device.shards else array[:]
+            name.removeprefix(prefix): array if bank.device.shards or isinstance(array, ArrayInFile) else array[:]
             for name, array in tensors.items()
             if name.startswith(prefix)
         }
@@ -262,6 +264,31 @@ def load(path: str | os.PathLike[str], device: str = "cpu", shards: int | None =
                     raise
                 return load(path, device, shards)  # another memory was saved there meanwhile
         return header, decode(header, tensors, device, shards)
+
+
+def load_in_file(path: str | os.PathLike[str], device: str) -> tuple[Header, Model]:
+    """Open a memory of one level whose prototypes stay in the file; errors as in `load`.
+
+    The whole file is read once, in blocks, for its digest.
+    """
+    at, stay = InFile(device, os.fspath(path)), {f"level1.{name}" for name in ("prototypes", "bytes", "known")}
+    with ExitStack() as stack:
+        with _reading(path, "is not a memory, or is truncated"):
+            file = stack.enter_context(Path(path).open("rb"))
+            metadata, arrays = read_header(file)
+            header = _header(path, metadata)
+            levels, pieces = len(header["levels"]), "pieces" in header
+        if levels > 1 or pieces:
+            kind = "is on shards" if pieces else f"has {levels} levels"
+            raise ValueError(f"mmap=True is for memories of one level in one file; that in {path} {kind}")
+        with _reading(path, "does not hold a consistent memory"):
+            tensors: Tensors = {name: ArrayInFile(file, array) for name, array in arrays.items()}
+            if metadata.get("sha256") != _digest(metadata["sqhn"], tensors):
+                raise MemoryFileError(f"{path} is damaged: its content does not match its digest")
+            tensors = {name: array if name in stay else array[:] for name, array in tensors.items()}
+            model = decode(header, tensors, at)
+        finalize(at, stack.pop_all().close)  # the file stays open as long as the memory is there
+        return header, model
 
 
 def header_of(path: str | os.PathLike[str]) -> Header:
@@ -329,7 +356,8 @@ def _digest(header: str, tensors: Tensors) -> str:
     for name in sorted(tensors):
         array = tensors[name]
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(array.data)
+        for rows in array.blocks() if isinstance(array, ArrayInFile) else [array]:
+            digest.update(rows.data)
     return digest.hexdigest()
 
 

@@ -276,17 +276,27 @@ def read(folder: Path, device: str = "cpu", shards: int | None = None) -> Model:
 
 
 def load(
-    path: str | os.PathLike[str], device: str = "cpu", shards: int | None = None, read_only: bool = False
+    path: str | os.PathLike[str],
+    device: str = "cpu",
+    shards: int | None = None,
+    read_only: bool = False,
+    in_file: bool = False,
 ) -> tuple[Model, Journal | None]:
-    """The memory in a file, or in a folder with its journal; shards: None for as many as it was saved from."""
+    """The memory in a file, or in a folder with its journal.
+
+    shards: None for as many as it was saved from. in_file: its prototypes stay in the file.
+    """
     place = Path(path)
     folder = place if (place / MEMORY).exists() else None
     if shards is None and str(device).partition(":")[0] == "ray":
         shards = files.header_of(place if folder is None else folder / MEMORY).get("shards")
     devices.device_of(device, shards)  # an unusable device is not the file's fault
+    if in_file and (folder or shards is not None):
+        problem = f"shards={shards!r}" if folder is None else f"{path} is the folder of a durable memory: save it first"
+        raise ValueError(f"mmap=True is for a memory in one file, on one device; {problem}")
     if folder is not None:
         return (read(folder, device, shards), None) if read_only else Journal.open(folder, device, shards)
-    header, model = files.load(path, device, shards)
+    header, model = files.load_in_file(path, device) if in_file else files.load(path, device, shards)
     if "journal" in header:
         warnings.warn(f"{path} is a checkpoint, without the latest changes: load its folder instead", stacklevel=3)
     return model, None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +25,12 @@ class Cpu(Plain):
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> Prototypes:
         return Prototypes(self, tiling, level, options, top)
+
+    def passing(self, tiling: Tiling, level: Level, options: Options) -> Prototypes:
+        bank = self.patterns(tiling, level, options, True)
+        if bank.large is not None:
+            bank.large.blind = math.inf  # features would take longer than one look at the whole vectors
+        return bank
 
     def codes(
         self,

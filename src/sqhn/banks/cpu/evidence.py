@@ -85,9 +85,7 @@ def of_pyramid(
 ) -> Floats:
     """The evidence for the neurons of one level, over blocks of all scales: (1, batch, most grown).
 
-    For a bank on one of several shards, many: the number of neurons on all shards; totals (batch, blocks, 2): for each
-    look at a block, the logarithm of the sum of their likelihoods. Where a total is minus infinity, that of the neurons
-    of this bank is written there, and the look adds no evidence.
+    many, totals: as in `PartOfLevel.pyramid_evidence`.
     """
     finest, cache = scales[0], cached(bank, scales)
     x = finest.split(patches.x[0].reshape(-1, *finest.shape)).astype(np.float64) - bank.centre

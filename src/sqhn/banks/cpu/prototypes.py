@@ -234,8 +234,10 @@ class Prototypes:
     def block_evidence(self, evidence: Patches) -> BlockEvidence:
         return of_patches(self, evidence)
 
-    def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> NDArray[np.float64]:
-        return of_pyramid(self, evidence, scales)
+    def pyramid_evidence(
+        self, evidence: Patches, scales: Sequence[Tiling], many: int | None = None, totals: Any = None
+    ) -> NDArray[np.float64]:
+        return of_pyramid(self, evidence, scales, many, totals)
 
     def at(self, evidence: Patches, support: Support) -> NDArray[np.float64]:
         s = np.empty(len(support.value))
@@ -263,9 +265,9 @@ class Prototypes:
 
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
         check_prototypes(state, self.size, self.centre)
-        self.enlarge(self.neurons.room)
         there = np.arange(self.neurons.room) < self.grown[:, None]
         self.rows.restore(state, there, self.centre, self.keeps_bytes)
+        self.enlarge(self.neurons.room)
         if "known" in state:
             self.known = np.zeros((*there.shape, self.size), np.int32)
             self.known[there] = state["known"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqhn.banks.interface import CodeBank, Limits, PatternBank, Support
+from sqhn.banks.interface import CodeBank, Limits, PartOfLevel, PatternBank, Support
 from sqhn.banks.plain.counts import Counts
 from sqhn.banks.plain.neurons import first_best
 from sqhn.banks.plain.prototypes import Prototypes
@@ -35,6 +35,10 @@ class Plain:
 
     def patterns(self, tiling: Tiling, level: Level, options: Options, top: bool) -> PatternBank:
         return Prototypes(self, tiling, level, options, top)
+
+    def passing(self, tiling: Tiling, level: Level, options: Options) -> PartOfLevel:
+        """A bank for some neurons of the only level, which are compared with one question and then dropped."""
+        return Prototypes(self, tiling, level, options, True)
 
     def codes(
         self,

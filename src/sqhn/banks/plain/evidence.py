@@ -31,8 +31,13 @@ Floats = NDArray[np.float64]
 Sums = tuple[Floats, ...]
 
 
-def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> Floats:
-    """The evidence for the neurons of one level, over blocks of all scales: (1, batch, neurons)."""
+def of_pyramid(
+    bank: Prototypes, patches: Patches, scales: Sequence[Tiling], many: int | None = None, totals: Floats | None = None
+) -> Floats:
+    """The evidence for the neurons of one level, over blocks of all scales: (1, batch, neurons).
+
+    many, totals: as in `PartOfLevel.pyramid_evidence`.
+    """
     finest, most, (x, seen, _) = scales[0], bank.neurons.most, patches
     living = bank.neurons.c[:, :most] > 0
     stored = finest.split(bank.rows.of(0, np.arange(most)).reshape(-1, *finest.shape))
@@ -42,12 +47,14 @@ def of_pyramid(bank: Prototypes, patches: Patches, scales: Sequence[Tiling]) -> 
             None if array is None else finest.split(array[0, part].reshape(-1, *finest.shape)) for array in (x, seen)
         )
         sums = sums_of(asked, stored, there, finest.channels, bank.centre)
-        A[0, part] = looks(*sums, living).sum(axis=0) * (WHOLE if finest.nodes == 1 else 1.0)
+        rest = None if totals is None else totals[part].swapaxes(0, 1)
+        A[0, part] = looks(*sums, living, many, rest).sum(axis=0) * (WHOLE if finest.nodes == 1 else 1.0)
         for finer, coarser in pairwise(scales):
             children = finer.within(coarser)
             question, known = (tuple(array[children].sum(axis=1) for array in of) for of in sums)
             sums = question, known
-            A[0, part] += looks(*sums, living).sum(axis=0) * (WHOLE if coarser.nodes == 1 else 1.0)
+            rest = None if rest is None else rest[finer.nodes :]
+            A[0, part] += looks(*sums, living, many, rest).sum(axis=0) * (WHOLE if coarser.nodes == 1 else 1.0)
     return A
 
 
@@ -105,20 +112,26 @@ def sums_of(x: Any, m: NDArray[np.float32], seen: Any, channels: int, centre: fl
     return question, (of_m, of_mm, x @ stored.swapaxes(1, 2))
 
 
-def looks(question: Sums, stored: Sums, living: NDArray[np.bool_]) -> Floats:
+def looks(
+    question: Sums, stored: Sums, living: NDArray[np.bool_], many: int | None = None, totals: Floats | None = None
+) -> Floats:
     """The evidence of both looks at a block, (blocks, batch, neurons); living (blocks or 1, neurons).
 
-    Minus infinity where there is no neuron; but 0 for the first slot of a node without neurons.
+    Minus infinity where there is no neuron; but 0 for the first slot of a node without neurons. many, totals: as in
+    `of_pyramid`, but totals are (blocks or more, batch, 2).
     """
     A: Floats = np.empty(stored[2].shape)
     for part in batches(A.shape[1], max(1, MOST_SCORES // (A.shape[0] * A.shape[2]))):
         asked, there = ([array if array.shape[1] == 1 else array[:, part] for array in of] for of in (question, stored))
-        A[:, part] = np.where(living[:, None], _both_looks(asked, there, living[:, None]), -np.inf)
+        own = (None, None) if totals is None else totals[: len(A), part, :, None].transpose(2, 0, 1, 3)
+        A[:, part] = np.where(living[:, None], _both_looks(asked, there, living[:, None], many, own), -np.inf)
     A[np.flatnonzero(~living.any(axis=1)), :, 0] = 0.0
     return A
 
 
-def _both_looks(question: Sequence[Floats], stored: Sequence[Floats], living: NDArray[np.bool_]) -> Floats:
+def _both_looks(
+    question: Sequence[Floats], stored: Sequence[Floats], living: NDArray[np.bool_], many: int | None, totals: Any
+) -> Floats:
     """The formulas of `sqhn.reference.evidence.evidence`."""
     (n, x, xx), (m, mm, xm) = question, stored
     d, channels = n.sum(axis=2)[..., None], (n > 0).sum(axis=2)[..., None]
@@ -128,11 +141,11 @@ def _both_looks(question: Sequence[Floats], stored: Sequence[Floats], living: ND
     across = xm - ((x * each)[:, :, None] @ m)[:, :, 0]
     share = np.where(xx > 0, left / np.where(xx > 0, xx, 1), 1.0)
     flat = -d / 2 * np.log(share + FLOOR) - np.log(np.maximum(n, 1)).sum(axis=2)[..., None] / 2
-    first = _posterior(_likelihood(xm, mm * xx, d), flat, living)
+    first = _posterior(_likelihood(xm, mm * xx, d), flat, living, many, totals[0])
     some = (left > STRUCTURE * xx) & (lefts > STRUCTURE * mm)
     both = np.where(some, np.maximum(lefts, 0.0) * left, 0.0)
     likelihood = _likelihood(np.where(some, across, 0.0), both, d - channels)
-    second = _posterior(likelihood, np.full(d.shape, -np.inf), living)
+    second = _posterior(likelihood, np.full(d.shape, -np.inf), living, many, totals[1])
     return np.where(d > 0, first, 0.0) + np.where(d > channels, second, 0.0)
 
 
@@ -142,11 +155,18 @@ def _likelihood(products: Floats, energies: Floats, d: Floats) -> Floats:
     return np.asarray(-d / 2 * np.log(1 - r**2 + FLOOR))
 
 
-def _posterior(likelihood: Floats, flat: Floats, living: NDArray[np.bool_]) -> Floats:
-    """The evidence from log L of all neurons and of a flat patch."""
-    many = np.maximum(living.sum(axis=2, keepdims=True), 1)
+def _posterior(
+    likelihood: Floats, flat: Floats, living: NDArray[np.bool_], many: int | None, total: Floats | None
+) -> Floats:
+    """The evidence from log L of all neurons and of a flat patch; total (blocks, batch, 1): of a look."""
+    number = np.maximum(living.sum(axis=2, keepdims=True), 1) if many is None else many
     likelihood = np.where(living, likelihood, -np.inf)
     top = np.maximum(np.maximum(likelihood.max(axis=2, keepdims=True), flat), 0.0)
+    if total is not None and (new := total == -np.inf).any():
+        total[new] = np.logaddexp.reduce(likelihood, axis=2, keepdims=True)[new]
+        return np.zeros(likelihood.shape)
+    top = top if total is None else np.maximum(top, total)
     shares = np.exp(likelihood - top)
-    rivals = many * (np.exp(flat - top) + np.exp(-top))
-    return np.asarray(np.log1p(many * shares / (shares.sum(axis=2, keepdims=True) + rivals) / ODDS))
+    every = shares.sum(axis=2, keepdims=True) if total is None else np.exp(total - top)
+    rivals = number * (np.exp(flat - top) + np.exp(-top))
+    return np.asarray(np.log1p(number * shares / (every + rivals) / ODDS))

@@ -234,8 +234,10 @@ class Prototypes:
     def block_evidence(self, evidence: Patches) -> BlockEvidence:
         return of_patches(self, evidence)
 
-    def pyramid_evidence(self, evidence: Patches, scales: Sequence[Tiling]) -> Floats:
-        return of_pyramid(self, evidence, scales)
+    def pyramid_evidence(
+        self, evidence: Patches, scales: Sequence[Tiling], many: int | None = None, totals: Floats | None = None
+    ) -> Floats:
+        return of_pyramid(self, evidence, scales, many, totals)
 
     def vectors(self, k: NDArray[np.int32]) -> NDArray[np.float32]:
         return self.rows.of(self.node[:, None], k)
@@ -256,9 +258,9 @@ class Prototypes:
 
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
         check_prototypes(state, self.size, self.centre)
-        self.enlarge(self.neurons.room)
         there = np.arange(self.neurons.room) < self.grown[:, None]
         self.rows.restore(state, there, self.centre, self.top)
+        self.enlarge(self.neurons.room)
         if "known" in state:
             self.known = np.zeros(self.look.shape, np.int32)
             self.known[there] = state["known"]

@@ -32,7 +32,7 @@ from sqhn.banks.ray.piece import Indices, Piece, Vectors
 from sqhn.banks.ray.search import NAME, Search
 from sqhn.banks.ray.shards import BUILD, Call, Shared, each_array
 from sqhn.banks.rule import GREW, SKIPPED
-from sqhn.banks.saved import KINDS, check_bytes, check_prototypes, joined, known_of, prototypes_of
+from sqhn.banks.saved import KINDS, check_prototypes, joined, known_of, part_of, prototypes_of
 from sqhn.inputs import batches
 from sqhn.level import REPLACING, TIE, Level, Options
 from sqhn.patches import Tiling
@@ -366,13 +366,11 @@ class SplitPrototypes:
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
         self.holes, total = "known" in state, self.neurons.most
         c = self.neurons.c[0]
-        if "bytes" in state:
-            check_bytes(state, self.tiling.size)
         for now in batches(total, max(1, MESSAGE // (4 * self.tiling.size))):
-            some: State = {name: array[now] for name, array in state.items() if name == "known"}
-            some["prototypes"] = prototypes_of(state, self.options.centre, now)
-            check_prototypes({**some, "c": c[now]}, self.tiling.size, self.options.centre)
-            self._put(Vectors(np.arange(now.start, now.stop), c[now], some["prototypes"], some.get("known")))
+            some = {**part_of(state, now), "c": c[now]}
+            check_prototypes(some, self.tiling.size, self.options.centre)
+            m = prototypes_of(some, self.options.centre)
+            self._put(Vectors(np.arange(now.start, now.stop), c[now], m, some.get("known")))
 
 
 def _by_shard(owner: NDArray[np.int16]) -> dict[int, Indices]:

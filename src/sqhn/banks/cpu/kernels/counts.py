@@ -307,7 +307,7 @@ def decide(n, G, heard, columns, c, work, stamp):
     for i in range(many):
         if value[i] >= best - TIE and index[i] < winner:
             winner, h = index[i], value[i]
-    return winner, h
+    return min(winner, G - 1), h
 
 
 @kernel
