@@ -244,8 +244,8 @@ def beyond(runs: Results, cue: tuple[str, float]) -> float:
     {"ahead of the best of them": above(0), "its file, as a share of the budget": at_most(1.05).on_paper_data},
     beyond=True,
     explanation=(
-        "It fails in one place, in the smallest budget of the watch, of which the bank takes nearly half. Its segments are "
-        "so alike that little can be recalled beyond those never seen."
+        "It fails in one place, in the smallest budget of the watch, of which the bank takes nearly half. Its segments "
+        "are so alike that little can be recalled beyond those never seen."
     ),
 )  # fmt: skip
 def ahead_per_byte(results: Results) -> Measured:
