@@ -251,7 +251,10 @@ class SQHN:
         self._write(self._apply, Memorize(samples))
 
     def resize(self, capacity: int) -> None:
-        """Let the memory node grow up to `capacity` neurons, more than before; stored neurons do not change."""
+        """Let the memory node grow up to `capacity` neurons, more than before; stored neurons do not change.
+
+        A neuron takes about `nbytes / len(memory)` bytes (docs/settings.md has a table).
+        """
         self._write(self._apply, Resize(check_count("capacity", capacity)))
 
     def forget(self, index: inputs.Indices | None = None, *, where: Callable[[Any], bool] | None = None) -> int:

@@ -37,7 +37,7 @@ class InFile(Plain):
     def __init__(self, name: str, path: str) -> None:
         if name not in ("cpu", "plain"):
             raise ValueError(f'mmap=True answers on device "cpu" or "plain"; got device={name!r}')
-        self.name, self.path = name, path
+        self.name, self.path = devices.device_of(name).name, path  # "plain" where nothing can be compiled
         self.refusal = (
             f"this memory answers from the file {path} (mmap=True), and can neither be changed nor copied: "
             f"SQHN.load({path!r}) without mmap gives a memory that learns"

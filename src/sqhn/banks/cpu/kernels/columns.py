@@ -73,9 +73,10 @@ def set_row(n, j, children, k, t, columns):
 def is_row_of(n, j, children, k, t, columns):
     """Whether neuron j is a row of the children's values of sample t."""
     many = 0
-    for q in range(children.shape[0]):
-        many += value_of(columns.rows, n, q, j) == k[children[q], t]
-    return columns.slot[n, j] == ROW and many == children.shape[0]
+    if columns.slot[n, j] == ROW:
+        for q in range(children.shape[0]):
+            many += value_of(columns.rows, n, q, j) == k[children[q], t]
+    return many == children.shape[0]
 
 
 @compiled

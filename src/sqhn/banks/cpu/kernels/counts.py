@@ -162,14 +162,22 @@ def activity_at(n, j, c, heard, columns):
 @compiled
 def agree(rows, n, q, value, G, same, few):
     """Count the neurons whose rows have a value of child q; same: scratch."""
-    for p in range(rows.shape[0]):
+    low, first = rows[0, n, q], np.uint8(value & 255)
+    if rows.shape[0] == 1:
+        for j in range(G):
+            few[j] += np.uint8(low[j] == first)
+        return
+    high, second = rows[1, n, q], np.uint8((value >> 8) & 255)
+    if rows.shape[0] == 2:
+        for j in range(G):
+            few[j] += np.uint8((low[j] == first) & (high[j] == second))
+        return
+    for j in range(G):
+        same[j] = np.uint8((low[j] == first) & (high[j] == second))
+    for p in range(2, rows.shape[0]):
         row, byte = rows[p, n, q], np.uint8((value >> (8 * p)) & 255)
-        if p == 0:
-            for j in range(G):
-                same[j] = np.uint8(row[j] == byte)
-        else:
-            for j in range(G):
-                same[j] &= np.uint8(row[j] == byte)
+        for j in range(G):
+            same[j] &= np.uint8(row[j] == byte)
     for j in range(G):
         few[j] += same[j]
 

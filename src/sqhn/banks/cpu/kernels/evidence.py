@@ -501,7 +501,7 @@ def read_columns(node, columns, G, values, main):
                 value, most = values, 0
                 while e != NONE:
                     count, other = pool[e, COUNT], pool[e, VALUE]
-                    if count > most or (count == most and other < value):
+                    if count > most:  # the lowest of equals comes first
                         value, most = other, count
                     e = pool[e, NEXT_BY_NEURON]
                 main[q, j] = value
@@ -574,20 +574,15 @@ def place_groups(children, first, s, mm, m, tables):
 
 
 @compiled
-def add_several(node, columns, statistics, holes, q, row, sums):
-    """Correct the evidence from child q, whose neurons have the evidence `row`, where a neuron knows several values."""
+def add_several(node, columns, statistics, holes, q, main, row, sums):
+    """Correct the evidence from child q, whose values have the evidence `row`, where a neuron knows several of them."""
     pool = columns.pool[node]
     for s in range(columns.heads[node, SLOTS]):
         j, e = columns.owner[node, s], columns.by_neuron[node, s, q]
         if j == NONE or e == NONE or pool[e, NEXT_BY_NEURON] == NONE:
             continue
-        value, most, i = NONE, 0, e
-        while i != NONE:
-            if pool[i, COUNT] > most or (pool[i, COUNT] == most and pool[i, VALUE] < value):
-                value, most = pool[i, VALUE], pool[i, COUNT]
-            i = pool[i, NEXT_BY_NEURON]
         often = counted(pool, e, statistics.c[node, j], holes)
-        sums[j, 0] += mean_odds(pool, e, often, row) - row[value]
+        sums[j, 0] += mean_odds(pool, e, often, row) - row[main[j]]
 
 
 @kernel
@@ -623,7 +618,7 @@ def above(lo, hi, children, below, question, under, columns, statistics, holes, 
                     for g in range(groups.shape[0]):
                         add_groups(four[0], four[1], four[2], four[3], groups[g], G, static[g])
             for q in range(family):
-                add_several(node, columns, statistics, holes, q, below[own[q], t], found)
+                add_several(node, columns, statistics, holes, q, main[q], below[own[q], t], found)
             products[G:] = 0.0
             for j in range(G):
                 products[j] = found[j, 1]
