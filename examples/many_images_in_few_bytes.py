@@ -1,4 +1,4 @@
-"""Thousands of images in a few megabytes: level 1 of a tree has one bank of 256 patches for all places.
+"""20,000 images in 6 MB: level 1 of a tree has one bank of 256 patches for all places.
 
 python examples/many_images_in_few_bytes.py [COUNT]
 

@@ -129,6 +129,7 @@ def test_novelty_with_a_budget(tmp_path: Path) -> None:
 
 def test_many_images_in_few_bytes() -> None:
     found = ran("many_images_in_few_bytes", 400)
+    assert found["megabytes"] < 0.1 * 400 * 3072 / 1e6 + 0.02  # a tenth of the bytes of the images, and a bank
     assert found["clean"] > 0.8
     assert found["half covered"] > 0.5
 

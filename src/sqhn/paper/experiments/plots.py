@@ -16,6 +16,7 @@ from sqhn.paper.experiments.results import Results, Values, spread
 
 if TYPE_CHECKING:  # matplotlib is imported when a figure is drawn
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 
@@ -52,8 +53,6 @@ STYLES: dict[str, tuple[str, str, Any, str]] = {  # color, marker, dash, hatch
     "SQHN L3, exact": (YELLOW, "<", LONG, "||"),
     "SQHN L1, evidence": (BLACK, "o", "-", "OO"),
     "SQHN L3, evidence": (SKY, "D", "-", "++"),
-    "shared 2 x 2": (BLUE, "P", "-", "xx"),
-    "shared 4 x 4": (GREEN, "P", "--", "//"),
     "MHN": (PINK, "X", ":", "oo"),
     "MHN-Manhtn": (PINK, "^", "--", "\\\\"),
     "SQHN+": (SKY, "P", "-", "xx"),
@@ -67,6 +66,15 @@ STYLES: dict[str, tuple[str, str, Any, str]] = {  # color, marker, dash, hatch
     "NN": (GRAY, "h", DOTS, "**"),
     "NN (first out)": (GRAY, "h", DOTS, "**"),
     "NN (reservoir)": (GRAY, "*", LONG, "OO"),
+    "-Dir": (GREEN, "s", "--", "//"),
+    "-lrDecay": (RED, "D", "-.", ".."),
+    "-lrDecay .1": (RED, "<", ":", ".."),
+    "-lrDecay .9": (RED, ">", DOTS, ".."),
+    "-Grw": (PINK, "^", "-", "\\\\"),
+    "-Avg": (YELLOW, "v", "--", "++"),
+    "+OvWr": (BLACK, "X", ":", "oo"),
+    "shared 2 x 2": (BLUE, "P", "-", "xx"),
+    "shared 4 x 4": (GREEN, "P", "--", "//"),
     "bytes": (GRAY, "h", DOTS, "**"),
     "bytes, evidence": (BLACK, "h", DOTS, "**"),
     "reservoir": (GRAY, "*", LONG, "OO"),
@@ -77,13 +85,6 @@ STYLES: dict[str, tuple[str, str, Any, str]] = {  # color, marker, dash, hatch
     "JPEG, no headers": (YELLOW, "X", "-", "oo"),
     "PQ, 4 bits": (SKY, "<", MIXED, "||"),
     "PQ, 8 bits": (SKY, ">", DOTS, ".."),
-    "-Dir": (GREEN, "s", "--", "//"),
-    "-lrDecay": (RED, "D", "-.", ".."),
-    "-lrDecay .1": (RED, "<", ":", ".."),
-    "-lrDecay .9": (RED, ">", DOTS, ".."),
-    "-Grw": (PINK, "^", "-", "\\\\"),
-    "-Avg": (YELLOW, "v", "--", "++"),
-    "+OvWr": (BLACK, "X", ":", "oo"),
 }
 """In drawing order. Models in one figure never share both color and marker."""
 
@@ -207,14 +208,19 @@ def legend_above(figure: Figure, axis: Axes) -> None:
 
 def log_log(axis: Axes) -> None:
     """Logarithmic scales with plain numbers."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     axis.set_xscale("log")
     axis.set_yscale("log")
     for scale in (axis.xaxis, axis.yaxis):
-        scale.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        scale.set_major_formatter("{x:g}")
-        scale.set_minor_formatter(NullFormatter())
+        plain_numbers(scale)
+
+
+def plain_numbers(scale: Axis) -> None:
+    """Plain numbers along a logarithmic scale."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    scale.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    scale.set_major_formatter("{x:g}")
+    scale.set_minor_formatter(NullFormatter())
 
 
 def corruption_panels(
