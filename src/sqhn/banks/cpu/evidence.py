@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqhn.banks.cpu.kernels import evidence as kernels
+from sqhn.banks.cpu.kernels import trees
 from sqhn.banks.cpu.kernels.decision import as_mask
 from sqhn.banks.cpu.threads import split_range
 from sqhn.banks.interface import BlockEvidence, Patches
@@ -114,9 +115,9 @@ def of_patches(bank: Prototypes, patches: Patches) -> BlockEvidence:
     else:
         stored = np.empty((*shape, channels, room)), np.empty((*shape, room)), xm
     split_range(
-        kernels.patches, nodes * shape[1], 16.0 * A.size, x, as_mask(x, patches.seen), cache.values,
+        trees.patches, nodes * shape[1], 16.0 * A.size, x, as_mask(x, patches.seen), cache.values,
         bank.evidence_centre, question, stored, cache.lengths, bank.neurons.statistics, A,
-        scratch=partial(kernels.tree_room, channels, bank.size, room),
+        scratch=partial(trees.tree_room, channels, bank.size, room),
     )  # fmt: skip
     return BlockEvidence(A, question, stored)
 
@@ -129,8 +130,8 @@ def above(bank: Counts, below: BlockEvidence, weight: float) -> BlockEvidence:
     A, xm = np.empty((2, nodes, batch, room))
     stored = np.empty((nodes, samples, channels, room)), np.empty((nodes, samples, room)), xm
     split_range(
-        kernels.above, nodes, 16.0 * A.size * bank.family, children, below.A, question, below.stored, bank.columns,
+        trees.above, nodes, 16.0 * A.size * bank.family, children, below.A, question, below.stored, bank.columns,
         bank.neurons.statistics, bank.holes, stored, weight, A,
-        scratch=partial(kernels.tree_room, channels, bank.family, room, below.stored[2].shape[2]),
+        scratch=partial(trees.tree_room, channels, bank.family, room, below.stored[2].shape[2]),
     )  # fmt: skip
     return BlockEvidence(A, question, stored)
