@@ -484,3 +484,13 @@ def test_a_rule_that_lacks_methods_is_told_which() -> None:
         memory.recall(images(1), inference=Half())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"'paper'.* or an object .*; object lacks samples, look, up"):
         memory.recall(images(1), inference=object())  # type: ignore[arg-type]
+
+
+@ON_HOSTS
+@pytest.mark.parametrize("kernels", [(2, 2, None), (4, None), (2, 2, 1, None)])
+def test_only_the_memory_node_has_the_weight_of_the_whole(device: str, kernels: tuple[int | None, ...]) -> None:
+    """A level below it may be one node too."""
+    memory = SQHN((4, 4), [Level(kernel, 20) for kernel in kernels], device=device)
+    x = np.random.default_rng(0).random((12, 4, 4), np.float32)
+    memory.learn(x)
+    assert_as_the_reference(memory, x + np.float32(0.1) * x[::-1])

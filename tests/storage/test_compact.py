@@ -88,3 +88,14 @@ def test_codes_that_contradict_the_rest(damage: str, tmp_path: Path) -> None:
     write(tmp_path / "m", header, tensors | {"level2.codes": codes})
     with pytest.raises(MemoryFileError, match="does not hold a consistent memory"):
         SQHN.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("side", [8, 1024, 2**31])
+def test_a_shared_level_is_for_samples_of_one_shape(side: int, tmp_path: Path) -> None:
+    """Its arrays do not tell their shape, which must be checked before larger ones are made."""
+    memory = SQHN((16, 16), [Level(2, 5, shared=True), Level(capacity=5)])
+    memory.learn(np.random.default_rng(0).random((5, 16, 16)))
+    header, tensors = memory.inspect(encode)
+    write(tmp_path / "m", header | {"input_shape": [side, side]}, tensors)
+    with pytest.raises(MemoryFileError, match="does not hold a consistent memory"):
+        SQHN.load(tmp_path / "m")

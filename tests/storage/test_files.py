@@ -219,7 +219,8 @@ def test_unknown_features_are_refused(saved: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", ["steps", "c", "mu", "written", "counts", "value", "grown", "nan", "missing", "below 0"]
+    "damage",
+    ["steps", "c", "mu", "written", "counts", "value", "grown", "nan", "missing", "below 0", "mean", "later", "twice"],
 )
 def test_files_that_contradict_themselves(saved: Path, damage: str) -> None:
     """Their digest is right, but no memory can have such a state."""
@@ -233,6 +234,16 @@ def test_files_that_contradict_themselves(saved: Path, damage: str) -> None:
         tensors["level1.prototypes"][2, 3] = np.nan
     elif damage == "below 0":
         tensors["level1.c"] = tensors["level1.c"].astype(np.int64) * -1
+    elif damage == "mean":
+        tensors["level2.mu"][0] = np.inf
+    elif damage == "later":
+        tensors["level2.written"][0] = 13
+    elif damage == "twice":
+        first = np.flatnonzero(tensors["level2.counts"][:, 4] > 1)[0]
+        halves = tensors["level2.counts"][[first, first]]
+        halves[0, 4] -= 1
+        halves[1, 4] = 1
+        tensors["level2.counts"] = np.concatenate([np.delete(tensors["level2.counts"], first, 0), halves])
     elif damage == "counts":
         tensors["level2.counts"][3, 4] += 1
     elif damage == "value":

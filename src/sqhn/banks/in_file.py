@@ -17,7 +17,7 @@ from sqhn.banks import devices
 from sqhn.banks.interface import PartOfLevel, Patches, PatternBank, State, Support
 from sqhn.banks.neurons import Neurons
 from sqhn.banks.plain.device import Plain
-from sqhn.banks.saved import KINDS, part_of, prototypes_of
+from sqhn.banks.saved import KINDS, check_split, part_of, prototypes_of
 from sqhn.inputs import batches
 from sqhn.level import TIE, Level, Options
 from sqhn.patches import Tiling
@@ -73,6 +73,10 @@ class PrototypesInFile:
         return "known" in self.source
 
     def restore(self, state: State, values: int) -> None:  # noqa: ARG002
+        if "bytes" in state:
+            check_split(state, self.tiling.size)
+        if "known" in state and state["known"].shape != (self.neurons.most, self.tiling.size):
+            raise ValueError(f"known of shape {state['known'].shape} for {self.neurons.most} neurons")
         self.source = {**state, **{name: getattr(self.neurons, name)[0] for name in KINDS}}
 
     def state(self) -> Never:

@@ -265,10 +265,12 @@ class ShardedBank(PatternBank, Protocol):
 class CodeBank(Bank, Protocol):
     """A level above: neurons count their children's values, and an activity compares these counts with a code.
 
-    children: the nodes of the level below that belong to each node, (nodes, children each).
+    children: the nodes of the level below that belong to each node, (nodes, children each). top: whether this is the
+    last level.
     """
 
     children: Array
+    top: bool
 
     def reserve(self, more: int, values: int) -> None:
         """Make room for the neurons and counts that `more` samples may add, with child values below `values`."""

@@ -32,6 +32,8 @@ def check_growth(state: State, nodes: int, level: Level, top: bool) -> NDArray[n
             raise ValueError(f"{name} of shape {state[name].shape} and dtype {state[name].dtype} for {total} neurons")
     if state["c"].min(initial=0) < 0:
         raise ValueError("counts below 0")
+    if top and not (np.abs(state["mu"]) <= 1 + 1e-6).all():
+        raise ValueError("mean matches beyond -1 and 1")
     if "prototypes" in state and len(state["prototypes"]) + len(state.get("bytes", ())) != total:
         raise ValueError(f"prototypes of shape {state['prototypes'].shape} for {total} neurons")
     return grown
@@ -54,14 +56,21 @@ def check_prototypes(state: State, size: int, centre: float) -> None:
 
 def check_bytes(state: State, size: int) -> NDArray[np.bool_]:
     """Which neurons are stored as bytes, or an error if there are not as many rows of bytes, or bytes in free slots."""
+    check_split(state, size)
+    if state["bytes"][state["c"][state["is_bytes"]] == 0].any():
+        raise ValueError("bytes in free slots")
+    return state["is_bytes"]
+
+
+def check_split(state: State, size: int) -> None:
+    """Raise unless there are as many prototypes in bytes and in float32 as the saved state says."""
     raw, is_bytes, total = state["bytes"], state["is_bytes"], len(state["c"])
     if is_bytes.shape != (total,) or is_bytes.dtype != np.bool_:
         raise ValueError(f"is_bytes of shape {is_bytes.shape} and dtype {is_bytes.dtype} for {total} neurons")
     if raw.shape != (is_bytes.sum(), size) or raw.dtype != np.uint8:
         raise ValueError(f"bytes of shape {raw.shape} and dtype {raw.dtype} for {is_bytes.sum()} neurons")
-    if "known" in state or raw[state["c"][is_bytes] == 0].any():
+    if "known" in state:
         raise ValueError("bytes of unknown values")
-    return np.asarray(is_bytes)
 
 
 def part_of(state: State, rows: slice) -> State:
@@ -199,6 +208,9 @@ def check_entries(state: State, limits: tuple[int, ...]) -> NDArray[np.int32]:
         raise ValueError(f"counts outside the limits {limits}")
     if (rows[:, 1] >= grown[rows[:, 0]]).any():
         raise ValueError("counts of neurons that do not exist")
+    places = rows[np.lexsort(rows[:, 3::-1].T), :4]
+    if rows[:, 4].min(initial=1) < 1 or not np.diff(places, axis=0).any(axis=1).all():
+        raise ValueError("counts of 0, or two of the same value")
     return rows
 
 

@@ -172,6 +172,8 @@ class SharedPatterns(Shared):
 class SharedCodes(Shared):
     """The counts of a level above, whose children share one bank too; children (nodes, children each)."""
 
+    top = False
+
     def __init__(self, inner: Any, children: NDArray[np.int32]) -> None:
         super().__init__(inner, len(children))
         self.children = self.device.asarray(children.astype(np.int64))

@@ -236,8 +236,8 @@ class Evidence:
         return [Tiling(shape, one) for one in sides]
 
     def up(self, bank: CodeBank, below: Message, count: int | None = None) -> Message:
-        found = bank.block_evidence(below.evidence, WHOLE if bank.nodes == 1 else 1.0)
-        if bank.nodes > 1:
+        found = bank.block_evidence(below.evidence, WHOLE if bank.top else 1.0)
+        if not bank.top:
             return self.message(bank, found)
         return Message(*best_of(bank.device.top_k, found.A, count), found)
 

@@ -178,8 +178,8 @@ def decode(header: Header, tensors: Tensors, device: str | Device, shards: int |
     shape, nodes = as_shape(header["input_shape"]), len(tensors["level1.grown"])
     size = tensors["level1.prototypes"].shape[1]
     if levels[0].shared:
-        nodes *= plan(shape, levels)[0].nodes
-    if math.prod(shape) != nodes * size:  # before arrays of that size are made
+        check_sizes(header, tensors, shape, levels)
+    elif math.prod(shape) != nodes * size:  # before arrays of that size are made
         raise ValueError(f"{nodes} nodes with prototypes of {size} values, for samples of shape {shape}")
     at = devices.device_of(device, shards) if isinstance(device, str) else device
     with at.stream():
@@ -192,6 +192,19 @@ def decode(header: Header, tensors: Tensors, device: str | Device, shards: int |
         one.check(evidence=name == "evidence")
     model.calibration, model.evidence_calibration = made.get("calibration"), made.get("evidence")
     return model
+
+
+def check_sizes(header: Header, tensors: Tensors, shape: tuple[int, ...], levels: Sequence[Level]) -> None:
+    """Raise unless the arrays of shared levels are for samples of this shape, of which level 1 alone tells nothing."""
+    if plan(shape, levels)[0].size != tensors["level1.prototypes"].shape[1]:
+        raise ValueError(f"prototypes of {tensors['level1.prototypes'].shape[1]} values, for samples of shape {shape}")
+    for number, (tiling, level) in enumerate(zip(plan(shape, levels), levels), start=1):
+        nodes, own = len(tensors[f"level{number}.grown"]), 1 if level.shared else tiling.nodes
+        width = tensors[f"level{number}.codes"].shape[1] if number > 1 else 0
+        if nodes != own or (number > 1 and width != -(-tiling.size * header["bits"][number - 1] // 8)):
+            raise ValueError(
+                f"{nodes} nodes with codes of {width} bytes at level {number}, for samples of shape {shape}"
+            )
 
 
 def _options(header: Header) -> dict[str, Any]:
@@ -222,6 +235,8 @@ def _fill(banks: Sequence[Bank], header: Header, tensors: Tensors) -> None:
             raise ValueError(f"{step!r} steps")
         if (number < len(banks) or "forgotten" not in header.get("features", ())) and state["c"].min(initial=1) < 1:
             raise ValueError("counts below 1")
+        if "written" in state and state["written"].max(initial=0) > step:
+            raise ValueError(f"neurons written after the last step, {step}")
         if "known" in state and "holes" not in header.get("features", ()):
             raise ValueError("counts of values without holes")
         if "bytes" in state and "bytes" not in header.get("features", ()):

@@ -30,7 +30,7 @@ class Counts:
     """Counts of `children.shape[0]` nodes; children (nodes, children per node) are rows of the level below."""
 
     def __init__(self, device: Device, children: NDArray[np.int32], level: Level, options: Options, top: bool) -> None:
-        self.device, self.children, self.level = device, children, level
+        self.device, self.children, self.level, self.top = device, children, level, top
         self.nodes, self.family = children.shape
         self.neurons = Neurons(self.nodes, level, top)
         self.rows = np.zeros((1, self.nodes, self.family, 0), np.uint8)

@@ -50,7 +50,7 @@ class Counts:
     def __init__(
         self, device: Cuda, children: NDArray[np.int32], level: Level, options: Options, top: bool, values: int
     ) -> None:
-        self.device, self.place, self.level = device, device.place, level
+        self.device, self.place, self.level, self.top = device, device.place, level, top
         self.children = torch.from_numpy(children).to(self.place).long()
         self.order = self.children.reshape(-1).argsort()  # from the children of each node to the level below
         self.nodes, self.family = (int(side) for side in children.shape)

@@ -239,6 +239,8 @@ class SplitPatterns(SplitNodes):
 class SplitCodes(SplitNodes):
     """The counts of a level above; children (nodes, children each): nodes of the level below."""
 
+    top = False
+
     def __init__(
         self, device: Sharded, name: str, children: NDArray[np.int32], level: Level, options: Options, values: int
     ) -> None:
