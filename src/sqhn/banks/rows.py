@@ -102,8 +102,7 @@ class Rows:
 
     def trim(self) -> None:
         """Give back rows that are not used."""
-        used = int(self.used[0])
-        if self.has_bytes and self.m.shape[1] > 2 * used + SPARE:
+        if self.has_bytes and self.m.shape[1] > 2 * (used := int(self.used[0])) + SPARE:
             with suppress(MemoryError):  # for a copy; more rows than needed do no harm
                 self.m = self.m[:, :used].copy()
 

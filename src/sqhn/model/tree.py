@@ -42,6 +42,7 @@ class Tree:
         # The number of terms of the energy: nodes of level 1, plus hidden nodes other than the memory node.
         self.terms = self.tilings[0].nodes + sum(tiling.nodes for tiling in self.tilings) - 1
         self.chunk = device.limits.chunk
+        self.stops = any(level.stops for level in self.levels)
         self.reset()
 
     def reset(self) -> None:
@@ -107,8 +108,7 @@ class Tree:
     def chunk_size(self) -> int:
         """How many samples to learn at once; a chunk ends where the memory node is full, if levels stop there."""
         limit = min(bank.chunk_size(self.chunk) for bank in self.banks)
-        room = self.levels[-1].capacity - len(self)
-        return min(limit, room) if room and any(level.stops for level in self.levels) else limit
+        return min(limit, self.levels[-1].capacity - len(self) or limit) if self.stops else limit
 
     def learn(self, samples: Array, observed: Array, part: Part = "all", last: bool = True) -> list[Learned]:
         """Learn a chunk level by level; everything that can fail comes before the first change.
@@ -125,7 +125,7 @@ class Tree:
             learned = [root.learn(Codes(known.k, known.value, self._with_neurons(known)))]
         else:
             self._reserve(len(samples))
-            full = len(self) == self.levels[-1].capacity
+            full = self.stops and len(self) == self.levels[-1].capacity
             learned = [self._learn(self.patterns, patches, full)]
             for bank, heard in zip(self.codes if part == "all" else self.codes[:-1], self._heard(patches.heard)):
                 learned.append(self._learn(bank, Codes(learned[-1].k, learned[-1].v, heard), full))
