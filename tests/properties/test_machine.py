@@ -230,8 +230,9 @@ class Machine(RuleBasedStateMachine):
             with pytest.raises(ValueError, match="were forgotten"):
                 self.memory.memorize(x)
         elif all(
-            level[0].grown + many * (len(level) if level[0].level.shared else 1) <= level[0].level.capacity
+            node.grown + many * (len(level) if node.level.shared else 1) <= node.level.capacity
             for level in self.reference.levels
+            for node in level
         ):
             self.memory.memorize(x)
             self.reference.memorize(x)
