@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sqhn.banks.compilation import compiled
 from sqhn.banks.cpu.counts import Counts
+from sqhn.banks.cpu.kernels.columns import USED
 from sqhn.banks.interface import Codes, Support
 from sqhn.banks.plain import counts as plain
 from sqhn.banks.plain.device import Plain
@@ -143,3 +144,39 @@ def test_few_strong_children_may_outweigh_many_weak_ones() -> None:
         k, v = bank.top_k(Codes(np.zeros((5, 1), np.int32), strengths[:, None].copy()), 1)
         assert k.item() == 0
         assert v.item() == pytest.approx(1.8 / np.sqrt(5) / np.linalg.norm(strengths))
+
+
+def test_there_is_room_for_the_entries_of_all_rows_that_a_chunk_averages() -> None:
+    """Nine neurons that are rows each get a sample that agrees with them in one of five children."""
+    bank, _ = both(1, 5, 100, Level(capacity=9), top=False)
+    each = np.tile(np.arange(9, dtype=np.int32), (5, 1))
+    for k in (each, each + np.array([[0], [10], [20], [30], [40]], np.int32)):
+        bank.reserve(9, 100)
+        assert bank.learn(Codes(k, np.ones(k.shape))).k.tolist() == [list(range(9))]
+        assert bank.heads[0, USED] <= bank.pool.shape[1]
+        bank.settle()
+    assert bank.heads[0, USED] == 9 * (1 + 4 * 2)
+
+
+def test_slots_of_forgotten_neurons_are_used_again() -> None:
+    """Samples with missing children are in lists, each in a slot of its own."""
+    bank, _ = both(1, 4, 100, Level(capacity=3), top=True)
+    heard = np.array([[True], [True], [True], [False]]).repeat(3, axis=1)
+    for start in (0, 10, 20):
+        k = start + np.tile(np.arange(3, dtype=np.int32), (4, 1))
+        bank.reserve(3, 100)
+        assert bank.learn(Codes(k, heard.astype(np.float64), heard)).k.tolist() == [[0, 1, 2]]
+        assert sorted(bank.slot[0, :3]) == [0, 1, 2]
+        bank.forget(np.array([0, 2, 1]))
+
+
+def test_a_loaded_bank_knows_which_neurons_are_rows() -> None:
+    bank, _ = both(1, 4, 9, Level(capacity=9), top=True)
+    loaded, _ = both(1, 4, 9, Level(capacity=9), top=True)
+    asked = Codes(np.tile(np.arange(9, dtype=np.int32), (4, 1)), np.ones((4, 9)))
+    bank.reserve(9, 9)
+    bank.learn(asked)
+    state = bank.neurons.state() | bank.state()
+    loaded.neurons.restore(state, bank.neurons.step)
+    loaded.restore(state, 9)
+    assert loaded.top_k(asked, 1)[0][0, :, 0].tolist() == list(range(9))
